@@ -1,0 +1,88 @@
+"""GPT-2 in the Hugging Face layout, whose matrices map rows to columns."""
+
+from typing import Any
+
+from cutaway.checkpoints.hf import Keys
+from cutaway.checkpoints.layout import Layout, Rule, Same, Transposed
+from cutaway.checkpoints.names import activation_out
+from cutaway.families.gpt2 import GPT2Config
+
+ARCHITECTURES = {
+    "GPT2LMHeadModel": "language_model",
+    "GPT2ForSequenceClassification": "classify",
+    "GPT2Model": "hidden",
+}
+PREFIX = "transformer."
+
+
+def config_in(keys: Keys, task: str) -> GPT2Config:
+    d_model = keys.take("n_embd", 768)
+    keys.expect("scale_attn_weights", True)
+    keys.expect("scale_attn_by_inverse_layer_idx", False)
+    for unused in ("reorder_and_upcast_attn", "n_ctx", "summary_type", "summary_use_proj", "summary_activation",
+                   "summary_proj_to_labels", "summary_first_dropout", "attn_pdrop", "embd_pdrop"):  # fmt: skip
+        keys.take(unused)
+    return GPT2Config(
+        task=task,
+        vocab_size=keys.take("vocab_size", 50257),
+        max_len=keys.take("n_positions", 1024),
+        n_layers=keys.take("n_layer", 12),
+        d_model=d_model,
+        n_heads=keys.take("n_head", 12),
+        d_ff=keys.take("n_inner") or 4 * d_model,
+        activation=keys.activation("activation_function", "gelu_new"),
+        norm_eps=keys.take("layer_norm_epsilon", 1e-5),
+        dropout=keys.take("resid_pdrop", 0.1),
+        tied=keys.take("tie_word_embeddings", True),
+        **keys.classes(task),
+        **keys.special(defaults=(None, 50256, 50256)),
+    )
+
+
+def config_out(c: GPT2Config) -> dict[str, Any]:
+    return {
+        "model_type": "gpt2",
+        "vocab_size": c.vocab_size,
+        "n_positions": c.max_len,
+        "n_layer": c.n_layers,
+        "n_embd": c.d_model,
+        "n_head": c.n_heads,
+        "n_inner": c.d_ff,
+        "activation_function": activation_out(c.activation),
+        "layer_norm_epsilon": c.norm_eps,
+        "resid_pdrop": c.dropout,
+        "embd_pdrop": c.dropout,
+        "attn_pdrop": c.dropout,
+        "tie_word_embeddings": c.tied,
+    }
+
+
+def layout(c: GPT2Config) -> Layout:
+    rules: dict[str, Rule] = {
+        "embedding.tokens.weight": Same("transformer.wte.weight"),
+        "embedding.positions.weight": Same("transformer.wpe.weight"),
+        "decoder.final_norm.weight": Same("transformer.ln_f.weight"),
+        "decoder.final_norm.bias": Same("transformer.ln_f.bias"),
+    }
+    for layer in range(c.n_layers):
+        ours, theirs = f"decoder.{layer}", f"transformer.h.{layer}"
+        for own, name in (("attention_norm", "ln_1"), ("feed_forward_norm", "ln_2")):
+            rules[f"{ours}.{own}.weight"] = Same(f"{theirs}.{name}.weight")
+            rules[f"{ours}.{own}.bias"] = Same(f"{theirs}.{name}.bias")
+        for own, name in (
+            ("attention.query_key_value", "attn.c_attn"),
+            ("attention.output", "attn.c_proj"),
+            ("feed_forward.up", "mlp.c_fc"),
+            ("feed_forward.down", "mlp.c_proj"),
+        ):
+            rules[f"{ours}.{own}.weight"] = Transposed(f"{theirs}.{name}.weight")
+            rules[f"{ours}.{own}.bias"] = Same(f"{theirs}.{name}.bias")
+    copies = {}
+    if c.task in ("classify", "regress"):
+        rules["head.classes.weight"] = Same("score.weight")
+    elif c.task == "language_model":
+        if c.tied:
+            copies["lm_head.weight"] = "transformer.wte.weight"
+        else:
+            rules["head.weight"] = Same("lm_head.weight")
+    return Layout(rules, copies, ignored=(".attn.bias", ".attn.masked_bias"))

@@ -1,0 +1,120 @@
+"""Marian in the Hugging Face layout: the 2017 Transformer as OPUS-MT's translators are published."""
+
+from typing import Any
+
+from cutaway.checkpoints.hf import Keys
+from cutaway.checkpoints.layout import Layout, Rule, Same, Shaped
+from cutaway.checkpoints.names import activation_out, joined, linear
+from cutaway.errors import CheckpointError
+from cutaway.families.transformer import TransformerConfig
+from cutaway.model.positions import SinusoidalHalves
+
+ARCHITECTURES = {"MarianMTModel": "translate", "MarianModel": "hidden"}
+PREFIX = "model."
+
+
+def config_in(keys: Keys, task: str) -> TransformerConfig:
+    d_model, n_heads = keys.take("d_model", 1024), keys.take("encoder_attention_heads", 16)
+    keys.expect("decoder_attention_heads", n_heads)
+    d_ff = keys.take("encoder_ffn_dim", 4096)
+    keys.expect("decoder_ffn_dim", d_ff)
+    for fixed in (
+        "normalize_before",
+        "normalize_embedding",
+        "add_final_layer_norm",
+        "extra_pos_embeddings",
+        "add_bias_logits",
+    ):
+        keys.expect(fixed, False, 0)
+    keys.expect("static_position_embeddings", True)
+    keys.expect("share_encoder_decoder_embeddings", True)
+    for unused in ("num_hidden_layers", "encoder_layerdrop", "decoder_layerdrop", "init_std", "activation_dropout"):
+        keys.take(unused)
+    vocab_size = keys.take("vocab_size", 58101)
+    keys.values.pop("decoder_vocab_size", None)
+    keys.classes(task)
+    return TransformerConfig(
+        task=task,
+        vocab_size=vocab_size,
+        max_len=keys.take("max_position_embeddings", 1024),
+        n_encoder_layers=keys.take("encoder_layers", 12),
+        n_decoder_layers=keys.take("decoder_layers", 12),
+        d_model=d_model,
+        n_heads=n_heads,
+        d_ff=d_ff,
+        activation=keys.activation("activation_function", "gelu"),
+        positions="sinusoidal_halves",
+        scale_embedding=keys.take("scale_embedding", False),
+        dropout=keys.take("dropout", 0.1),
+        attention_dropout=keys.take("attention_dropout", 0.0),
+        tied=keys.take("tie_word_embeddings", True),
+        output_bias=task == "translate",
+        **keys.special(start="decoder_start_token_id", defaults=(58100, 58100, 0)),
+    )
+
+
+def config_out(c: TransformerConfig) -> dict[str, Any]:
+    if c.positions != "sinusoidal_halves" or c.wiring != "post_norm" or c.source_vocab_size is not None:
+        raise CheckpointError(
+            "Marian has sinusoidal_halves positions, post_norm wiring and one vocabulary; this model has "
+            f"positions={c.positions}, wiring={c.wiring}, source_vocab_size={c.source_vocab_size}"
+        )
+    return {
+        "model_type": "marian",
+        "is_encoder_decoder": True,
+        "vocab_size": c.vocab_size,
+        "decoder_vocab_size": c.vocab_size,
+        "max_position_embeddings": c.max_len,
+        "encoder_layers": c.n_encoder_layers,
+        "decoder_layers": c.n_decoder_layers,
+        "d_model": c.d_model,
+        "encoder_attention_heads": c.n_heads,
+        "decoder_attention_heads": c.n_heads,
+        "encoder_ffn_dim": c.d_ff,
+        "decoder_ffn_dim": c.d_ff,
+        "activation_function": activation_out(c.activation),
+        "scale_embedding": c.scale_embedding,
+        "dropout": c.dropout,
+        "attention_dropout": c.attention_dropout,
+        "activation_dropout": 0.0,
+        "tie_word_embeddings": c.tied,
+        "share_encoder_decoder_embeddings": True,
+        "static_position_embeddings": True,
+    }
+
+
+def layout(c: TransformerConfig) -> Layout:
+    rules: dict[str, Rule] = {"target_embedding.tokens.weight": Same("model.shared.weight")}
+    copies = {f"model.{side}.embed_tokens.weight": "model.shared.weight" for side in ("encoder", "decoder")}
+    for side, n_layers in (("encoder", c.n_encoder_layers), ("decoder", c.n_decoder_layers)):
+        for layer in range(n_layers):
+            rules |= _block(c, f"{side}.{layer}", f"model.{side}.layers.{layer}", across=side == "decoder")
+    if c.task == "translate":
+        rules["head.bias"] = Shaped("final_logits_bias", (1, c.vocab_size))
+        if c.tied:
+            copies["lm_head.weight"] = "model.shared.weight"
+        else:
+            rules["head.weight"] = Same("lm_head.weight")
+    table = SinusoidalHalves(c.max_len, c.d_model).rows()
+    tables = {f"model.{side}.embed_positions.weight": table for side in ("encoder", "decoder")}
+    return Layout(rules, copies, tables)
+
+
+def _block(c: TransformerConfig, ours: str, theirs: str, *, across: bool) -> dict[str, Rule]:
+    attention, cross = f"{theirs}.self_attn", f"{theirs}.encoder_attn"
+    rules = (
+        joined(f"{ours}.attention.query_key_value", [f"{attention}.{x}_proj" for x in "qkv"], [c.d_model] * 3)
+        | linear(f"{ours}.attention.output", f"{attention}.out_proj")
+        | linear(f"{ours}.attention_norm", f"{theirs}.self_attn_layer_norm")
+        | linear(f"{ours}.feed_forward.up", f"{theirs}.fc1")
+        | linear(f"{ours}.feed_forward.down", f"{theirs}.fc2")
+        | linear(f"{ours}.feed_forward_norm", f"{theirs}.final_layer_norm")
+    )
+    if across:
+        rules |= (
+            linear(f"{ours}.cross.query", f"{cross}.q_proj")
+            | joined(f"{ours}.cross.key_value", [f"{cross}.{x}_proj" for x in "kv"], [c.d_model] * 2)
+            | linear(f"{ours}.cross.output", f"{cross}.out_proj")
+            | linear(f"{ours}.cross_norm", f"{theirs}.encoder_attn_layer_norm")
+        )
+    return rules

@@ -1,0 +1,97 @@
+"""Assemblies of parts, one file each: what the papers built.
+
+    model = build("gpt2")                                   # by size, with new weights
+    model = build("bert-base", task="classify", n_classes=2)
+    model = build(GPT2Config(n_layers=4, d_model=256, …))   # by numbers
+
+A family is its config, its sizes and its model. Adding one: write the file, add its line to FAMILIES.
+"""
+
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from cutaway.errors import ConfigError
+from cutaway.model.config import Config
+from cutaway.model.model import Model
+
+# family → (file, config class, model class); imported when asked for
+FAMILIES: dict[str, tuple[str, str, str]] = {
+    "transformer": ("transformer", "TransformerConfig", "Transformer"),
+    "bert": ("bert", "BERTConfig", "BERT"),
+    "roberta": ("roberta", "RoBERTaConfig", "RoBERTa"),
+    "roformer": ("roformer", "RoFormerConfig", "RoFormer"),
+    "gpt": ("gpt", "GPTConfig", "GPT"),
+    "gpt2": ("gpt2", "GPT2Config", "GPT2"),
+    "llama": ("llama", "LlamaConfig", "Llama"),
+    "t5": ("t5", "T5Config", "T5"),
+    "vit": ("vit", "ViTConfig", "ViT"),
+}
+
+
+def config_class(family: str) -> type[Config]:
+    file, config, _ = _entry(family)
+    found: type[Config] = getattr(import_module(f"cutaway.families.{file}"), config)
+    return found
+
+
+def model_class(family: str) -> type[Model]:
+    file, _, model = _entry(family)
+    found: type[Model] = getattr(import_module(f"cutaway.families.{file}"), model)
+    return found
+
+
+def sizes() -> dict[str, Config]:
+    """Every named size of every family."""
+    files = dict.fromkeys(file for file, _, _ in FAMILIES.values())
+    return {name: size for file in files for name, size in import_module(f"cutaway.families.{file}").SIZES.items()}
+
+
+def config_of(size: str) -> Config:
+    """The numbers of a named size."""
+    known = sizes()
+    if size not in known:
+        raise ConfigError(f"no size is called {size!r}; known: {', '.join(known)}")
+    return known[size]
+
+
+def config_from_dict(values: dict[str, Any]) -> Config:
+    """The config that `Config.to_dict` wrote."""
+    if not isinstance(values.get("family"), str):
+        raise ConfigError(f"a config names its `family`: one of {', '.join(FAMILIES)}")
+    return config_class(values["family"]).from_dict(values)
+
+
+def build(
+    size: str | Config,
+    *,
+    seed: int | None = None,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+    **changes: Any,
+) -> Model:
+    """A model with new weights, drawn as its paper does; the same seed gives the same weights."""
+    config = config_of(size) if isinstance(size, str) else size
+    config = config.with_(**changes) if changes else config
+    model = bare(config).to(dtype)
+    if torch.device(device).type == "meta":
+        return model
+    model.to_empty(device=device)
+    with torch.random.fork_rng(enabled=seed is not None):
+        if seed is not None:
+            torch.manual_seed(seed)
+        model.initialise()
+    return model
+
+
+def bare(config: Config) -> Model:
+    """The model without memory for its weights, which costs nothing: weights are drawn or read in afterwards."""
+    with torch.device("meta"):
+        return model_class(config.family)(config)
+
+
+def _entry(family: str) -> tuple[str, str, str]:
+    if family not in FAMILIES:
+        raise ConfigError(f"no family is called {family!r}; known: {', '.join(FAMILIES)}")
+    return FAMILIES[family]

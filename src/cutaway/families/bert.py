@@ -1,0 +1,136 @@
+"""BERT (Devlin et al. 2018): an encoder by itself, which sees both sides of a blank.
+
+Learned positions and segments with a norm after their sum, post-norm, GELU. It is trained to fill blanks and to tell
+whether one sentence follows another, and fine-tuned for sentences, pairs and tokens.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from cutaway.families.parts import draw_normal
+from cutaway.model.attention import SelfAttention
+from cutaway.model.blocks import Block, post_norm
+from cutaway.model.config import Config, check_heads
+from cutaway.model.embeddings import Embedding, SegmentEmbedding, TokenEmbedding, check_ids
+from cutaway.model.encoder import Encoder
+from cutaway.model.feed_forward import FeedForward
+from cutaway.model.heads import (
+    ClassificationHead,
+    HiddenStates,
+    LanguageModelHead,
+    MaskedLanguageModelHead,
+    NextSentenceHead,
+    Pooler,
+    PretrainingHead,
+    TaggingHead,
+)
+from cutaway.model.masks import EVERYWHERE, padding
+from cutaway.model.model import Model
+from cutaway.model.norms import LayerNorm
+from cutaway.model.positions import Learned, Rotation, positions_of
+from cutaway.model.tap import Part
+
+ENCODER_TASKS = ("masked_language_model", "pretrain", "next_sentence", "classify", "regress", "tag", "hidden")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BERTConfig(Config):
+    family: ClassVar[str] = "bert"
+    tasks: ClassVar[tuple[str, ...]] = ENCODER_TASKS
+
+    task: str = "pretrain"
+    vocab_size: int = 30522
+    max_len: int = 512
+    n_segments: int = 2
+    n_layers: int = 12
+    d_model: int = 768
+    n_heads: int = 12
+    d_ff: int = 3072
+    activation: str = "gelu"
+    norm_eps: float = 1e-12
+    dropout: float = 0.1
+    tied: bool = True
+    pooler: bool = True  # whether a model without a head brings its pooler along
+
+    def check(self) -> None:
+        super().check()
+        check_heads(self.d_model, self.n_heads)
+
+
+SIZES: dict[str, Config] = {
+    "bert-tiny": BERTConfig(n_layers=2, d_model=128, n_heads=2, d_ff=512),
+    "bert-mini": BERTConfig(n_layers=4, d_model=256, n_heads=4, d_ff=1024),
+    "bert-small": BERTConfig(n_layers=4, d_model=512, n_heads=8, d_ff=2048),
+    "bert-medium": BERTConfig(n_layers=8, d_model=512, n_heads=8, d_ff=2048),
+    "bert-base": BERTConfig(),
+    "bert-large": BERTConfig(n_layers=24, d_model=1024, n_heads=16, d_ff=4096),
+}
+
+
+class BERT(Model):
+    """`scores = model(ids, segments=segments, real=real)`."""
+
+    def __init__(self, config: BERTConfig) -> None:
+        super().__init__(config)
+        c = config
+        self.max_len, self.vocab_size = c.max_len, c.vocab_size
+        norm = partial(LayerNorm, c.d_model, eps=c.norm_eps)
+        tokens = TokenEmbedding(c.vocab_size, c.d_model)
+        segments = SegmentEmbedding(c.n_segments, c.d_model)
+        self.embedding = Embedding(
+            tokens, positions=self.added_positions(c), segments=segments, norm=norm(), dropout=c.dropout
+        )
+        self.encoder = Encoder(
+            Block(
+                SelfAttention(c.d_model, c.n_heads, dropout=c.dropout),
+                FeedForward(c.d_model, c.d_ff, c.activation),
+                norm=norm,
+                wiring=post_norm,
+                dropout=c.dropout,
+            )
+            for _ in range(c.n_layers)
+        )
+        self.head = self.head_for(c, tokens)
+
+    def added_positions(self, c: BERTConfig) -> Part | None:
+        return Learned(c.max_len, c.d_model)
+
+    def rotation(self, positions: Int[Tensor, "#batch seq"]) -> Rotation | None:
+        return None
+
+    def head_for(self, c: BERTConfig, tokens: TokenEmbedding) -> Part:
+        match c.task:
+            case "hidden":
+                return HiddenStates(Pooler(c.d_model) if c.pooler else None)
+            case "next_sentence":
+                return NextSentenceHead(c.d_model)
+            case "tag":
+                return TaggingHead(c.d_model, c.n_classes or 0, dropout=c.dropout)
+            case "classify" | "regress":
+                return self.classifier(c)
+        words = LanguageModelHead(c.d_model, c.vocab_size, tied_to=tokens if c.tied else None, bias=True)
+        masked = MaskedLanguageModelHead(c.d_model, c.activation, LayerNorm(c.d_model, eps=c.norm_eps), words)
+        return masked if c.task == "masked_language_model" else PretrainingHead(masked, NextSentenceHead(c.d_model))
+
+    def classifier(self, c: BERTConfig) -> Part:
+        return ClassificationHead(Pooler(c.d_model), c.d_model, c.n_classes or 1, dropout=c.dropout)
+
+    def hidden(  # type: ignore[override]
+        self,
+        ids: Int[Tensor, "batch seq"],
+        *,
+        segments: Int[Tensor, "batch seq"] | None = None,
+        real: Bool[Tensor, "batch seq"] | None = None,
+    ) -> Float[Tensor, "batch seq d_model"]:
+        check_ids(ids, self.vocab_size, max_len=self.max_len, real=real)
+        positions = positions_of(ids, real)
+        x = self.embedding(ids, positions, segments)
+        mask = EVERYWHERE if real is None else padding(real)
+        return self.encoder(x, mask, rotation=self.rotation(positions))
+
+    def initialise(self) -> None:
+        draw_normal(self, 0.02)

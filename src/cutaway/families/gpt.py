@@ -1,0 +1,85 @@
+"""GPT (Radford et al. 2018): the first decoder by itself. Learned positions, post-norm as in 2017, GELU.
+
+It is trained to predict the next token, then fine-tuned, with the language-model loss as a companion.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from cutaway.families.parts import decoder_head, draw_normal
+from cutaway.model.attention import SelfAttention
+from cutaway.model.blocks import Block, post_norm
+from cutaway.model.cache import Cache
+from cutaway.model.config import Config, check_heads
+from cutaway.model.decoder import Decoder
+from cutaway.model.embeddings import Embedding, TokenEmbedding, check_ids
+from cutaway.model.feed_forward import FeedForward
+from cutaway.model.model import DecoderModel
+from cutaway.model.norms import LayerNorm
+from cutaway.model.positions import Learned
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPTConfig(Config):
+    family: ClassVar[str] = "gpt"
+    tasks: ClassVar[tuple[str, ...]] = ("language_model", "classify", "regress", "hidden")
+
+    task: str = "language_model"
+    vocab_size: int = 40478
+    max_len: int = 512
+    n_layers: int = 12
+    d_model: int = 768
+    n_heads: int = 12
+    d_ff: int = 3072
+    activation: str = "gelu_tanh"
+    norm_eps: float = 1e-5
+    dropout: float = 0.1
+    tied: bool = True
+
+    def check(self) -> None:
+        super().check()
+        check_heads(self.d_model, self.n_heads)
+
+
+SIZES: dict[str, Config] = {"gpt": GPTConfig()}
+
+
+class GPT(DecoderModel):
+    """`logits = model(ids)`."""
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__(config)
+        c = config
+        self.max_len, self.vocab_size = c.max_len, c.vocab_size
+        tokens = TokenEmbedding(c.vocab_size, c.d_model)
+        self.embedding = Embedding(tokens, positions=Learned(c.max_len, c.d_model), dropout=c.dropout)
+        self.decoder = Decoder(
+            Block(
+                SelfAttention(c.d_model, c.n_heads, dropout=c.dropout),
+                FeedForward(c.d_model, c.d_ff, c.activation),
+                norm=partial(LayerNorm, c.d_model, eps=c.norm_eps),
+                wiring=post_norm,
+                dropout=c.dropout,
+            )
+            for _ in range(c.n_layers)
+        )
+        self.head = decoder_head(c, c.d_model, c.vocab_size, tokens if c.tied else None)
+
+    def hidden(  # type: ignore[override]
+        self,
+        ids: Int[Tensor, "batch seq"],
+        *,
+        real: Bool[Tensor, "batch seq"] | None = None,
+        documents: Int[Tensor, "batch seq"] | None = None,
+        cache: Cache | None = None,
+    ) -> Float[Tensor, "batch seq d_model"]:
+        check_ids(ids, self.vocab_size, max_len=self.max_len, real=real)
+        step = self.step(ids, real, documents, cache)
+        return self.decoder(self.embedding(ids, step.positions), step)
+
+    def initialise(self) -> None:
+        draw_normal(self, 0.02)

@@ -1,0 +1,132 @@
+"""Llama (Touvron et al. 2023), and what followed in its layout: SmolLM2, Mistral, the stories of llama2.c.
+
+A decoder by itself: rotary positions, RMSNorm before each sub-layer, SwiGLU, grouped queries, no biases.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from cutaway.errors import ConfigError
+from cutaway.families.parts import decoder_head, draw_normal
+from cutaway.model.attention import SelfAttention
+from cutaway.model.blocks import Block, pre_norm
+from cutaway.model.cache import Cache
+from cutaway.model.config import Config, check_heads
+from cutaway.model.decoder import Decoder
+from cutaway.model.embeddings import Embedding, TokenEmbedding, check_ids
+from cutaway.model.feed_forward import GatedFeedForward
+from cutaway.model.model import DecoderModel
+from cutaway.model.norms import RMSNorm
+from cutaway.model.positions import Rotary, Stretch, StretchSlow, scaling_named
+
+
+@dataclass(frozen=True, kw_only=True)
+class LlamaConfig(Config):
+    family: ClassVar[str] = "llama"
+    tasks: ClassVar[tuple[str, ...]] = ("language_model", "classify", "regress", "hidden")
+
+    task: str = "language_model"
+    vocab_size: int = 32000
+    max_len: int = 2048
+    n_layers: int = 32
+    d_model: int = 4096
+    n_heads: int = 32
+    n_kv_heads: int = 32
+    d_head: int | None = None  # None: d_model / n_heads
+    d_ff: int = 11008
+    activation: str = "silu"
+    rotary_base: float = 10000.0
+    rotary_scaling: str | None = None  # for texts longer than in training: linear (factor),
+    rotary_scaling_numbers: tuple[float, ...] | None = None  # llama3 (factor, slow, fast, trained_len)
+    window: int | None = None  # Mistral: how far back a block looks
+    attention_bias: bool = False
+    norm_eps: float = 1e-5
+    dropout: float = 0.0
+    tied: bool = False
+
+    def check(self) -> None:
+        super().check()
+        if self.d_head is None:
+            check_heads(self.d_model, self.n_heads)
+        if self.n_heads % self.n_kv_heads:
+            raise ConfigError(f"n_heads={self.n_heads} is not divisible by n_kv_heads={self.n_kv_heads}")
+        self.scaling()
+
+    def scaling(self) -> Stretch | StretchSlow | None:
+        """How rotary positions are slowed down, where they are."""
+        if self.rotary_scaling is None:
+            return None
+        return scaling_named(self.rotary_scaling, self.rotary_scaling_numbers or ())
+
+
+SIZES: dict[str, Config] = {
+    "stories15m": LlamaConfig(n_layers=6, d_model=288, n_heads=6, n_kv_heads=6, d_ff=768, max_len=256, tied=True),
+    "smollm2-135m": LlamaConfig(
+        vocab_size=49152,
+        max_len=8192,
+        n_layers=30,
+        d_model=576,
+        n_heads=9,
+        n_kv_heads=3,
+        d_ff=1536,
+        rotary_base=100000.0,
+        tied=True,
+    ),
+    "llama-7b": LlamaConfig(norm_eps=1e-6),
+    "llama2-7b": LlamaConfig(max_len=4096),
+    "llama3-8b": LlamaConfig(vocab_size=128256, max_len=8192, n_kv_heads=8, d_ff=14336, rotary_base=500000.0),
+    "mistral-7b": LlamaConfig(max_len=32768, n_kv_heads=8, d_ff=14336, window=4096),
+}
+
+
+class Llama(DecoderModel):
+    """`logits = model(ids)`."""
+
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__(config)
+        c = config
+        self.max_len, self.vocab_size, self.window = c.max_len, c.vocab_size, c.window
+        norm = partial(RMSNorm, c.d_model, eps=c.norm_eps)
+        tokens = TokenEmbedding(c.vocab_size, c.d_model)
+        self.embedding = Embedding(tokens, dropout=c.dropout)
+        self.rotary = Rotary(c.d_head or c.d_model // c.n_heads, base=c.rotary_base, scaling=c.scaling())
+        self.decoder = Decoder(
+            (
+                Block(
+                    SelfAttention(
+                        c.d_model,
+                        c.n_heads,
+                        n_kv_heads=c.n_kv_heads,
+                        d_head=c.d_head,
+                        bias=c.attention_bias,
+                        dropout=c.dropout,
+                    ),
+                    GatedFeedForward(c.d_model, c.d_ff, c.activation),
+                    norm=norm,
+                    wiring=pre_norm,
+                    dropout=c.dropout,
+                )
+                for _ in range(c.n_layers)
+            ),
+            final_norm=norm(),
+        )
+        self.head = decoder_head(c, c.d_model, c.vocab_size, tokens if c.tied else None)
+
+    def hidden(  # type: ignore[override]
+        self,
+        ids: Int[Tensor, "batch seq"],
+        *,
+        real: Bool[Tensor, "batch seq"] | None = None,
+        documents: Int[Tensor, "batch seq"] | None = None,
+        cache: Cache | None = None,
+    ) -> Float[Tensor, "batch seq d_model"]:
+        check_ids(ids, self.vocab_size, max_len=self.max_len, real=real)
+        step = self.step(ids, real, documents, cache)
+        return self.decoder(self.embedding(ids, step.positions), step, rotation=self.rotary(step.positions))
+
+    def initialise(self) -> None:
+        draw_normal(self, 0.02)

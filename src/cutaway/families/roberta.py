@@ -1,0 +1,37 @@
+"""RoBERTa (Liu et al. 2019): BERT trained longer and on more, with blanks alone; no second sentence, no pooler.
+
+The network is BERT's, with one segment, and a classifier that carries its own layer.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cutaway.families.bert import BERT, ENCODER_TASKS, BERTConfig
+from cutaway.model.config import Config
+from cutaway.model.heads import ClassificationHead, Pooler
+from cutaway.model.tap import Part
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoBERTaConfig(BERTConfig):
+    family: ClassVar[str] = "roberta"
+    tasks: ClassVar[tuple[str, ...]] = tuple(t for t in ENCODER_TASKS if t not in ("pretrain", "next_sentence"))
+
+    task: str = "masked_language_model"
+    vocab_size: int = 50265
+    n_segments: int = 1
+    norm_eps: float = 1e-5
+
+
+SIZES: dict[str, Config] = {
+    "roberta-base": RoBERTaConfig(),
+    "roberta-large": RoBERTaConfig(n_layers=24, d_model=1024, n_heads=16, d_ff=4096),
+}
+
+
+class RoBERTa(BERT):
+    """`scores = model(ids, real=real)`."""
+
+    def classifier(self, c: BERTConfig) -> Part:
+        pool = Pooler(c.d_model, dropout=c.dropout)
+        return ClassificationHead(pool, c.d_model, c.n_classes or 1, dropout=c.dropout)

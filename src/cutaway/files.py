@@ -1,0 +1,133 @@
+"""Files that we did not write ourselves, and files that must never be half written.
+
+A leaf beside `errors`: every room may use it. What comes in is size-limited and strict, and `CheckpointError` names the
+file; what goes out is whole or absent: written beside its place, flushed to the disk, then renamed.
+"""
+
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NoReturn
+from uuid import uuid4
+
+from cutaway.errors import CheckpointError
+
+MEGABYTE = 1 << 20
+
+
+def safe_child(folder: Path, name: str) -> Path:
+    """The file or folder `name` directly inside `folder`; anything that leads elsewhere is not found.
+
+    Names come from requests and from files of others: `../secret`, `/etc/passwd` and a link out of the folder end here.
+    """
+    missing = CheckpointError(
+        f"{name!r} not found in {folder} (a plain name is needed; a link that leads out of the folder is not followed)"
+    )
+    if name in ("", ".", "..") or any(character in name for character in "/\\\0"):
+        raise missing
+    try:
+        root = folder.resolve(strict=True)
+        found = (root / name).resolve(strict=True)
+    except (OSError, ValueError, RuntimeError):  # absent, not encodable, or a loop of links
+        raise missing from None
+    if not found.is_relative_to(root) or found == root:
+        raise missing
+    return root / name
+
+
+def read_bytes(path: Path, limit: int) -> bytes:
+    """The whole of a regular file of at most `limit` bytes."""
+    size = regular_size(path)
+    if size > limit:
+        raise CheckpointError(f"{path} has {size:,} bytes; at most {limit:,} are read")
+    try:
+        with path.open("rb") as file:
+            return file.read(limit)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def regular_size(path: Path) -> int:
+    """The size of a regular file; a device or a pipe would be read for ever, so it is refused before it is opened."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise CheckpointError(f"{path} is not a regular file")
+    return status.st_size
+
+
+def read_json(path: Path, limit: int = 16 * MEGABYTE) -> dict[str, Any]:
+    """The JSON object in `path`; duplicate keys, NaN, bad UTF-8 and nesting bombs are refused."""
+    return parse_json(read_bytes(path, limit), str(path))
+
+
+def parse_json(data: bytes, where: str) -> dict[str, Any]:
+    """Strict JSON with an object at the top; `where` names the file in errors."""
+    try:
+        value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse)
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"{where} is not UTF-8: {error.reason} at byte {error.start}") from None
+    except RecursionError:
+        raise CheckpointError(f"{where} is nested too deeply to be JSON of a model") from None
+    except ValueError as error:
+        raise CheckpointError(f"{where} is not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{where} must hold a JSON object, not a {type(value).__name__}")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Readers disagree on which of two equal keys counts, so neither does."""
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {twice!r} stands twice in one object")
+    return result
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a JSON number")
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write `value` with its keys in their order; the file is whole or absent."""
+    text = json.dumps(dict(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary file that takes the place of `path` at the end; an error leaves `path` as it was.
+
+    A crash can leave a hidden `.name.….tmp` behind, never a half-written `path`.
+    """
+    temporary = path.parent / f".{path.name}.{uuid4().hex}.tmp"
+    try:
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        mode = temporary.stat().st_mode  # what the umask allows; some writers make private files instead
+        yield temporary
+        temporary.chmod(stat.S_IMODE(mode))
+        _flush(temporary)
+        temporary.replace(path)
+        _flush(path.parent)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be written: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _flush(path: Path) -> None:
+    """Wait until the disk has it: a rename may otherwise survive a power cut that the data did not."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

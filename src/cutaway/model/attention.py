@@ -1,0 +1,231 @@
+"""Attention: a soft dictionary look-up.
+
+    attention(Q, K, V) = softmax(QKᵀ / √d_k) V
+
+Each query is held against all keys at once, and the values are mixed by how well their keys match. Several heads look
+for different things side by side; their findings are put next to each other and mixed by one linear map.
+(Attention Is All You Need, section 3.2; Ainslie et al. 2023 for grouped queries.)
+
+There are two ways to the same numbers. `look_up` writes the formula out, and has a pattern to show. `look_up_fused`
+leaves it to PyTorch's kernel, which never writes the pattern down. A part takes the fused way unless somebody edits
+the scores or the pattern; somebody who only reads them has them computed beside it, so that no output bit changes.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Shaped
+from torch import Tensor, nn
+
+from cutaway.errors import ConfigError
+from cutaway.model.cache import KeysValues, Step
+from cutaway.model.masks import EVERYWHERE, Mask
+from cutaway.model.positions import Rotation
+from cutaway.model.tap import Part
+
+Queries = Float[Tensor, "batch head query d_head"]
+Keys = Float[Tensor, "sentence kv_head key d_head"]  # grouped queries share keys; so do the beams of one sentence
+Values = Float[Tensor, "sentence kv_head key d_value"]
+Bias = Float[Tensor, "#batch head query key"]
+
+
+def scores_of(
+    query: Queries, key: Keys, *, bias: Bias | None = None, scale: float | None = None
+) -> Float[Tensor, "batch head query key"]:
+    """How well each query matches each key, before anything is hidden."""
+    key = shared(key, *query.shape[:2])
+    # 1/√d_head keeps the variance of scores near 1, so that softmax does not saturate
+    scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    return scores if bias is None else scores + bias
+
+
+def pattern_of(
+    scores: Float[Tensor, "batch head query key"], mask: Mask = EVERYWHERE
+) -> Float[Tensor, "batch head query key"]:
+    """Softmax over the keys that may be seen. A query that may look nowhere gets zeros, not NaN."""
+    may_look = mask.table(scores.shape[-2], scores.shape[-1], scores.device)
+    if may_look is None:
+        return scores.softmax(dim=-1)
+    may_look = shared(may_look, len(scores), 1)
+    # The lowest finite number in place of -inf: beside any real score it becomes exactly 0, and in a row where
+    # nothing may be seen neither the softmax nor its gradient divides 0 by 0.
+    hidden = scores.masked_fill(~may_look, torch.finfo(scores.dtype).min)
+    return hidden.softmax(dim=-1).masked_fill(~may_look, 0.0)
+
+
+def mix(pattern: Float[Tensor, "batch head query key"], value: Values) -> Float[Tensor, "batch head query d_value"]:
+    """The values, weighted by the pattern."""
+    return pattern @ shared(value, *pattern.shape[:2])
+
+
+def shared(x: Shaped[Tensor, "few few_heads n m"], batch: int, n_heads: int) -> Shaped[Tensor, "batch head n m"]:
+    """Written out for every row and head that share it."""
+    for dim, n in enumerate((batch, n_heads)):
+        if x.shape[dim] not in (1, n):
+            x = x.repeat_interleave(n // x.shape[dim], dim=dim)
+    return x
+
+
+def look_up(
+    query: Queries,
+    key: Keys,
+    value: Values,
+    mask: Mask = EVERYWHERE,
+    *,
+    bias: Bias | None = None,
+    scale: float | None = None,
+) -> Float[Tensor, "batch head query d_value"]:
+    """The formula, written out."""
+    return mix(pattern_of(scores_of(query, key, bias=bias, scale=scale), mask), value)
+
+
+def look_up_fused(
+    query: Queries,
+    key: Keys,
+    value: Values,
+    mask: Mask = EVERYWHERE,
+    *,
+    bias: Bias | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> Float[Tensor, "batch head query d_value"]:
+    """The same numbers from PyTorch's kernel."""
+    if len(key) != len(query):  # the beams of a sentence share its keys: their queries stand side by side
+        n_beams = len(query) // len(key)
+        together = query.unflatten(0, (-1, n_beams)).transpose(1, 2).flatten(2, 3)
+        found = look_up_fused(together, key, value, mask, bias=bias, scale=scale, dropout=dropout)
+        return found.unflatten(2, (n_beams, -1)).transpose(1, 2).flatten(0, 1)
+    n_query, n_key = query.shape[-2], key.shape[-2]
+    table = mask.may_look
+    causal = mask.causal and table is None and bias is None and n_query == n_key and n_query > 1
+    if not causal:
+        table = mask.table(n_query, n_key, query.device)
+    if bias is not None:
+        table = bias if table is None else bias.masked_fill(~table, float("-inf"))
+    grouped = query.shape[1] != key.shape[1]
+    return F.scaled_dot_product_attention(
+        query, key, value, attn_mask=table, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=grouped
+    )
+
+
+class Attention(Part):
+    """What self-attention and cross-attention share: the look-up, its taps, and the map that mixes the heads."""
+
+    taps = {
+        "query": "what each position asks, per head",
+        "key": "what each position answers to, per head",
+        "value": "what each position hands over, per head",
+        "scores": "query · key, scaled, before the mask",
+        "pattern": "the softmax of the scores: where each query looks",
+        "heads": "what each head found, before the heads are mixed",
+        "output": "what is written to the residual stream",
+    }
+
+    def __init__(
+        self, d_model: int, n_heads: int, d_head: int | None, *, bias: bool, scale: float | None, dropout: float
+    ) -> None:
+        super().__init__()
+        if d_head is None:
+            if d_model % n_heads:
+                raise ConfigError(f"d_model={d_model} is not divisible by n_heads={n_heads}")
+            d_head = d_model // n_heads
+        self.n_heads, self.d_head, self.scale, self.dropout = n_heads, d_head, scale, dropout
+        self.output = nn.Linear(n_heads * d_head, d_model, bias=bias)
+
+    def find(
+        self, query: Queries, key: Keys, value: Values, mask: Mask, bias: Bias | None
+    ) -> Float[Tensor, "batch query d_model"]:
+        """Looks the queries up and mixes what the heads found."""
+        dropout = self.dropout if self.training else 0.0
+        if self.edits("scores", "pattern"):
+            pattern = self._show(query, key, mask, bias)
+            heads = mix(F.dropout(pattern, dropout), value)
+        else:
+            if self.reads("scores", "pattern"):
+                self._show(query, key, mask, bias)
+            heads = look_up_fused(query, key, value, mask, bias=bias, scale=self.scale, dropout=dropout)
+        side_by_side = self.tap("heads", heads).transpose(1, 2).flatten(2)
+        return self.tap("output", self.output(side_by_side))
+
+    def _show(self, query: Queries, key: Keys, mask: Mask, bias: Bias | None) -> Float[Tensor, "batch head query key"]:
+        scores = self.tap("scores", scores_of(query, key, bias=bias, scale=self.scale))
+        return self.tap("pattern", pattern_of(scores, mask))
+
+
+def split_heads(x: Float[Tensor, "batch seq width"], d_head: int) -> Float[Tensor, "batch head seq d_head"]:
+    return x.unflatten(-1, (-1, d_head)).transpose(1, 2)
+
+
+class SelfAttention(Attention):
+    """Every position asks the positions of its own sequence. With fewer kv heads than heads, groups share keys."""
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        *,
+        n_kv_heads: int | None = None,
+        d_head: int | None = None,
+        bias: bool = True,
+        output_bias: bool | None = None,
+        scale: float | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        output_bias = bias if output_bias is None else output_bias
+        super().__init__(d_model, n_heads, d_head, bias=output_bias, scale=scale, dropout=dropout)
+        self.n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        if n_heads % self.n_kv_heads:
+            raise ConfigError(f"n_heads={n_heads} is not divisible by n_kv_heads={self.n_kv_heads}")
+        # one matrix for queries, keys and values: one product reads x once
+        self.widths = (n_heads * self.d_head, self.n_kv_heads * self.d_head, self.n_kv_heads * self.d_head)
+        self.query_key_value = nn.Linear(d_model, sum(self.widths), bias=bias)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch seq d_model"],
+        mask: Mask = EVERYWHERE,
+        *,
+        rotation: Rotation | None = None,
+        bias: Bias | None = None,
+        step: Step | None = None,
+        layer: int = 0,
+    ) -> Float[Tensor, "batch seq d_model"]:
+        query, key, value = (split_heads(part, self.d_head) for part in self.query_key_value(x).split(self.widths, -1))
+        if rotation is not None:
+            query, key = rotation(query), rotation(key)
+        query, key, value = self.tap("query", query), self.tap("key", key), self.tap("value", value)
+        if step is not None:
+            key, value = step.append(layer, key, value)
+        return self.find(query, key, value, mask, bias)
+
+
+class CrossAttention(Attention):
+    """Every target position asks the encoder's output, the memory."""
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        *,
+        d_head: int | None = None,
+        d_memory: int | None = None,
+        bias: bool = True,
+        scale: float | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(d_model, n_heads, d_head, bias=bias, scale=scale, dropout=dropout)
+        self.query = nn.Linear(d_model, n_heads * self.d_head, bias=bias)
+        self.key_value = nn.Linear(d_memory or d_model, 2 * n_heads * self.d_head, bias=bias)
+
+    def remember(self, memory: Float[Tensor, "batch key d_memory"]) -> KeysValues:
+        """The memory's keys and values, which stay the same for every target token."""
+        key, value = self.key_value(memory).chunk(2, dim=-1)
+        return key.unflatten(-1, (-1, self.d_head)), value.unflatten(-1, (-1, self.d_head))
+
+    def forward(
+        self, x: Float[Tensor, "batch seq d_model"], remembered: KeysValues, mask: Mask = EVERYWHERE
+    ) -> Float[Tensor, "batch seq d_model"]:
+        query = self.tap("query", split_heads(self.query(x), self.d_head))
+        key, value = (
+            self.tap(name, kept.transpose(1, 2)) for name, kept in zip(("key", "value"), remembered, strict=True)
+        )
+        return self.find(query, key, value, mask, None)

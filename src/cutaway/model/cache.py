@@ -1,0 +1,148 @@
+"""What a decoder has read so far: the keys and values of every block, so that a new token costs one step.
+
+The cache belongs to the caller and is passed in: `model(ids, cache=cache)` reads the new tokens and appends them. All
+of it is tensors that are allocated once and written in place, lengths included, so that a captured CUDA graph can
+replay a step. Rows may have different lengths; padding is stored as "nothing stands here".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from cutaway.errors import InputError
+from cutaway.model.masks import Mask, sliding_window
+
+KeysValues = tuple[Float[Tensor, "batch key head d_head"], Float[Tensor, "batch key head d_head"]]
+NOTHING = -1  # the position of a slot where nothing stands
+
+
+@dataclass(frozen=True)
+class Step:
+    """The tokens of one call: where they stand and what they may look at."""
+
+    positions: Int[Tensor, "#batch seq"]
+    key_positions: Int[Tensor, "#batch key"]
+    mask: Mask
+
+    def append(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """The keys and values to look at in this layer: without a cache, those of this call."""
+        return keys, values
+
+
+@dataclass(frozen=True)
+class CachedStep(Step):
+    """The tokens of one call that follow what a cache remembers."""
+
+    cache: "Cache"
+    rows: Int[Tensor, "batch 1"]
+    slots: Int[Tensor, "batch seq"]
+
+    def append(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Stores this layer's new keys and values (batch head seq d_head) and gives back all that are known."""
+        for store, new in ((self.cache.keys[layer], keys), (self.cache.values[layer], values)):
+            store.index_put_((self.rows, self.slots), new.transpose(1, 2).to(store.dtype))
+        return self.cache.keys[layer].transpose(1, 2), self.cache.values[layer].transpose(1, 2)
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Keys and values per layer (batch slot head d_head), and per row what stands in each slot."""
+
+    keys: Sequence[Tensor]
+    values: Sequence[Tensor]
+    positions: Int[Tensor, "batch slot"]
+    lengths: Int[Tensor, " batch"]  # the next free slot of each row
+    seen: Int[Tensor, " batch"]  # the real tokens of each row, and so the next position
+    cross: Sequence[KeysValues] = ()  # per layer, the encoder output's keys and values; one row serves all its beams
+    cross_mask: Mask | None = None
+
+    @classmethod
+    def empty(
+        cls,
+        n_layers: int,
+        batch: int,
+        max_len: int,
+        n_heads: int,
+        d_head: int,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> "Cache":
+        def slots() -> list[Tensor]:
+            # zeros, not empty: a slot that nobody may look at is still multiplied by 0, and 0 · NaN is NaN
+            shape = (batch, max_len, n_heads, d_head)
+            return [torch.zeros(shape, dtype=dtype, device=device) for _ in range(n_layers)]
+
+        return cls(
+            keys=slots(),
+            values=slots(),
+            positions=torch.full((batch, max_len), NOTHING, device=device),
+            lengths=torch.zeros(batch, dtype=torch.long, device=device),
+            seen=torch.zeros(batch, dtype=torch.long, device=device),
+        )
+
+    @property
+    def batch(self) -> int:
+        return self.positions.shape[0]
+
+    @property
+    def max_len(self) -> int:
+        return self.positions.shape[1]
+
+    def step(
+        self, ids: Int[Tensor, "batch seq"], real: Bool[Tensor, "batch seq"] | None = None, window: int | None = None
+    ) -> CachedStep:
+        """Makes room for new tokens at the end of each row. Slots that right padding took are free again at once."""
+        batch, n = ids.shape
+        if batch != self.batch:
+            raise InputError(f"{batch} rows of ids for a cache of {self.batch} rows")
+        self._check_room(n)
+        along = torch.arange(n, device=ids.device)[None]
+        slots = self.lengths[:, None] + along
+        if real is None:
+            positions = stored = self.seen[:, None] + along
+            taken = n_real = torch.full_like(self.lengths, n)
+        else:
+            positions = (self.seen[:, None] + real.cumsum(dim=1) - 1).clamp(min=0)
+            stored = positions.masked_fill(~real, NOTHING)
+            taken, n_real = ((along + 1) * real).amax(dim=1), real.sum(dim=1)
+        self.positions.scatter_(1, slots, stored)
+        self.lengths.add_(taken)
+        self.seen.add_(n_real)
+        here = self.positions[:, None, None, :]
+        mask = Mask((here != NOTHING) & (here <= positions[:, None, :, None]))
+        if window is not None:
+            mask &= sliding_window(window, positions, self.positions)
+        rows = torch.arange(batch, device=ids.device)[:, None]
+        return CachedStep(positions, self.positions, mask, self, rows, slots)
+
+    def first(self, n: int) -> "Cache":
+        """A view of the first n slots: the same memory, less to look at while rows are short."""
+        keys, values = [k[:, :n] for k in self.keys], [v[:, :n] for v in self.values]
+        return Cache(keys, values, self.positions[:, :n], self.lengths, self.seen, self.cross, self.cross_mask)
+
+    def reorder(self, rows: Int[Tensor, " batch"]) -> None:
+        """Row i becomes a copy of what row rows[i] was: beams that survive. Cross keys stay with their sentence."""
+        for tensor in (*self.keys, *self.values, self.positions, self.lengths, self.seen):
+            tensor.copy_(tensor.index_select(0, rows))
+
+    def crop(self, lengths: Int[Tensor, " batch"]) -> None:
+        """Forgets everything from slot lengths[i] on in row i, for instance guesses that proved wrong."""
+        slot = torch.arange(self.max_len, device=lengths.device)
+        self.positions.masked_fill_(slot >= lengths[:, None], NOTHING)
+        self.lengths.copy_(torch.minimum(self.lengths, lengths))
+        self.seen.copy_((self.positions != NOTHING).sum(dim=1))
+
+    def clear(self) -> None:
+        """Forgets everything and keeps the memory."""
+        self.crop(torch.zeros_like(self.lengths))
+
+    def _check_room(self, n: int) -> None:
+        """On the CPU only: a GPU would have to wait for its own lengths, and its index check traps instead."""
+        if self.lengths.device.type == "cpu" and not torch.compiler.is_compiling():
+            needed = int(self.lengths.max()) + n
+            if needed > self.max_len:
+                raise InputError(f"{needed} tokens do not fit into a cache of max_len={self.max_len}")

@@ -1,0 +1,165 @@
+"""From tokens to vectors: which token it is, where it stands, and what kind of input it belongs to, added up.
+
+Token i is row i of the embedding matrix. A one-hot row times that matrix selects the same row; the look-up is that
+product without the multiplications. (Attention Is All You Need, section 3.4; BERT, figure 2; ViT, equation 1.)
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from cutaway.errors import ConfigError, InputError
+from cutaway.model.tap import Part
+
+
+class TokenMatrix(Part):
+    """A row for each token of the vocabulary: of its own, or tied to another part's."""
+
+    weight: nn.Parameter | None
+
+    def __init__(self, vocab_size: int, d_model: int, *, tied_to: "TokenMatrix | None" = None) -> None:
+        super().__init__()
+        # In a tuple, so that the one matrix stays its owner's: one place in memory, one name in a checkpoint.
+        self._tied = (tied_to,)
+        own = nn.Parameter(torch.randn(vocab_size, d_model) / d_model**0.5) if tied_to is None else None
+        self.register_parameter("weight", own)
+
+    @property
+    def matrix(self) -> Float[Tensor, "vocab d_model"]:
+        (owner,) = self._tied
+        weight = self.weight if owner is None else owner.matrix
+        assert weight is not None
+        return weight
+
+
+class TokenEmbedding(TokenMatrix):
+    """Token i is row i of the matrix, multiplied by `scale` (√d_model in 2017)."""
+
+    def __init__(
+        self, vocab_size: int, d_model: int, *, scale: float = 1.0, tied_to: TokenMatrix | None = None
+    ) -> None:
+        super().__init__(vocab_size, d_model, tied_to=tied_to)
+        self.scale = scale
+
+    def forward(self, ids: Int[Tensor, "batch seq"]) -> Float[Tensor, "batch seq d_model"]:
+        vectors = F.embedding(ids, self.matrix)
+        return vectors if self.scale == 1.0 else vectors * self.scale
+
+
+class SegmentEmbedding(Part):
+    """One learned vector per kind of input: first or second sentence, text or picture."""
+
+    def __init__(self, n_segments: int, d_model: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(n_segments, d_model) / d_model**0.5)
+
+    def forward(self, segments: Int[Tensor, "batch seq"]) -> Float[Tensor, "batch seq d_model"]:
+        return F.embedding(segments, self.weight)
+
+
+class Embedding(Part):
+    """Token + position + segment, then what the family adds: a norm (BERT), dropout."""
+
+    taps = {
+        "tokens": "the vector of each token",
+        "positions": "the vector of each position",
+        "segments": "the vector of each segment",
+        "output": "their sum: the residual stream as it enters the first block",
+    }
+
+    def __init__(
+        self,
+        tokens: TokenEmbedding,
+        *,
+        positions: Part | None = None,
+        segments: SegmentEmbedding | None = None,
+        norm: Part | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.tokens, self.positions, self.segments, self.norm = tokens, positions, segments, norm
+        absent = {"positions"} if positions is None else set()
+        absent |= {"segments"} if segments is None else set()
+        self.taps = {name: meaning for name, meaning in self.taps.items() if name not in absent}
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        ids: Int[Tensor, "batch seq"],
+        positions: Int[Tensor, "#batch seq"],
+        segments: Int[Tensor, "batch seq"] | None = None,
+    ) -> Float[Tensor, "batch seq d_model"]:
+        x = self.tap("tokens", self.tokens(ids))
+        if self.segments is not None:
+            kinds = torch.zeros_like(ids) if segments is None else segments
+            x = x + self.tap("segments", self.segments(kinds))
+        elif segments is not None:
+            raise InputError("this model has no segment embeddings: leave `segments` out")
+        if self.positions is not None:
+            x = x + self.tap("positions", self.positions(positions))
+        if self.norm is not None:
+            x = self.norm(x)
+        return self.tap("output", self.dropout(x))
+
+
+class PatchEmbedding(Part):
+    """Cuts a picture into square patches and maps each one to a vector, left to right, top to bottom.
+
+    A class token of its own stands in front of them; its vector is what the head reads.
+    """
+
+    taps = {
+        "patches": "the vector of each patch",
+        "positions": "the vector of each position, the class token's first",
+        "output": "the class token and the patches with their positions: the residual stream as it enters",
+    }
+
+    def __init__(
+        self, image_size: int, patch_size: int, n_channels: int, d_model: int, *, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        if image_size % patch_size:
+            raise ConfigError(f"image_size={image_size} is not divisible by patch_size={patch_size}")
+        self.image_size, self.patch_size, self.n_channels = image_size, patch_size, n_channels
+        self.project = nn.Linear(n_channels * patch_size**2, d_model)
+        self.class_token = nn.Parameter(torch.zeros(d_model))
+        self.positions = nn.Parameter(torch.randn((image_size // patch_size) ** 2 + 1, d_model) * 0.02)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, images: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch seq d_model"]:
+        expected = (self.n_channels, self.image_size, self.image_size)
+        if tuple(images.shape[1:]) != expected:
+            raise InputError(f"images of shape {tuple(images.shape[1:])} where this model reads {expected}")
+        patches = F.unfold(images, self.patch_size, stride=self.patch_size).transpose(1, 2)
+        x = self.tap("patches", self.project(patches))
+        x = torch.cat([self.class_token.expand(len(x), 1, -1), x], dim=1)
+        x = x + self.tap("positions", self.positions)
+        return self.tap("output", self.dropout(x))
+
+
+def check_ids(
+    ids: Int[Tensor, "..."], vocab_size: int, *, max_len: int | None = None, real: Bool[Tensor, "..."] | None = None
+) -> None:
+    """Refuses ids that no vocabulary holds, and sequences that no position reaches, before they do harm.
+
+    The range is looked at on the CPU only: on a GPU that would wait for the device, and its look-up traps by itself.
+    """
+    if ids.ndim != 2:
+        raise InputError(f"ids of shape {tuple(ids.shape)}: expected (batch, seq); one sequence is ids[None]")
+    if ids.dtype not in (torch.int64, torch.int32):
+        raise InputError(f"ids of type {ids.dtype}: expected whole numbers (torch.int64)")
+    if ids.numel() == 0:
+        raise InputError(f"ids of shape {tuple(ids.shape)} hold no token")
+    if real is not None and (real.dtype != torch.bool or real.shape != ids.shape):
+        raise InputError(
+            f"`real` is {real.dtype} of shape {tuple(real.shape)}: expected torch.bool of shape {tuple(ids.shape)}, "
+            "True where a token is real and False where it is padding"
+        )
+    if max_len is not None and ids.shape[1] > max_len:
+        raise InputError(f"a sequence of {ids.shape[1]} tokens is longer than max_len={max_len}: cut or split it")
+    if ids.device.type == "cpu" and not torch.compiler.is_compiling():
+        low, high = ids.aminmax()
+        if low < 0 or high >= vocab_size:
+            wrong = int(low) if low < 0 else int(high)
+            raise InputError(f"token id {wrong} is outside the vocabulary 0…{vocab_size - 1}")

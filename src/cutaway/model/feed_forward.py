@@ -1,0 +1,78 @@
+"""The feed-forward part makes features: max(0, xW₁ + b₁)W₂ + b₂, for each position by itself.
+
+Each column of W₁ asks for a combination of inputs, the activation says whether it is there, and the row of W₂ says
+what follows from it. (Attention Is All You Need, section 3.3; Shazeer 2020 for the gated form.)
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from cutaway.errors import ConfigError
+from cutaway.model.tap import Part
+
+Activation = Callable[[Tensor], Tensor]
+
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+    "tanh": torch.tanh,
+}
+
+
+def activation_named(name: str) -> Activation:
+    if name not in ACTIVATIONS:
+        raise ConfigError(f"activation={name!r} is not one of {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]
+
+
+class FeedForward(Part):
+    """`down(activation(up(x)))`."""
+
+    taps = {
+        "asked": "xW₁ + b₁: how much of each feature is there, before the activation",
+        "features": "the features that are present, after the activation",
+        "output": "what is written to the residual stream",
+    }
+
+    def __init__(
+        self, d_model: int, d_ff: int, activation: str = "relu", *, bias: bool = True, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(d_model, d_ff, bias=bias), nn.Linear(d_ff, d_model, bias=bias)
+        self.activation = activation_named(activation)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "batch seq d_model"]) -> Float[Tensor, "batch seq d_model"]:
+        features = self.activation(self.tap("asked", self.up(x)))
+        return self.tap("output", self.down(self.dropout(self.tap("features", features))))
+
+
+class GatedFeedForward(Part):
+    """`down(activation(gate(x)) · up(x))`: one half says how much of the other half passes (SwiGLU, GEGLU)."""
+
+    taps = {
+        "gate": "how far each gate is open, after the activation",
+        "features": "the features that pass their gates",
+        "output": "what is written to the residual stream",
+    }
+
+    def __init__(
+        self, d_model: int, d_ff: int, activation: str = "silu", *, bias: bool = False, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.gate_up = nn.Linear(d_model, 2 * d_ff, bias=bias)  # one product for both halves
+        self.down = nn.Linear(d_ff, d_model, bias=bias)
+        self.activation = activation_named(activation)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "batch seq d_model"]) -> Float[Tensor, "batch seq d_model"]:
+        gate, up = self.gate_up(x).chunk(2, dim=-1)
+        features = self.tap("features", self.tap("gate", self.activation(gate)) * up)
+        return self.tap("output", self.down(self.dropout(features)))

@@ -1,0 +1,76 @@
+"""Who may look where. A mask keeps only the informative features; here each one says True where a query may look.
+
+Masks combine with `&`: a key is seen only if every mask allows it. A causal mask alone is kept as a word, not as a
+table, because fused kernels then skip the future instead of computing and hiding it.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Mask:
+    """`may_look` is None where everything may be seen; `causal` hides the future besides."""
+
+    may_look: Bool[Tensor, "#batch 1 #query key"] | None = None
+    causal: bool = False
+
+    def __and__(self, other: "Mask") -> "Mask":
+        if self.may_look is None or other.may_look is None:
+            both = other.may_look if self.may_look is None else self.may_look
+        else:
+            both = self.may_look & other.may_look
+        return Mask(both, self.causal or other.causal)
+
+    def table(self, n_query: int, n_key: int, device: torch.device) -> Bool[Tensor, "#batch 1 #query key"] | None:
+        """One table of True and False for all of it; None when everything may be seen."""
+        if not self.causal:
+            return self.may_look
+        past = torch.ones(n_query, n_key, dtype=torch.bool, device=device).tril(n_key - n_query)[None, None]
+        return past if self.may_look is None else past & self.may_look
+
+    def settled(self, n_query: int, n_key: int, device: torch.device) -> "Mask":
+        """The same mask as fused kernels want it, made once and not again in each block: a word or a table."""
+        return Mask(self.table(n_query, n_key, device)) if self.causal and self.may_look is not None else self
+
+
+EVERYWHERE = Mask()
+CAUSAL = Mask(causal=True)
+
+
+def padding(real: Bool[Tensor, "batch key"]) -> Mask:
+    """Nobody looks at padding."""
+    return Mask(real[:, None, None, :])
+
+
+def same_document(documents: Int[Tensor, "batch seq"]) -> Mask:
+    """In a packed row, each token looks at its own document only."""
+    return Mask((documents[:, :, None] == documents[:, None, :])[:, None])
+
+
+def sliding_window(
+    size: int, times: Int[Tensor, "#batch seq"], key_times: Int[Tensor, "#batch key"] | None = None
+) -> Mask:
+    """Each token looks at itself and at the `size` - 1 tokens before it, and not beyond the same distance ahead."""
+    key_times = times if key_times is None else key_times
+    return Mask(((times[:, :, None] - key_times[:, None, :]).abs() < size)[:, None])
+
+
+def causal_mask(
+    ids: Int[Tensor, "batch seq"],
+    real: Bool[Tensor, "batch seq"] | None = None,
+    documents: Int[Tensor, "batch seq"] | None = None,
+    window: int | None = None,
+) -> Mask:
+    """What a decoder needs: the past, of the same document, within the window, without the padding."""
+    mask = CAUSAL
+    if real is not None:
+        mask &= padding(real)
+    if documents is not None:
+        mask &= same_document(documents)
+    if window is not None:
+        mask &= sliding_window(window, torch.arange(ids.shape[1], device=ids.device)[None])
+    return mask.settled(ids.shape[1], ids.shape[1], ids.device)

@@ -1,0 +1,157 @@
+"""A model: a body that gives hidden states, and the head that reads them.
+
+The words for its inputs are the same in every family: `ids` (batch seq), `real` (True where a token is no padding),
+`documents` (which document of a packed row a token belongs to), `cache` (what was read before; the caller's).
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from cutaway.errors import InputError
+from cutaway.model.cache import Cache, Step
+from cutaway.model.config import Config
+from cutaway.model.decoder import Decoder
+from cutaway.model.masks import EVERYWHERE, Mask, causal_mask, padding
+from cutaway.model.positions import positions_of
+from cutaway.model.tap import Part
+
+
+class Model(Part):
+    """`model(ids)` is `model.head(model.hidden(ids))`; an objective may call the two by itself."""
+
+    config: Config
+    head: Part
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+
+    def hidden(self, *inputs: Tensor, **more: Any) -> Float[Tensor, "batch seq d_model"]:
+        """The hidden states. Each family says what it reads."""
+        raise NotImplementedError(f"{type(self).__name__} has no body")
+
+    def forward(self, *inputs: Tensor, **more: Any) -> Tensor:
+        return self.head(self.hidden(*inputs, **more), more.get("real"))
+
+    def initialise(self) -> None:
+        """Draws the first weights as the family's paper does."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how its weights begin")
+
+    def n_parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(self.parameters()).dtype
+
+
+class DecoderModel(Model):
+    """What families share whose decoder reads on from a cache."""
+
+    decoder: Decoder
+    max_len: int | None = None
+    window: int | None = None
+
+    def step(
+        self,
+        ids: Int[Tensor, "batch seq"],
+        real: Bool[Tensor, "batch seq"] | None,
+        documents: Int[Tensor, "batch seq"] | None,
+        cache: Cache | None,
+    ) -> Step:
+        """Where these tokens stand and what they may look at: among themselves, or after what the cache holds."""
+        if cache is not None:
+            if documents is not None:
+                raise InputError("a cache continues one document per row: leave `documents` out")
+            return cache.step(ids, real, self.window)
+        positions = positions_of(ids, real, documents)
+        return Step(positions, positions, causal_mask(ids, real, documents, self.window))
+
+    def new_cache(self, batch: int, max_len: int, *, dtype: torch.dtype | None = None) -> Cache:
+        """An empty cache of this model's shape, on its device."""
+        if self.max_len is not None and max_len > self.max_len:
+            raise InputError(f"a cache of {max_len} tokens is longer than this model's max_len={self.max_len}")
+        attention = self.decoder[0].attention
+        return Cache.empty(
+            len(self.decoder),
+            batch,
+            max_len,
+            attention.n_kv_heads,
+            attention.d_head,
+            dtype=dtype or self.dtype,
+            device=self.device,
+        )
+
+
+class EncoderDecoderModel(DecoderModel):
+    """A model that reads a source and writes a target."""
+
+    def new_memory_cache(
+        self,
+        memory: Float[Tensor, "sentence source d_model"],
+        memory_real: Bool[Tensor, "sentence source"] | None,
+        batch: int,
+        max_len: int,
+    ) -> Cache:
+        """A cache whose cross-attention keys and values are computed once; `batch` is sentences × beams."""
+        if batch % len(memory):
+            raise InputError(f"{batch} rows cannot be shared out evenly among {len(memory)} sentences")
+        cross, mask = self.decoder.remember(memory), memory_mask(memory_real)
+        return replace(self.new_cache(batch, max_len, dtype=memory.dtype), cross=cross, cross_mask=mask)
+
+    def across(
+        self,
+        memory: Float[Tensor, "sentence source d_model"] | None,
+        memory_real: Bool[Tensor, "sentence source"] | None,
+        cache: Cache | None,
+    ) -> dict[str, Any]:
+        """What the decoder's cross-attention looks at: the cache's memory, or this one."""
+        if cache is not None and cache.cross_mask is not None:
+            if memory is not None:
+                raise InputError("this cache was made from a memory: leave `memory` out")
+            return {"memory": cache.cross, "memory_mask": cache.cross_mask}
+        if memory is None:
+            raise InputError("nothing to look across at: give `memory`, or a cache from new_memory_cache")
+        return {"memory": self.decoder.remember(memory), "memory_mask": memory_mask(memory_real)}
+
+    def encode(
+        self, source: Int[Tensor, "batch source"], real: Bool[Tensor, "batch source"] | None = None
+    ) -> Float[Tensor, "batch source d_model"]:
+        """The memory: what the encoder makes of the source."""
+        raise NotImplementedError(f"{type(self).__name__} has no encoder")
+
+    def decode(
+        self,
+        ids: Int[Tensor, "batch seq"],
+        *,
+        memory: Float[Tensor, "sentence source d_model"] | None = None,
+        memory_real: Bool[Tensor, "sentence source"] | None = None,
+        real: Bool[Tensor, "batch seq"] | None = None,
+        cache: Cache | None = None,
+    ) -> Float[Tensor, "batch seq d_model"]:
+        """The hidden states of the target, given a memory, or a cache that was made from one."""
+        raise NotImplementedError(f"{type(self).__name__} has no decoder")
+
+    def hidden(  # type: ignore[override]
+        self,
+        source: Int[Tensor, "batch source"],
+        ids: Int[Tensor, "batch seq"],
+        *,
+        source_real: Bool[Tensor, "batch source"] | None = None,
+        real: Bool[Tensor, "batch seq"] | None = None,
+    ) -> Float[Tensor, "batch seq d_model"]:
+        memory = self.encode(source, source_real)
+        return self.decode(ids, memory=memory, memory_real=source_real, real=real)
+
+
+def memory_mask(real: Bool[Tensor, "sentence source"] | None) -> Mask:
+    """Nobody looks at the source's padding."""
+    return EVERYWHERE if real is None else padding(real)

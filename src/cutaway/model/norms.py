@@ -1,0 +1,49 @@
+"""Norms keep the residual stream readable: whatever its size, each sub-layer sees numbers of the same scale.
+
+LayerNorm(x) = (x - mean) / √(variance + ε) · weight + bias (Ba et al. 2016); RMSNorm leaves the mean and the bias out.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from cutaway.model.tap import Part
+
+
+class LayerNorm(Part):
+    """Centres and scales each vector, then stretches and shifts it by learned amounts."""
+
+    taps = {
+        "scale": "1 / √(variance + ε) of each vector, which a frozen norm multiplies by",
+        "output": "the normalised vector that the sub-layer reads",
+    }
+
+    def __init__(self, d_model: int, *, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(d_model)), nn.Parameter(torch.zeros(d_model))
+        self.eps = eps
+
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        if self.reads("scale"):
+            self.tap("scale", (x.var(-1, keepdim=True, unbiased=False) + self.eps).rsqrt())
+        return self.tap("output", F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps))
+
+
+class RMSNorm(Part):
+    """Scales each vector to a root mean square of 1, then stretches it by learned amounts."""
+
+    taps = {
+        "scale": "1 / √(mean square + ε) of each vector, which a frozen norm multiplies by",
+        "output": "the normalised vector that the sub-layer reads",
+    }
+
+    def __init__(self, d_model: int, *, eps: float = 1e-6) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(d_model))
+        self.eps = eps
+
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        if self.reads("scale"):
+            self.tap("scale", (x.square().mean(-1, keepdim=True) + self.eps).rsqrt())
+        return self.tap("output", F.rms_norm(x, self.weight.shape, self.weight, self.eps))

@@ -1,0 +1,227 @@
+"""Where a token stands. Attention by itself sees a set; positions give it a sense of time.
+
+    PE(pos, 2i) = sin(pos / 10000^(2i/d)),   PE(pos, 2i+1) = cos(pos / 10000^(2i/d))
+
+The sinusoids are unique and bounded, and moving by c is one rotation for all positions: P(t+c) = M_c P(t).
+(Attention Is All You Need, section 3.5; Su et al. 2021 for rotary; Raffel et al. 2020 for the relative bias.)
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from cutaway.errors import ConfigError, InputError
+from cutaway.model.tap import Part
+
+
+def positions_of(
+    ids: Int[Tensor, "batch seq"],
+    real: Bool[Tensor, "batch seq"] | None = None,
+    documents: Int[Tensor, "batch seq"] | None = None,
+) -> Int[Tensor, "#batch seq"]:
+    """0, 1, 2 … over the real tokens of each row; packed documents each start at 0 again.
+
+    Counting only real tokens makes left padding and right padding the same to the model.
+    """
+    index = torch.arange(ids.shape[1], device=ids.device)[None]
+    if documents is not None:
+        starts = F.pad(documents[:, 1:] != documents[:, :-1], (1, 0), value=True)
+        return index - (index * starts).cummax(dim=1).values
+    if real is not None:
+        return (real.cumsum(dim=1) - 1).clamp(min=0)
+    return index
+
+
+def sinusoids(n: int, d_model: int) -> Float[Tensor, "n d_model"]:
+    """The lecture's table in double precision, one row per position; odd widths end on a sine."""
+    position = torch.arange(n, dtype=torch.float64)[:, None]
+    pair = torch.arange(0, d_model, 2, dtype=torch.float64)
+    angle = position / 10000 ** (pair / d_model)
+    table = torch.empty(n, d_model, dtype=torch.float64)
+    table[:, 0::2] = angle.sin()
+    table[:, 1::2] = angle[:, : d_model // 2].cos()
+    return table
+
+
+class Sinusoidal(Part):
+    """The 2017 positions: fixed, so they are computed and never stored in a checkpoint."""
+
+    table: Tensor
+
+    def __init__(self, max_len: int, d_model: int) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.empty(max_len, d_model), persistent=False)
+        self.fill()
+
+    def rows(self) -> Float[Tensor, "n d_model"]:
+        return sinusoids(*self.table.shape)
+
+    def fill(self) -> None:
+        if not self.table.is_meta:
+            self.table.copy_(self.rows())
+
+    def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]
+        """Moving or casting fills the table anew, so that a double-precision model has a double-precision table."""
+        super()._apply(fn, recurse)
+        self.fill()
+        return self
+
+    def forward(self, positions: Int[Tensor, "batch seq"]) -> Float[Tensor, "batch seq d_model"]:
+        check_positions(positions, self.table.shape[0])
+        return F.embedding(positions, self.table)
+
+
+class SinusoidalHalves(Sinusoidal):
+    """The same numbers with all sines first and all cosines after them, as Marian's models were trained."""
+
+    def rows(self) -> Float[Tensor, "n d_model"]:
+        table = super().rows()
+        return torch.cat([table[:, 0::2], table[:, 1::2]], dim=1)
+
+
+class Learned(Part):
+    """One learned vector per position, as in GPT and BERT."""
+
+    def __init__(self, max_len: int, d_model: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(max_len, d_model) * 0.02)
+
+    def forward(self, positions: Int[Tensor, "batch seq"]) -> Float[Tensor, "batch seq d_model"]:
+        check_positions(positions, self.weight.shape[0])
+        return F.embedding(positions, self.weight)
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """Turns queries and keys by their positions' angles; what remains in q·k is the difference."""
+
+    cos: Float[Tensor, "#batch 1 seq d_pairs"]
+    sin: Float[Tensor, "#batch 1 seq d_pairs"]
+
+    def __call__(self, x: Float[Tensor, "batch head seq d_head"]) -> Float[Tensor, "batch head seq d_head"]:
+        first, second = x.chunk(2, dim=-1)  # the pair (i, i + d_head/2) is turned together
+        cos, sin = self.cos.to(x.dtype), self.sin.to(x.dtype)
+        return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+
+
+Frequencies = Float[Tensor, " d_pairs"]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Every pair turns `factor` times slower, so that a longer text spans the angles of training (Chen et al. 2023)."""
+
+    factor: float
+
+    def __call__(self, frequencies: Frequencies) -> Frequencies:
+        return frequencies / self.factor
+
+
+@dataclass(frozen=True)
+class StretchSlow:
+    """Llama 3.1: only pairs that turn less than `slow` times within `trained_len` tokens are stretched.
+
+    Those that turn more than `fast` times tell neighbours apart and stay as they are; between the two it fades over.
+    """
+
+    factor: float
+    slow: float
+    fast: float
+    trained_len: float
+
+    def __post_init__(self) -> None:
+        if not self.slow < self.fast:
+            raise ConfigError(f"slow={self.slow} turns must be fewer than fast={self.fast} turns")
+
+    def __call__(self, frequencies: Frequencies) -> Frequencies:
+        turns = frequencies * self.trained_len / (2 * math.pi)
+        kept = ((turns - self.slow) / (self.fast - self.slow)).clamp(0, 1)
+        return frequencies * (kept + (1 - kept) / self.factor)
+
+
+SCALINGS: dict[str, type[Stretch] | type[StretchSlow]] = {"linear": Stretch, "llama3": StretchSlow}
+
+
+def scaling_named(name: str, numbers: Sequence[float]) -> Stretch | StretchSlow:
+    """The scaling of rotary positions with its numbers, in the order of its fields."""
+    if name not in SCALINGS:
+        raise ConfigError(f"rotary_scaling={name!r} is not one of {', '.join(SCALINGS)}")
+    wanted = [field.name for field in fields(SCALINGS[name])]
+    if len(numbers) != len(wanted) or not all(0 < number < math.inf for number in numbers):
+        raise ConfigError(f"rotary_scaling={name!r} takes {', '.join(wanted)}, each above 0, not {tuple(numbers)}")
+    return SCALINGS[name](*numbers)
+
+
+class Rotary(Part):
+    """Rotary positions: pair i of a query or key at position t is turned by t · base^(-2i/d_head).
+
+    `scaling` slows the pairs down for texts longer than those in training.
+    """
+
+    frequencies: Tensor
+
+    def __init__(
+        self, d_head: int, *, base: float = 10000.0, scaling: Callable[[Tensor], Tensor] | None = None
+    ) -> None:
+        super().__init__()
+        if d_head % 2:
+            raise ConfigError(f"rotary positions turn pairs: d_head={d_head} is odd")
+        self.d_head, self.base, self.scaling = d_head, base, scaling
+        self.register_buffer("frequencies", torch.empty(d_head // 2), persistent=False)
+        self.fill()
+
+    def fill(self) -> None:
+        """At least single precision, whatever the weights are: in bfloat16 position 257 would equal 256."""
+        if not self.frequencies.is_meta:
+            exact = self.base ** (-torch.arange(0, self.d_head, 2, dtype=torch.float64) / self.d_head)
+            exact = exact if self.scaling is None else self.scaling(exact)
+            kind = torch.promote_types(self.frequencies.dtype, torch.float32)
+            self.frequencies = exact.to(device=self.frequencies.device, dtype=kind)
+
+    def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]
+        super()._apply(fn, recurse)
+        self.fill()
+        return self
+
+    def forward(self, positions: Int[Tensor, "batch seq"]) -> Rotation:
+        angle = positions[:, None, :, None] * self.frequencies
+        return Rotation(angle.cos(), angle.sin())
+
+
+class RelativeBias(Part):
+    """T5's positions: a learned number per head and distance, added to the scores; far distances share buckets."""
+
+    def __init__(self, n_heads: int, *, n_buckets: int = 32, max_distance: int = 128, both_ways: bool = True) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(n_buckets, n_heads) * 0.02)
+        self.max_distance, self.both_ways = max_distance, both_ways
+
+    def forward(
+        self, query_positions: Int[Tensor, "batch query"], key_positions: Int[Tensor, "batch key"]
+    ) -> Float[Tensor, "batch head query key"]:
+        ahead = key_positions[:, None, :] - query_positions[:, :, None]
+        return F.embedding(self.bucket(ahead), self.weight).permute(0, 3, 1, 2)
+
+    def bucket(self, ahead: Int[Tensor, "batch query key"]) -> Int[Tensor, "batch query key"]:
+        """Half of the buckets are exact distances, the other half grows with the logarithm up to max_distance."""
+        n = self.weight.shape[0]
+        if self.both_ways:
+            n //= 2
+            side, distance = (ahead > 0) * n, ahead.abs()
+        else:
+            side, distance = torch.zeros_like(ahead), (-ahead).clamp(min=0)
+        exact = n // 2
+        growth = torch.log(distance.clamp(min=1) / exact) / math.log(self.max_distance / exact)
+        far = (exact + (growth * (n - exact)).long()).clamp(max=n - 1)
+        return side + torch.where(distance < exact, distance, far)
+
+
+def check_positions(positions: Int[Tensor, "batch seq"], max_len: int) -> None:
+    """A cache may lead past the last position that the model knows: say so (on the CPU; a GPU look-up traps)."""
+    if positions.device.type == "cpu" and not torch.compiler.is_compiling() and int(positions.max()) >= max_len:
+        raise InputError(f"position {int(positions.max())} is beyond max_len={max_len}")

@@ -40,8 +40,8 @@ class LlamaConfig(Config):
     d_ff: int = 11008
     activation: str = "silu"
     rotary_base: float = 10000.0
-    rotary_scaling: str | None = None  # for texts longer than in training: linear (factor),
-    rotary_scaling_numbers: tuple[float, ...] | None = None  # llama3 (factor, slow, fast, trained_len)
+    rotary_scaling: str | None = None  # for longer texts than in training: linear or llama3, and their numbers,
+    rotary_scaling_numbers: tuple[float, ...] | None = None  # (factor,) or (factor, slow, fast, trained_len)
     window: int | None = None  # Mistral: how far back a block looks
     attention_bias: bool = False
     norm_eps: float = 1e-5
@@ -54,11 +54,15 @@ class LlamaConfig(Config):
             check_heads(self.d_model, self.n_heads)
         if self.n_heads % self.n_kv_heads:
             raise ConfigError(f"n_heads={self.n_heads} is not divisible by n_kv_heads={self.n_kv_heads}")
+        if self.rotary_base <= 0:
+            raise ConfigError(f"rotary_base={self.rotary_base} is not above 0")
         self.scaling()
 
     def scaling(self) -> Stretch | StretchSlow | None:
         """How rotary positions are slowed down, where they are."""
         if self.rotary_scaling is None:
+            if self.rotary_scaling_numbers is not None:
+                raise ConfigError("rotary_scaling_numbers without rotary_scaling: say which scaling they are for")
             return None
         return scaling_named(self.rotary_scaling, self.rotary_scaling_numbers or ())
 

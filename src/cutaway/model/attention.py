@@ -216,7 +216,7 @@ class CrossAttention(Attention):
         self.query = nn.Linear(d_model, n_heads * self.d_head, bias=bias)
         self.key_value = nn.Linear(d_memory or d_model, 2 * n_heads * self.d_head, bias=bias)
 
-    def remember(self, memory: Float[Tensor, "batch key d_memory"]) -> KeysValues:
+    def remember(self, memory: Float[Tensor, "sentence source d_memory"]) -> KeysValues:
         """The memory's keys and values, which stay the same for every target token."""
         key, value = self.key_value(memory).chunk(2, dim=-1)
         return key.unflatten(-1, (-1, self.d_head)), value.unflatten(-1, (-1, self.d_head))

@@ -15,7 +15,7 @@ from torch import Tensor
 from cutaway.errors import InputError
 from cutaway.model.masks import Mask, sliding_window
 
-KeysValues = tuple[Float[Tensor, "batch key head d_head"], Float[Tensor, "batch key head d_head"]]
+KeysValues = tuple[Float[Tensor, "sentence source n_heads d_head"], Float[Tensor, "sentence source n_heads d_head"]]
 NOTHING = -1  # the position of a slot where nothing stands
 
 

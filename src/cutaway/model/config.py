@@ -27,6 +27,9 @@ class Config:
     end_ids: tuple[int, ...] | None = None  # <eos>: after one of these nothing follows
 
     def __post_init__(self) -> None:
+        kinds = get_type_hints(type(self))
+        for field in dataclasses.fields(self):
+            object.__setattr__(self, field.name, _as_kind(field.name, getattr(self, field.name), kinds[field.name]))
         self.check()
 
     def check(self) -> None:
@@ -67,13 +70,12 @@ class Config:
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Reads what `to_dict` wrote; an unknown key or a value of another kind is an error that names it."""
         values = {name: value for name, value in values.items() if name != "family"}
-        kinds = get_type_hints(cls)
-        known = {field.name: kinds[field.name] for field in dataclasses.fields(cls)}
-        unknown = sorted(set(values) - set(known))
+        known = {field.name for field in dataclasses.fields(cls)}
+        unknown = sorted(set(values) - known)
         if unknown:
             raise ConfigError(f"unknown key {unknown[0]!r} in a {cls.family} config; known: {', '.join(sorted(known))}")
         try:
-            return cls(**{name: _as_kind(name, value, known[name]) for name, value in values.items()})
+            return cls(**values)
         except TypeError as error:  # a required number is missing
             raise ConfigError(f"{cls.family} config: {str(error).split('__init__() ')[-1]}") from None
 

@@ -1,0 +1,48 @@
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench
+.DELETE_ON_ERROR:
+
+bin := .venv/bin
+pip := $(bin)/python -m pip install --disable-pip-version-check
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
+		printf '  make %-7s %s\n' "$$name" "$$what"; done
+
+setup: .venv/.full  ## everything for working on Cutaway, in .venv
+
+demo: .venv/.core  ## set up what the demo needs, then run it
+	$(bin)/cutaway demo
+
+# Two sessions: shapes are checked in the first; the second compiles the code as users run it.
+test: .venv/.full  ## set up, then run all tests
+	CUTAWAY_TYPECHECK=1 $(bin)/pytest tests --ignore=tests/compiled --ignore=tests/browser -n 2
+	CUTAWAY_TYPECHECK=0 $(bin)/pytest tests/compiled
+
+check: .venv/.full  ## format, lint and types
+	$(bin)/ruff format --check .
+	$(bin)/ruff check .
+	$(bin)/mypy
+
+bench: .venv/.full  ## list the benchmarks and run the first: our forward pass beside transformers'
+	@for file in bench/*.py; do printf '  %-24s %s\n' "$$file" "$$(sed -n '1s/"""//gp' "$$file")"; done
+	$(bin)/python bench/forward.py
+
+# python3 where it will do. Each candidate is run, since a name on PATH may be a shim with nothing behind it.
+.venv/bin/python:
+	@for python in python3 python3.12 python3.11; do \
+		if $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null; then \
+			echo "$$python -m venv .venv"; exec $$python -m venv .venv; \
+		fi; \
+	done; \
+	echo "Cutaway needs Python 3.11 or 3.12, and none is on PATH as python3, python3.12 or python3.11." >&2; exit 1
+
+# torch first and exact: a range would resolve to the newest build, and that brings gigabytes of CUDA.
+.venv/.core: pyproject.toml constraints.txt | .venv/bin/python
+	$(pip) "$$(grep '^torch==' constraints.txt)"
+	$(pip) --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+.venv/.full: .venv/.core
+	$(pip) --quiet --constraint constraints.txt --editable '.[dev,peers,gguf]'
+	@touch $@

@@ -1,0 +1,55 @@
+"""The Transformer, whole, and with its cover off. The rooms, in the order of the lecture:
+
+tokens        text → ids and back
+model         the parts: embeddings, positions, masks, attention, feed-forward, norms, blocks, encoder, decoder, heads
+families      assemblies of parts, one file each
+baselines     what came before: Markov chains, n-grams, recurrent models
+checkpoints   a model folder on disk; published layouts in and out
+objectives    what a model is trained to do
+data          files → examples → batches
+training      the loop, its optimizer, its schedule, its exact resume
+decoding      what may come next: greedy, sampling, beam search
+evaluation    how good it is
+inside        what happens in there: attention, residual stream, lens, patching, circuits
+certificate   what `cutaway verify` measures
+studies       experiments that use all of the above
+serving       the model behind HTTP, and the page
+cli           one file per command
+
+The names below are imported when first used, so that `import cutaway` costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cutaway.checkpoints import load, save
+    from cutaway.families import build
+    from cutaway.model.tap import edit, watch
+
+    __version__: str
+
+__all__ = ["__version__", "build", "edit", "load", "save", "watch"]
+
+_HOME = {
+    "build": "cutaway.families",
+    "edit": "cutaway.model.tap",
+    "load": "cutaway.checkpoints",
+    "save": "cutaway.checkpoints",
+    "watch": "cutaway.model.tap",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("cutaway")
+    if name not in _HOME:
+        raise AttributeError(f"module 'cutaway' has no attribute {name!r}; it has {', '.join(__all__)}")
+    value = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

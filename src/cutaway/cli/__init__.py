@@ -1,0 +1,74 @@
+"""The command line: one file per command, imported when it is asked for.
+
+Exit codes: 0 done · 1 a command found something broken · 2 wrong input, said in one line on stderr · 130 Ctrl-C.
+
+A new command is a line in COMMANDS and a file whose function bears the file's name. `--help` imports every file, to
+read its docstring and options, so a file imports torch, and rooms that do, inside its function.
+"""
+
+import sys
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from cutaway.errors import CutawayError
+
+COMMANDS = {  # command → file in this folder
+    "doctor": "doctor",
+}
+
+
+class _LazyCommands(TyperGroup):
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]  # names now, commands in get_command
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        file = COMMANDS[cmd_name]
+        single = typer.Typer(add_completion=False, rich_markup_mode=None)
+        single.command(cmd_name)(getattr(import_module(f"cutaway.cli.{file}"), file))
+        return typer.main.get_command(single)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except CutawayError as error:
+            if ctx.params["debug"]:
+                raise
+            print("error:", " ".join(str(error).split()), file=sys.stderr)
+            raise typer.Exit(2) from None
+
+
+app = typer.Typer(
+    cls=_LazyCommands, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
+)
+
+
+def _print_version(wanted: bool) -> bool:
+    if wanted:
+        from cutaway import __version__
+
+        print(f"cutaway {__version__}")
+        raise typer.Exit
+    return wanted
+
+
+@app.callback()
+def _cutaway(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say which version this is.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", envvar="CUTAWAY_DEBUG", help="Show the traceback of an error.")
+    ] = False,
+) -> None:
+    """The Transformer, whole, and with its cover off."""
+
+
+def main() -> None:
+    """The `cutaway` command."""
+    app(prog_name="cutaway")

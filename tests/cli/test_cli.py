@@ -1,0 +1,119 @@
+"""The command line: what it offers is frozen here, and how it fails."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from cutaway import cli
+
+OFFERED = {
+    "": ["--debug", "--help", "--version"],
+    "doctor": ["--help", "--json", "--quick"],
+}
+
+
+def cutaway(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from cutaway.cli import main; main()", *args]
+    return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=120)
+
+
+def options(help_: str) -> list[str]:
+    _, _, listed = help_.partition("Options:")
+    return sorted(
+        {word.rstrip(",") for line in listed.splitlines() for word in line.split()[:2] if word.startswith("--")}
+    )
+
+
+def test_commands_and_options_are_those_listed_here():
+    runner = CliRunner()
+    found = {"": options(runner.invoke(cli.app, ["--help"]).output)}
+    for name in cli.COMMANDS:
+        result = runner.invoke(cli.app, [name, "--help"])
+        assert result.exit_code == 0, result.output
+        found[name] = options(result.output)
+    assert found == OFFERED
+
+
+def test_every_command_has_json():
+    assert all("--json" in options for name, options in OFFERED.items() if name)
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys; from cutaway.cli import app\n"
+        "app(['--help'], standalone_mode=False)\n"
+        "print([m for m in ('torch', 'numpy', 'tokenizers', 'rich', 'pydantic') if m in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "[]"
+
+
+def test_version():
+    from importlib.metadata import version
+
+    assert CliRunner().invoke(cli.app, ["--version"]).output == f"cutaway {version('cutaway')}\n"
+
+
+def test_no_arguments_show_the_help():
+    assert "Commands:" in CliRunner().invoke(cli.app, []).output
+
+
+def test_an_unknown_command_is_wrong_input_and_names_the_near_one():
+    ran = cutaway("doctro")
+    assert ran.returncode == 2
+    assert "Did you mean 'doctor'?" in ran.stderr
+
+
+# --- how a command fails, with a command planted for it ---------------------------------------------------------------
+
+
+@pytest.fixture
+def plant(tmp_path, monkeypatch):
+    """Adds a command `planted` that runs these lines, the way a new command is added: a table row and a file."""
+
+    def plant_(*lines: str) -> list[str]:
+        body = "\n".join(f"    {line}" for line in lines)
+        (tmp_path / "planted.py").write_text(f"def planted():\n    '''Planted.'''\n{body}\n")
+        program = (
+            f"import cutaway.cli as cli; cli.__path__.append({str(tmp_path)!r})\n"
+            "cli.COMMANDS['planted'] = 'planted'; cli.main()"
+        )
+        return [sys.executable, "-c", program]
+
+    return plant_
+
+
+def run(command: list[str], **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=120)
+
+
+def test_our_errors_are_one_line_and_exit_2(plant):
+    command = plant("from cutaway.errors import InputError", "raise InputError('id 7 is not\\nin the vocabulary of 5')")
+    ran = run([*command, "planted"])
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == "error: id 7 is not in the vocabulary of 5\n"
+
+
+def test_debug_shows_the_traceback(plant):
+    command = plant("from cutaway.errors import InputError", "raise InputError('no')")
+    for ran in (run([*command, "--debug", "planted"]), run([*command, "planted"], CUTAWAY_DEBUG="1")):
+        assert ran.returncode == 1
+        assert "Traceback" in ran.stderr
+        assert "InputError: no" in ran.stderr
+
+
+def test_a_bug_shows_its_traceback(plant):
+    ran = run([*plant("1 / 0"), "planted"])
+    assert ran.returncode == 1
+    assert "ZeroDivisionError" in ran.stderr
+
+
+def test_ctrl_c_exits_130_without_a_traceback(plant):
+    ran = run(
+        [*plant("import os, signal", "os.kill(os.getpid(), signal.SIGINT)", "import time; time.sleep(60)"), "planted"]
+    )
+    assert ran.returncode == 130
+    assert "Traceback" not in ran.stderr

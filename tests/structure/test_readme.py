@@ -1,0 +1,26 @@
+"""The README's Python runs, block after block, as a reader would type it."""
+
+import re
+from pathlib import Path
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def python_blocks(text: str) -> list[tuple[int, str]]:
+    """(line, source) of each ```python block."""
+    return [
+        (text[: m.start()].count("\n") + 1, m[1]) for m in re.finditer(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    ]
+
+
+def test_readme_python_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "__main__"}
+    for line, source in python_blocks(README.read_text()):
+        # Blank lines in front, so that a traceback shows the README's own line numbers.
+        exec(compile("\n" * line + source, str(README), "exec"), names)
+
+
+def test_blocks_are_found():
+    text = "a\n```python\nx = 1\n```\n```\nmake test\n```\n\n```python\ny = x\n```\n"
+    assert python_blocks(text) == [(2, "x = 1\n"), (9, "y = x\n")]

@@ -1,0 +1,175 @@
+"""CONTRIBUTING.md says who may import whom; these tests read it and every import in src/cutaway."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import cutaway
+
+ROOT = Path(__file__).parents[2]
+SRC = ROOT / "src" / "cutaway"
+FRONT_DOOR = "cutaway"  # `from cutaway import load`: only for those who may import all
+
+
+def read_table(text: str) -> dict[str, set[str]]:
+    """Room → rooms that it may import, from the table of CONTRIBUTING.md."""
+    _, _, table = text.partition("| room | may import, of ours |\n")
+    rows = []
+    for line in table.splitlines()[1:]:
+        if not line.startswith("|"):
+            break
+        rows.append([re.sub(r" *\(.*?\)", "", cell).strip() for cell in line.strip("|").split("|")])
+    leaves = {room for left, right in rows for room in right.split(", ") if left == "every room"}
+    rows = [(left.split(", "), right) for left, right in rows if left != "every room"]
+    rooms = {room for left, _ in rows for room in left}
+
+    def allowed(room: str, right: str) -> set[str]:
+        if right == "all":
+            return rooms | {FRONT_DOOR}
+        if right.startswith("all but "):
+            return rooms - set(right.removeprefix("all but ").split(" and "))
+        names = set() if right in ("nothing", "nothing else") else set(right.split(", "))
+        assert names <= rooms, f"{names - rooms} stands right in the table, but has no row"
+        return names if room in leaves else names | leaves
+
+    return {room: allowed(room, right) for left, right in rows for room in left}
+
+
+def room_of(path: Path, src: Path) -> str:
+    """`tokens/bpe.py` → tokens, `errors.py` → errors, `__init__.py` → the front door."""
+    first = path.relative_to(src).parts[0].removesuffix(".py")
+    return FRONT_DOOR if first == "__init__" else first
+
+
+def imports(path: Path, src: Path) -> Iterator[tuple[int, str]]:
+    """(line, dotted name) of everything that a file imports, also in functions and relatively."""
+    package = ("cutaway", *path.relative_to(src).parts[:-1])
+    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        match node:
+            case ast.Import(names=names):
+                yield from ((node.lineno, alias.name) for alias in names)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                base = package[: len(package) - level + 1] if level else ()
+                yield from ((node.lineno, ".".join(filter(None, [*base, module, alias.name]))) for alias in names)
+            case ast.Call(
+                func=ast.Name(id=called) | ast.Attribute(attr=called), args=[ast.Constant(value=str(name)), *_]
+            ):
+                if called in ("import_module", "__import__"):
+                    yield node.lineno, name
+
+
+def violations(src: Path, table: dict[str, set[str]]) -> list[str]:
+    """Every import that the table forbids, as `file:line: what`."""
+    found = []
+    for path in sorted(src.rglob("*.py")):
+        room = room_of(path, src)
+        if room == FRONT_DOOR:
+            continue  # it names what all rooms offer
+        where = path.relative_to(src)
+        if room not in table:
+            found.append(f"{where}: the room {room} is not in the table of CONTRIBUTING.md")
+            continue
+        for line, name in imports(path, src):
+            top, _, rest = name.partition(".")
+            if top != "cutaway" or rest == "__version__":
+                continue
+            target = rest.split(".")[0]
+            target = target if target in table else FRONT_DOOR
+            if target != room and target not in table[room]:
+                found.append(f"{where}:{line}: {room} may not import {name}")
+    return found
+
+
+def plant(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+TABLE = read_table((ROOT / "CONTRIBUTING.md").read_text())
+
+
+def test_rooms_import_only_what_the_table_allows():
+    assert violations(SRC, TABLE) == []
+
+
+def test_tokens_imports_no_torch():
+    tokens = [path for path in SRC.rglob("*.py") if room_of(path, SRC) == "tokens"]
+    found = [f"{p.name}:{line}" for p in tokens for line, name in imports(p, SRC) if name.split(".")[0] == "torch"]
+    assert found == []
+
+
+def test_peers_stay_in_tests_and_benchmarks():
+    peers = {"transformers", "ctranslate2", "transformer_lens"}
+    found = [
+        f"{p.relative_to(SRC)}:{line}"
+        for p in SRC.rglob("*.py")
+        for line, n in imports(p, SRC)
+        if n.split(".")[0] in peers
+    ]
+    assert found == []
+
+
+def test_import_cutaway_is_lazy():
+    code = "import sys, cutaway; dir(cutaway); sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_public_names_resolve():
+    for name in cutaway.__all__:
+        assert getattr(cutaway, name)
+
+
+def test_the_docstring_and_the_map_list_the_rooms_in_one_order():
+    docstring = re.findall(r"^(\w+)  +\S", cutaway.__doc__, re.M)
+    _, _, map_ = (ROOT / "CONTRIBUTING.md").read_text().partition("in the order of the lecture:")
+    assert docstring == re.findall(r"^(\w+)  +\S", map_.split("```")[1], re.M)
+    assert set(docstring) == {room for room in TABLE if not (SRC / f"{room}.py").exists()}
+
+
+# --- the checker itself -----------------------------------------------------------------------------------------------
+
+
+def test_the_table_is_read():
+    assert TABLE["errors"] == set()
+    assert TABLE["model"] == {"errors", "files"}
+    assert TABLE["decoding"] == {"model", "tokens", "errors", "files"}
+    assert "decoding" in TABLE["training"]
+    assert TABLE["studies"] == TABLE.keys() - {"serving", "cli"}
+    assert TABLE["cli"] == TABLE.keys() | {FRONT_DOOR}
+
+
+def test_planted_violations_are_found(tmp_path):
+    src = plant(
+        tmp_path,
+        {
+            "__init__.py": "from cutaway.model import tap\n",
+            "errors.py": "",
+            "model/ok.py": "import torch\nfrom cutaway.errors import InputError\nfrom . import tap\n",
+            "model/absolute.py": "import torch\n\nimport cutaway.families.gpt\n",
+            "model/deep.py": "def f():\n    from cutaway.decoding import beam\n",
+            "model/relative.py": "from ..training import loop\n",
+            "model/root.py": "from .. import tokens\nfrom cutaway import load, __version__\n",
+            "model/sub/deeper.py": "from ...inside.lens import lens\nfrom ..masks import causal\n",
+            "model/dynamic.py": "from importlib import import_module\nimport_module('cutaway.cli')\n",
+            "errands/__init__.py": "",
+            "cli/ok.py": "from cutaway import load\nfrom cutaway.serving import app\n",
+            "studies/bad.py": "from cutaway.serving import app\n",
+        },
+    )
+    assert violations(src, TABLE) == [
+        "errands/__init__.py: the room errands is not in the table of CONTRIBUTING.md",
+        "model/absolute.py:3: model may not import cutaway.families.gpt",
+        "model/deep.py:2: model may not import cutaway.decoding.beam",
+        "model/dynamic.py:2: model may not import cutaway.cli",
+        "model/relative.py:1: model may not import cutaway.training.loop",
+        "model/root.py:1: model may not import cutaway.tokens",
+        "model/root.py:2: model may not import cutaway.load",
+        "model/sub/deeper.py:1: model may not import cutaway.inside.lens.lens",
+        "studies/bad.py:1: studies may not import cutaway.serving.app",
+    ]

@@ -1,0 +1,102 @@
+"""Strict JSON, atomic writing, and names that stay inside their folder."""
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from cutaway.errors import CheckpointError
+from cutaway.files import parse_json, read_bytes, read_json, replacing, safe_child, write_json
+
+
+def test_json_goes_out_and_comes_back_in_its_order(tmp_path: Path):
+    value = {"b": 1, "a": [1.5, None, True], "ä": {"ß": "日本"}}
+    write_json(tmp_path / "x.json", value)
+    assert read_json(tmp_path / "x.json") == value
+    assert list(read_json(tmp_path / "x.json")) == ["b", "a", "ä"]
+    assert os.listdir(tmp_path) == ["x.json"]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "not valid JSON"),
+        (b"{", "not valid JSON"),
+        (b"[1]", "must hold a JSON object, not a list"),
+        (b'{"a": 1, "a": 2}', "'a' stands twice"),
+        (b'{"x": {"a": 1, "b": 2, "a": 2}}', "'a' stands twice"),
+        (b'{"a": NaN}', "NaN is not a JSON number"),
+        (b'{"a": -Infinity}', "-Infinity is not"),
+        (b'{"a": "\xff"}', "not UTF-8"),
+        (b'{"a":' * 100_000, "nested too deeply"),
+        (b'{"a":' + b"[" * 100_000, "nested too deeply"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "not valid JSON"),
+    ],
+)
+def test_json_that_could_mean_two_things_is_refused_with_the_name_of_the_file(data: bytes, reason: str):
+    with pytest.raises(CheckpointError, match=reason) as caught:
+        parse_json(data, "model/config.json")
+    assert "model/config.json" in str(caught.value)
+
+
+def test_a_file_over_the_limit_is_not_read(tmp_path: Path):
+    (tmp_path / "x.json").write_text(json.dumps({"a": "b" * 100}))
+    with pytest.raises(CheckpointError, match="at most 50 are read"):
+        read_json(tmp_path / "x.json", limit=50)
+
+
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe", Path("/dev/zero"), tmp_path / "absent", tmp_path / "nul\0"):
+        with pytest.raises(CheckpointError):
+            read_bytes(path, 100)
+
+
+def test_numbers_that_json_lacks_are_not_written(tmp_path: Path):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(tmp_path / "x.json", {"a": float("nan")})
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_error_while_writing_leaves_the_old_file_and_no_other(tmp_path: Path):
+    path = tmp_path / "x.txt"
+    path.write_text("old")
+    with pytest.raises(RuntimeError), replacing(path) as temporary:
+        temporary.write_text("half of the n")
+        raise RuntimeError("killed")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["x.txt"]
+
+
+def test_the_new_file_appears_whole_or_not_at_all(tmp_path: Path):
+    path = tmp_path / "x.txt"
+    with replacing(path) as temporary:
+        temporary.write_text("new")
+        assert temporary.parent == tmp_path  # a rename is atomic within one file system only
+        assert not path.exists()
+    assert path.read_text() == "new"
+
+
+def test_a_written_file_may_be_read_by_whom_the_umask_allows(tmp_path: Path):
+    with replacing(tmp_path / "x") as temporary:
+        temporary.unlink()
+        temporary.touch(0o600)  # as some writers do
+    ordinary = tmp_path / "ordinary"
+    ordinary.touch()
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == stat.S_IMODE(ordinary.stat().st_mode)
+
+
+@pytest.mark.parametrize("folder", ["absent", "file"])
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, folder: str):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match=r"x\.json cannot be written: (No such file|Not a directory)"):
+        write_json(tmp_path / folder / "x.json", {})
+
+
+def test_a_plain_name_is_found(tmp_path: Path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "alias").symlink_to("model")
+    assert safe_child(tmp_path, "model").samefile(tmp_path / "model")
+    assert safe_child(tmp_path, "alias").samefile(tmp_path / "model")  # a link that stays inside

@@ -39,9 +39,9 @@ def tiny(name: str, *, dtype: torch.dtype = torch.float64, seed: int = 0, **chan
     size, numbers = SIZES[name]
     numbers = {"d_model": 24, **numbers, **changes}
     if name != "vit":
-        numbers["vocab_size"] = VOCAB
+        numbers.setdefault("vocab_size", VOCAB)
         if name != "t5":
-            numbers["max_len"] = 32
+            numbers.setdefault("max_len", 32)
     model = build(size, seed=seed, dtype=dtype, **numbers).eval()
     generator = torch.Generator().manual_seed(seed)
     for parameter in model.parameters():  # biases and norms too: a term that is 0 or 1 would hide

@@ -16,6 +16,8 @@ from typer.core import TyperGroup
 from cutaway.errors import CutawayError
 
 COMMANDS = {  # command → file in this folder
+    "demo": "demo",
+    "describe": "describe",
     "doctor": "doctor",
 }
 

@@ -27,9 +27,6 @@ class Config:
     end_ids: tuple[int, ...] | None = None  # <eos>: after one of these nothing follows
 
     def __post_init__(self) -> None:
-        kinds = get_type_hints(type(self))
-        for field in dataclasses.fields(self):
-            object.__setattr__(self, field.name, _as_kind(field.name, getattr(self, field.name), kinds[field.name]))
         self.check()
 
     def check(self) -> None:
@@ -52,9 +49,9 @@ class Config:
             raise ConfigError(f"{len(self.labels)} labels for n_classes={self.n_classes}")
         if self.task in ("classify", "tag") and self.n_classes is None:
             raise ConfigError(f"task={self.task!r} needs n_classes")
-        dropout = getattr(self, "dropout", 0.0)
-        if dropout >= 1:
-            raise ConfigError(f"dropout={dropout} would drop everything: it must be below 1")
+        for name in ("dropout", "attention_dropout", "classifier_dropout"):
+            if (dropout := getattr(self, name, None) or 0.0) >= 1:
+                raise ConfigError(f"{name}={dropout} would drop everything: it must be below 1")
 
     def with_(self, **changes: Any) -> Self:
         """A copy with some numbers changed; unknown names are refused."""
@@ -70,12 +67,13 @@ class Config:
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Reads what `to_dict` wrote; an unknown key or a value of another kind is an error that names it."""
         values = {name: value for name, value in values.items() if name != "family"}
-        known = {field.name for field in dataclasses.fields(cls)}
-        unknown = sorted(set(values) - known)
+        kinds = get_type_hints(cls)
+        known = {field.name: kinds[field.name] for field in dataclasses.fields(cls)}
+        unknown = sorted(set(values) - set(known))
         if unknown:
             raise ConfigError(f"unknown key {unknown[0]!r} in a {cls.family} config; known: {', '.join(sorted(known))}")
         try:
-            return cls(**values)
+            return cls(**{name: _as_kind(name, value, known[name]) for name, value in values.items()})
         except TypeError as error:  # a required number is missing
             raise ConfigError(f"{cls.family} config: {str(error).split('__init__() ')[-1]}") from None
 
@@ -90,7 +88,7 @@ def _as_kind(name: str, value: Any, kind: Any) -> Any:
         if isinstance(value, (list, tuple)):
             inner = get_args(kind)[0]
             return tuple(_as_kind(name, item, inner) for item in value)
-    elif kind is float and type(value) in (int, float):
+    elif kind is float and type(value) is int and abs(value) < 2**53:
         return float(value)
     elif type(value) is kind:
         return value

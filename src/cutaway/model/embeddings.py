@@ -6,7 +6,7 @@ product without the multiplications. (Attention Is All You Need, section 3.4; BE
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from cutaway.errors import ConfigError, InputError
@@ -55,6 +55,7 @@ class SegmentEmbedding(Part):
         self.weight = nn.Parameter(torch.randn(n_segments, d_model) / d_model**0.5)
 
     def forward(self, segments: Int[Tensor, "batch seq"]) -> Float[Tensor, "batch seq d_model"]:
+        check_range("segment", segments, len(self.weight))
         return F.embedding(segments, self.weight)
 
 
@@ -138,13 +139,19 @@ class PatchEmbedding(Part):
         return self.tap("output", self.dropout(x))
 
 
-def check_ids(
-    ids: Int[Tensor, "..."], vocab_size: int, *, max_len: int | None = None, real: Bool[Tensor, "..."] | None = None
-) -> None:
-    """Refuses ids that no vocabulary holds, and sequences that no position reaches, before they do harm.
+def check_range(what: str, values: Int[Tensor, "..."], n: int) -> None:
+    """Refuses a number that has no row in a table of n, and says which.
 
-    The range is looked at on the CPU only: on a GPU that would wait for the device, and its look-up traps by itself.
+    On the CPU only: on a GPU this would wait for the device, and there the look-up traps by itself.
     """
+    if values.device.type == "cpu" and not torch.compiler.is_compiling():
+        low, high = values.aminmax()
+        if low < 0 or high >= n:
+            raise InputError(f"{what} {int(low) if low < 0 else int(high)} is outside 0…{n - 1}")
+
+
+def check_ids(ids: Tensor, vocab_size: int, *, max_len: int | None = None, real: Tensor | None = None) -> None:
+    """Refuses what is no batch of tokens, and sequences that no position reaches, before they do harm."""
     if ids.ndim != 2:
         raise InputError(f"ids of shape {tuple(ids.shape)}: expected (batch, seq); one sequence is ids[None]")
     if ids.dtype not in (torch.int64, torch.int32):
@@ -158,8 +165,4 @@ def check_ids(
         )
     if max_len is not None and ids.shape[1] > max_len:
         raise InputError(f"a sequence of {ids.shape[1]} tokens is longer than max_len={max_len}: cut or split it")
-    if ids.device.type == "cpu" and not torch.compiler.is_compiling():
-        low, high = ids.aminmax()
-        if low < 0 or high >= vocab_size:
-            wrong = int(low) if low < 0 else int(high)
-            raise InputError(f"token id {wrong} is outside the vocabulary 0…{vocab_size - 1}")
+    check_range("token id", ids, vocab_size)

@@ -17,6 +17,13 @@ Hidden = Float[Tensor, "batch seq d_model"]
 Real = Bool[Tensor, "batch seq"] | None
 
 
+def first_state(hidden: Hidden, real: Real = None) -> Float[Tensor, "batch d_model"]:
+    """The state of the first real token, which is the first of all unless padding stands on the left."""
+    if real is None:
+        return hidden[:, 0]
+    return hidden[torch.arange(len(hidden), device=hidden.device), real.int().argmax(dim=1)]
+
+
 class Pooler(Part):
     """The first token's state ([CLS]) through one more layer: the sequence as one vector."""
 
@@ -27,8 +34,8 @@ class Pooler(Part):
         self.dropout, self.dense = nn.Dropout(dropout), nn.Linear(d_model, d_model)
         self.activation = activation_named(activation)
 
-    def forward(self, hidden: Hidden) -> Float[Tensor, "batch d_model"]:
-        return self.tap("output", self.activation(self.dense(self.dropout(hidden[:, 0]))))
+    def forward(self, hidden: Hidden, real: Real = None) -> Float[Tensor, "batch d_model"]:
+        return self.tap("output", self.activation(self.dense(self.dropout(first_state(hidden, real)))))
 
 
 class HiddenStates(Part):
@@ -82,8 +89,8 @@ class MaskedLanguageModelHead(Part):
 class First(Part):
     """The first token's state as it is."""
 
-    def forward(self, hidden: Hidden) -> Float[Tensor, "batch d_model"]:
-        return hidden[:, 0]
+    def forward(self, hidden: Hidden, real: Real = None) -> Float[Tensor, "batch d_model"]:
+        return first_state(hidden, real)
 
 
 class ClassificationHead(Part):
@@ -96,7 +103,7 @@ class ClassificationHead(Part):
         self.pool, self.dropout, self.classes = pool, nn.Dropout(dropout), nn.Linear(d_model, n_classes)
 
     def forward(self, hidden: Hidden, real: Real = None) -> Float[Tensor, "batch n_classes"]:
-        return self.tap("logits", self.classes(self.dropout(self.pool(hidden))))
+        return self.tap("logits", self.classes(self.dropout(self.pool(hidden, real))))
 
 
 class LastTokenHead(Part):
@@ -139,7 +146,7 @@ class NextSentenceHead(Part):
         self.pool, self.classes = Pooler(d_model), nn.Linear(d_model, 2)
 
     def forward(self, hidden: Hidden, real: Real = None) -> Float[Tensor, "batch 2"]:
-        return self.tap("logits", self.classes(self.pool(hidden)))
+        return self.tap("logits", self.classes(self.pool(hidden, real)))
 
 
 class PretrainingHead(Part):

@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from cutaway.errors import ConfigError, InputError
+from cutaway.errors import ConfigError
+from cutaway.model.embeddings import check_range
 from cutaway.model.tap import Part
 
 
@@ -72,7 +73,7 @@ class Sinusoidal(Part):
         return self
 
     def forward(self, positions: Int[Tensor, "batch seq"]) -> Float[Tensor, "batch seq d_model"]:
-        check_positions(positions, self.table.shape[0])
+        check_range("position", positions, len(self.table))
         return F.embedding(positions, self.table)
 
 
@@ -92,7 +93,7 @@ class Learned(Part):
         self.weight = nn.Parameter(torch.randn(max_len, d_model) * 0.02)
 
     def forward(self, positions: Int[Tensor, "batch seq"]) -> Float[Tensor, "batch seq d_model"]:
-        check_positions(positions, self.weight.shape[0])
+        check_range("position", positions, len(self.weight))
         return F.embedding(positions, self.weight)
 
 
@@ -219,9 +220,3 @@ class RelativeBias(Part):
         growth = torch.log(distance.clamp(min=1) / exact) / math.log(self.max_distance / exact)
         far = (exact + (growth * (n - exact)).long()).clamp(max=n - 1)
         return side + torch.where(distance < exact, distance, far)
-
-
-def check_positions(positions: Int[Tensor, "batch seq"], max_len: int) -> None:
-    """A cache may lead past the last position that the model knows: say so (on the CPU; a GPU look-up traps)."""
-    if positions.device.type == "cpu" and not torch.compiler.is_compiling() and int(positions.max()) >= max_len:
-        raise InputError(f"position {int(positions.max())} is beyond max_len={max_len}")

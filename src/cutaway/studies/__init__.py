@@ -1,0 +1,1 @@
+"""Experiments that use all of the other rooms."""

@@ -1,0 +1,189 @@
+"""Wrong shapes, sizes and ids end in an error that names the thing and the fix."""
+
+import pytest
+import torch
+from cutaway.errors import ConfigError, CutawayError, InputError
+from cutaway.families import build, config_from_dict, sizes
+from cutaway.model.attention import SelfAttention
+from cutaway.model.cache import Cache
+from cutaway.model.embeddings import PatchEmbedding
+from cutaway.model.model import DecoderModel, EncoderDecoderModel
+from tiny import DECODERS, READERS, TRANSLATORS, VOCAB, some_ids, tiny
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("wrong", [-1, VOCAB, 10**12])
+def test_fault_15_an_id_outside_the_vocabulary_is_named(name: str, wrong: int) -> None:
+    ids = some_ids(2, 4)
+    ids[1, 2] = wrong
+    with pytest.raises(InputError, match=f"token id {wrong} is outside 0…{VOCAB - 1}"):
+        tiny(name)(ids)
+
+
+@pytest.mark.parametrize("name", TRANSLATORS)
+def test_fault_15_in_a_source_and_in_a_target(name: str) -> None:
+    good, bad = some_ids(2, 4), some_ids(2, 4).fill_(VOCAB)
+    for pair in ((good, bad), (bad, good)):
+        with pytest.raises(InputError, match="token id 50 is outside"):
+            tiny(name)(*pair)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_fault_14_length_at_the_limit_works_and_one_more_says_both(name: str) -> None:
+    model = tiny(name)
+    assert model(some_ids(1, 32)).shape[1] == 32
+    with pytest.raises(InputError, match=r"33 tokens is longer than max_len=32"):
+        model(some_ids(1, 33))
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_fault_14_a_full_cache_works_and_one_more_says_both(name: str) -> None:
+    model = tiny(name)
+    assert isinstance(model, DecoderModel)
+    cache = model.new_cache(1, 6)
+    model(some_ids(1, 6), cache=cache)
+    with pytest.raises(InputError, match=r"7 tokens do not fit into a cache of max_len=6"):
+        model(some_ids(1, 1), cache=cache)
+    assert cache.lengths.tolist() == [6]
+    with pytest.raises(InputError, match=r"33 tokens is longer than this model's max_len=32"):
+        model.new_cache(1, 33)
+
+
+def test_fault_14_positions_beyond_the_table_are_refused_through_a_cache_of_another_model() -> None:
+    model, longer = tiny("gpt2", max_len=8), tiny("gpt2", max_len=16)
+    assert isinstance(longer, DecoderModel)
+    cache = longer.new_cache(1, 16)
+    model(some_ids(1, 8), cache=cache)
+    with pytest.raises(InputError, match=r"position 8 is outside 0…7"):
+        model(some_ids(1, 1), cache=cache)
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        (torch.zeros(3, dtype=torch.long), "expected \\(batch, seq\\)"),
+        (torch.zeros(1, 0, dtype=torch.long), "hold no token"),
+        (torch.zeros(0, 3, dtype=torch.long), "hold no token"),
+        (torch.zeros(1, 3), "expected whole numbers"),
+    ],
+)
+def test_ids_of_another_shape_or_kind_are_refused(ids: torch.Tensor, said: str) -> None:
+    model = tiny("gpt2")
+    with pytest.raises(InputError, match=said):
+        type(model).hidden.__wrapped__(model, ids)  # past the shape checks that only tests have
+
+
+@pytest.mark.parametrize(
+    "real", [torch.ones(2, 4), torch.ones(2, 3, dtype=torch.bool), torch.ones(4, dtype=torch.bool)]
+)
+def test_a_mask_of_another_shape_or_kind_is_refused(real: torch.Tensor) -> None:
+    model = tiny("gpt2")
+    with pytest.raises(InputError, match="True where a token is real"):
+        type(model).hidden.__wrapped__(model, some_ids(2, 4), real=real)
+
+
+def test_unknown_keyword_arguments_are_not_swallowed() -> None:
+    with pytest.raises(TypeError, match="attention_mask"):
+        tiny("gpt2")(some_ids(2, 4), attention_mask=torch.ones(2, 4))
+
+
+def test_segments_are_refused_where_there_are_none() -> None:
+    model = tiny("bert")
+    with pytest.raises(InputError, match="no segment embeddings"):
+        model.embedding.segments = None
+        model(some_ids(1, 3), segments=torch.zeros(1, 3, dtype=torch.long))
+
+
+def test_a_segment_out_of_range_is_named() -> None:
+    with pytest.raises(InputError, match="segment 2 is outside 0…1"):
+        tiny("bert")(some_ids(1, 3), segments=torch.tensor([[0, 1, 2]]))
+
+
+def test_images_of_another_size_are_refused_with_both_sizes() -> None:
+    with pytest.raises(InputError, match=r"\(3, 8, 9\) where this model reads \(3, 8, 8\)"):
+        tiny("vit", dtype=torch.float32)(torch.zeros(1, 3, 8, 9))
+
+
+def test_a_cache_of_another_batch_is_refused() -> None:
+    model = tiny("gpt2")
+    assert isinstance(model, DecoderModel)
+    with pytest.raises(InputError, match="2 rows of ids for a cache of 3 rows"):
+        model(some_ids(2, 4), cache=model.new_cache(3, 8))
+
+
+def test_a_cache_and_packed_documents_do_not_go_together() -> None:
+    model = tiny("gpt2")
+    assert isinstance(model, DecoderModel)
+    with pytest.raises(InputError, match="leave `documents` out"):
+        model(some_ids(2, 4), cache=model.new_cache(2, 8), documents=torch.zeros(2, 4, dtype=torch.long))
+
+
+def test_a_decoder_without_a_memory_says_what_is_missing() -> None:
+    model = tiny("transformer")
+    assert isinstance(model, EncoderDecoderModel)
+    with pytest.raises(InputError, match="give `memory`, or a cache from new_memory_cache"):
+        model.decode(some_ids(2, 4))
+    memory = model.encode(some_ids(2, 4))
+    with pytest.raises(InputError, match="leave `memory` out"):
+        model.decode(some_ids(2, 4), memory=memory, cache=model.new_memory_cache(memory, None, 2, 8))
+    with pytest.raises(InputError, match="5 rows cannot be shared out evenly among 2 sentences"):
+        model.new_memory_cache(memory, None, 5, 8)
+
+
+@pytest.mark.parametrize(
+    ("size", "changes", "said"),
+    [
+        ("gpt2", {"d_model": 500, "n_heads": 8}, "d_model=500 is not divisible by n_heads=8"),
+        ("gpt2", {"d_model": 10**9}, "d_model=1000000000 is not between 1 and"),
+        ("gpt2", {"n_layers": -3}, "n_layers=-3 is not between 1 and 1024"),
+        ("gpt2", {"n_layers": 0}, "n_layers=0"),
+        ("gpt2", {"n_layers": True}, "n_layers=True is not int"),
+        ("gpt2", {"n_layers": "12"}, "n_layers='12' is not int"),
+        ("gpt2", {"n_embd": 5}, "unknown key 'n_embd'"),
+        ("gpt2", {"dropout": 1.0}, "dropout=1.0 would drop everything"),
+        ("gpt2", {"dropout": -0.1}, "dropout=-0.1"),
+        ("gpt2", {"norm_eps": float("nan")}, "norm_eps=nan"),
+        ("gpt2", {"activation": "swoosh"}, "activation='swoosh' is not one of relu, gelu"),
+        ("gpt2", {"task": "translate"}, "task='translate' is not one of language_model"),
+        ("gpt2", {"end_ids": [50257]}, "names token 50257"),
+        ("gpt2", {"start_id": -1}, "names token -1"),
+        ("bert-base", {"task": "classify"}, "needs n_classes"),
+        ("bert-base", {"task": "classify", "n_classes": 2, "labels": ["a"]}, "1 labels for n_classes=2"),
+        ("llama2-7b", {"n_kv_heads": 5}, "n_heads=32 is not divisible by n_kv_heads=5"),
+        ("stories15m", {"d_model": 18}, "d_head=3 is odd"),
+        ("transformer-base", {"wiring": "sideways"}, "wiring='sideways' is not one of post_norm, pre_norm"),
+        ("transformer-base", {"positions": "lunar"}, "positions='lunar'"),
+        ("vit-b-16", {"patch_size": 15}, "image_size=224 is not divisible by patch_size=15"),
+    ],
+)
+def test_numbers_that_make_no_model_are_refused_by_name(size: str, changes: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said.replace("(", "\\(")):
+        build(size, device="meta", **changes)
+
+
+def test_unknown_sizes_families_and_tasks_name_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"no size is called 'gtp2'; known: .*gpt2"):
+        build("gtp2")
+    with pytest.raises(ConfigError, match="no family is called 'rnn'"):
+        config_from_dict({"family": "rnn"})
+    with pytest.raises(ConfigError, match="a config names its `family`"):
+        config_from_dict({})
+
+
+def test_parts_by_themselves_refuse_what_cannot_be() -> None:
+    with pytest.raises(ConfigError, match="n_heads=4 is not divisible by n_kv_heads=3"):
+        SelfAttention(8, 4, n_kv_heads=3)
+    with pytest.raises(ConfigError, match="image_size=9 is not divisible"):
+        PatchEmbedding(9, 2, 3, 8)
+
+
+@pytest.mark.parametrize("size", sizes())
+def test_every_config_comes_back_from_its_dictionary(size: str) -> None:
+    config = sizes()[size]
+    assert config_from_dict(config.to_dict()) == config
+
+
+def test_all_our_errors_have_one_base() -> None:
+    assert issubclass(InputError, CutawayError)
+    assert issubclass(ConfigError, ValueError)
+    assert Cache.empty(1, 2, 3, 4, 5).max_len == 3

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 @contextmanager
-def limits(seconds: float = 20, megabytes: int = 1024) -> Iterator[None]:
+def limits(seconds: float = 60, megabytes: int = 1024) -> Iterator[None]:
     """Within, this process may use that much more memory and time; beyond, `MemoryError` or `TimeoutError`."""
 
     def stop(*_: object) -> None:

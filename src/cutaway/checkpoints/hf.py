@@ -24,17 +24,35 @@ from cutaway.model.model import Model
 
 # their model_type → the file that knows its names
 NAMES = {
+    "bert": "names_bert",
+    "roberta": "names_roberta",
+    "roformer": "names_roformer",
+    "vit": "names_vit",
     "openai-gpt": "names_gpt",
     "gpt2": "names_gpt2",
+    "llama": "names_llama",
+    "mistral": "names_llama",
     "marian": "names_marian",
+    "t5": "names_t5",
 }
 # our family → the file that writes its names
-WRITERS = {"gpt": "names_gpt", "gpt2": "names_gpt2", "transformer": "names_marian"}
+WRITERS = {
+    "bert": "names_bert",
+    "roberta": "names_roberta",
+    "roformer": "names_roformer",
+    "vit": "names_vit",
+    "gpt": "names_gpt",
+    "gpt2": "names_gpt2",
+    "llama": "names_llama",
+    "transformer": "names_marian",
+    "t5": "names_t5",
+}
 
 # Keys that say how a model was made, stored or usually used, and change no number of its forward pass.
 BOOKKEEPING = frozenset(
     """
-    _name_or_path _num_labels add_cross_attention architectures bad_words_ids begin_suppress_tokens bos_token_id
+    _attn_implementation_autoset _commit_hash _name_or_path _num_labels add_cross_attention architectures bad_words_ids
+    begin_suppress_tokens bos_token_id
     chunk_size_feed_forward classifier_dropout classifier_proj_size cross_attention_hidden_size
     decoder_start_token_id decoder_vocab_size directionality diversity_penalty do_sample dtype early_stopping
     encoder_no_repeat_ngram_size encoder_stride eos_token_id exponential_decay_length_penalty finetuning_task
@@ -61,19 +79,33 @@ ACTIVATIONS = {
 class Keys:
     """Their config, key by key; what nobody asked for and nobody knows to be harmless is refused at the end."""
 
-    def __init__(self, values: Mapping[str, Any], where: str) -> None:
+    def __init__(self, values: Mapping[str, Any], where: str, source: TensorSource | None = None) -> None:
         self.values, self.where = dict(values), where
+        self.source = source  # the tensors beside the config, where it leaves something to them
         self.asked: set[str] = set()
 
-    def take(self, name: str, default: Any = None) -> Any:
-        """The value of a key, or what their library would use without it."""
+    def take(self, name: str, default: Any = None, *, kind: type | None = None, null: bool = False) -> Any:
+        """The value of a key, or what their library would use without it. It must be of the default's kind, if any."""
         self.asked.add(name)
-        return self.values.get(name, default)
+        value = self.values.get(name, default)
+        if value is None and (default is None or null):
+            return None
+        kind = type(default) if kind is None and default is not None else kind
+        if kind is float and type(value) is int and abs(value) < 2**53:
+            return float(value)
+        if kind is not None and type(value) is not kind:
+            raise ConfigError(f"{self.where}: {name}={value!r} is not of type {kind.__name__}")
+        return value
 
     def expect(self, name: str, *allowed: Any) -> None:
         """A key that Cutaway can read in one way only."""
-        if (value := self.take(name, allowed[0])) not in allowed:
+        self.asked.add(name)
+        if (value := self.values.get(name, allowed[0])) not in allowed:
             raise ConfigError(f"{self.where}: {name}={value!r} is not supported; only {allowed[0]!r} is")
+
+    def holds(self, ending: str) -> bool:
+        """Whether a tensor's name ends like this, where the config leaves it to the tensors."""
+        return self.source is not None and any(name.endswith(ending) for name in self.source.names())
 
     def activation(self, name: str, default: str) -> str:
         value = self.take(name, default)
@@ -81,28 +113,34 @@ class Keys:
             raise ConfigError(f"{self.where}: {name}={value!r} is not one of {', '.join(ACTIVATIONS)}")
         return ACTIVATIONS[value]
 
+    def n_labels(self) -> int:
+        """How many labels there are; without any, their library means two."""
+        labels, n = self.take("id2label", {}, null=True), self.take("num_labels", 2, null=True)
+        return len(labels or {}) or n or 2
+
     def classes(self, task: str) -> dict[str, Any]:
         """The number of classes and their labels, where the task has classes."""
-        labels = self.take("id2label")
-        n = self.take("num_labels", 2 if labels is None else len(labels))
+        n, labels = self.n_labels(), self.take("id2label") or {}
         self.take("label2id")
         if task not in ("classify", "tag"):
             return {}
-        if labels is None or sorted(labels) != sorted(str(i) for i in range(n)):
+        names = tuple(labels.get(str(i)) for i in range(len(labels)))
+        if not names or not all(isinstance(name, str) for name in names):
             return {"n_classes": n}
-        return {"n_classes": n, "labels": tuple(labels[str(i)] for i in range(n))}
+        return {"n_classes": n, "labels": names}
 
     def special(
         self, *, start: str = "bos_token_id", defaults: Sequence[int | None] = (None, None, None)
     ) -> dict[str, Any]:
         """The ids of padding, start and end; a number outside the vocabulary stands for «there is none»."""
-        vocab_size = self.values.get("vocab_size", 2**22)
+        vocab_size = self.take("vocab_size", 2**22)
 
         def known(id_: Any) -> bool:
             return isinstance(id_, int) and 0 <= id_ < vocab_size
 
         pad, first, last = (
-            self.take(n, d) for n, d in zip(("pad_token_id", start, "eos_token_id"), defaults, strict=True)
+            self.take(n) if n in self.values else d
+            for n, d in zip(("pad_token_id", start, "eos_token_id"), defaults, strict=True)
         )
         ends = tuple(id_ for id_ in (last if isinstance(last, list) else [last]) if known(id_))
         return {
@@ -122,37 +160,48 @@ def load_hf(folder: Path, *, dtype: torch.dtype, device: torch.device | str) -> 
     """A model from a Hugging Face folder."""
     values = read_json(folder / "config.json")
     names = _names_for(values.get("model_type"), folder)
-    keys = Keys(values, f"{folder / 'config.json'}")
-    keys.expect("is_decoder", False)
-    config = names.config_in(keys, _task(names, values, folder))
-    keys.finish()
     source = open_tensors(folder)
-    layout = _with_prefix(names.layout(config), names.PREFIX, source)
+    keys = Keys(values, f"{folder / 'config.json'}", source)
+    keys.expect("is_decoder", False)
+    keys.expect("pruned_heads", {}, None)
+    config = names.config_in(keys, _task(names, keys))
+    keys.finish()
+    layout = _as_stored(names.layout(config), names.PREFIX, source)
     return read_weights(bare(config), layout, source, dtype=dtype, device=device)
 
 
 def export_hf(model: Model, folder: Path) -> None:
     """Writes the model as `transformers` reads it."""
-    file = WRITERS.get(model.config.family)
-    if file is None:
-        raise CheckpointError(f"no Hugging Face layout for the family {model.config.family!r}")
-    names = import_module(f"cutaway.checkpoints.{file}")
-    values = names.config_out(model.config)
-    classes = {task: name for name, task in reversed(names.ARCHITECTURES.items())}
-    if model.config.task not in classes:
-        raise CheckpointError(f"{values['model_type']} has no architecture for task={model.config.task!r}")
-    layout = names.layout(model.config)
-    tensors = give_weights(model, layout)
-    if (
-        model.config.task == "hidden"
-    ):  # a body by itself is stored without the prefix that a head's model puts before it
-        tensors = {name.removeprefix(names.PREFIX): tensor for name, tensor in tensors.items()}
+    values = config_out(model.config) | {"torch_dtype": str(model.dtype).removeprefix("torch.")}
+    tensors = give_weights(model, layout_out(model.config))
     folder.mkdir(parents=True, exist_ok=True)
-    kind = str(model.dtype).removeprefix("torch.")
-    values |= {"architectures": [classes[model.config.task]], "torch_dtype": kind} | _labels_out(model.config)
-    values |= _special_out(model.config, values.get("is_encoder_decoder", False))
     write_tensors(folder / SINGLE, _contiguous(tensors), {"format": "pt"})
     write_json(folder / "config.json", values)
+
+
+def config_out(config: Config) -> dict[str, Any]:
+    """Their config.json for these numbers."""
+    names = _writer(config)
+    values: dict[str, Any] = names.config_out(config)
+    classes = {task: name for name, task in reversed(names.ARCHITECTURES.items())}
+    classes |= {"regress": classes["classify"]} if "classify" in classes else {}
+    if config.task not in classes:
+        raise CheckpointError(f"{values['model_type']} has no architecture for task={config.task!r}")
+    values = {"architectures": [classes[config.task]]} | values | _labels_out(config)
+    return values | _special_out(config, values.get("is_encoder_decoder", False))
+
+
+def layout_out(config: Config) -> Layout:
+    """Their names as `export_hf` writes them: a body by itself has no prefix, which only a head's model puts there."""
+    names = _writer(config)
+    layout: Layout = names.layout(config)
+    return layout.renamed(lambda name: name.removeprefix(names.PREFIX)) if config.task == "hidden" else layout
+
+
+def _writer(config: Config) -> ModuleType:
+    if config.family not in WRITERS:
+        raise CheckpointError(f"no Hugging Face layout for the family {config.family!r}")
+    return import_module(f"cutaway.checkpoints.{WRITERS[config.family]}")
 
 
 def _labels_out(config: Config) -> dict[str, Any]:
@@ -167,6 +216,8 @@ def _labels_out(config: Config) -> dict[str, Any]:
 
 
 def _special_out(config: Config, translates: bool) -> dict[str, Any]:
+    if not hasattr(config, "vocab_size"):
+        return {}
     ends = config.end_ids or ()
     start = "decoder_start_token_id" if translates else "bos_token_id"
     end = list(ends) if len(ends) > 1 else ends[0] if ends else None
@@ -179,23 +230,30 @@ def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _names_for(model_type: Any, folder: Path) -> ModuleType:
-    if model_type not in NAMES:
+    if not isinstance(model_type, str) or model_type not in NAMES:
         raise CheckpointError(f"{folder}: model_type={model_type!r} is not one of {', '.join(NAMES)}")
     return import_module(f"cutaway.checkpoints.{NAMES[model_type]}")
 
 
-def _task(names: ModuleType, values: Mapping[str, Any], folder: Path) -> str:
+def _task(names: ModuleType, keys: Keys) -> str:
     """The task that the architecture's name stands for; one number to predict means regression."""
-    architectures = values.get("architectures") or [next(iter(names.ARCHITECTURES))]
-    if architectures[0] not in names.ARCHITECTURES:
-        known = ", ".join(names.ARCHITECTURES)
-        raise CheckpointError(f"{folder}: architecture {architectures[0]!r} is not one of {known}")
-    task: str = names.ARCHITECTURES[architectures[0]]
-    return "regress" if task == "classify" and len(values.get("id2label") or "12") == 1 else task
+    # Early configs name no architecture. The first is the usual one, and every tensor must have its place in it.
+    stated = keys.take("architectures", [next(iter(names.ARCHITECTURES))], null=True)
+    name = next(iter(names.ARCHITECTURES if stated is None else stated), None)
+    if not isinstance(name, str) or name not in names.ARCHITECTURES:
+        raise CheckpointError(f"{keys.where}: architecture {name!r} is not one of {', '.join(names.ARCHITECTURES)}")
+    task: str = names.ARCHITECTURES[name]
+    return "regress" if task == "classify" and keys.n_labels() == 1 else task
 
 
-def _with_prefix(layout: Layout, prefix: str, source: TensorSource) -> Layout:
-    """The layout as this file writes it: a body that was saved by itself has no prefix."""
-    if not prefix or any(name.startswith(prefix) for name in source.names()):
-        return layout
-    return layout.renamed(lambda name: name.removeprefix(prefix))
+def _as_stored(layout: Layout, prefix: str, source: TensorSource) -> Layout:
+    """The layout as this file writes it: a body saved by itself has no prefix, the earliest norms have Greek names."""
+    stored = set(source.names())
+    if not any(name.startswith(prefix) for name in stored):
+        layout = layout.renamed(lambda name: name.removeprefix(prefix))
+
+    def as_stored(name: str) -> str:
+        early = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+        return early if early in stored else name
+
+    return layout.renamed(as_stored)

@@ -1,6 +1,8 @@
 """What the files of names share."""
 
-from cutaway.checkpoints.layout import Joined, Rule, Same
+from collections.abc import Sequence
+
+from cutaway.checkpoints.layout import Joined, Rule, Same, Transposed
 
 ACTIVATION_NAMES = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu", "tanh": "tanh"}
 
@@ -20,3 +22,33 @@ def joined(ours: str, theirs: list[str], heights: list[int], *, bias: bool = Tru
     """Several linear maps of theirs that are one of ours: query, key and value; gate and up."""
     kinds = ("weight", "bias") if bias else ("weight",)
     return {f"{ours}.{kind}": Joined([Same(f"{name}.{kind}") for name in theirs], heights) for kind in kinds}
+
+
+def encoder_block(
+    ours: str, theirs: str, d_model: int, *, attention: str, norms: Sequence[str], bias: bool = True
+) -> dict[str, Rule]:
+    """A block as BERT's file names it, and as those do that came after: only the attention and the norms vary."""
+    asked = [f"{theirs}.attention.{attention}.{part}" for part in ("query", "key", "value")]
+    attention_norm, feed_forward_norm = norms
+    return (
+        joined(f"{ours}.attention.query_key_value", asked, [d_model] * 3, bias=bias)
+        | linear(f"{ours}.attention.output", f"{theirs}.attention.output.dense")
+        | linear(f"{ours}.attention_norm", f"{theirs}.{attention_norm}")
+        | linear(f"{ours}.feed_forward.up", f"{theirs}.intermediate.dense")
+        | linear(f"{ours}.feed_forward.down", f"{theirs}.output.dense")
+        | linear(f"{ours}.feed_forward_norm", f"{theirs}.{feed_forward_norm}")
+    )
+
+
+def decoder_block(ours: str, theirs: str) -> dict[str, Rule]:
+    """A block of GPT and GPT-2, whose matrices map rows to columns."""
+    rules = linear(f"{ours}.attention_norm", f"{theirs}.ln_1") | linear(f"{ours}.feed_forward_norm", f"{theirs}.ln_2")
+    for own, name in (
+        ("attention.query_key_value", "attn.c_attn"),
+        ("attention.output", "attn.c_proj"),
+        ("feed_forward.up", "mlp.c_fc"),
+        ("feed_forward.down", "mlp.c_proj"),
+    ):
+        rules[f"{ours}.{own}.weight"] = Transposed(f"{theirs}.{name}.weight")
+        rules[f"{ours}.{own}.bias"] = Same(f"{theirs}.{name}.bias")
+    return rules

@@ -1,10 +1,10 @@
-"""GPT-2 in the Hugging Face layout, whose matrices map rows to columns."""
+"""GPT-2 in the Hugging Face layout."""
 
 from typing import Any
 
 from cutaway.checkpoints.hf import Keys
-from cutaway.checkpoints.layout import Layout, Rule, Same, Transposed
-from cutaway.checkpoints.names import activation_out
+from cutaway.checkpoints.layout import Layout, Rule, Same
+from cutaway.checkpoints.names import activation_out, decoder_block
 from cutaway.families.gpt2 import GPT2Config
 
 ARCHITECTURES = {
@@ -16,7 +16,7 @@ PREFIX = "transformer."
 
 
 def config_in(keys: Keys, task: str) -> GPT2Config:
-    d_model = keys.take("n_embd", 768)
+    d_model, d_ff = keys.take("n_embd", 768), keys.take("n_inner", kind=int)
     keys.expect("scale_attn_weights", True)
     keys.expect("scale_attn_by_inverse_layer_idx", False)
     for unused in ("reorder_and_upcast_attn", "n_ctx", "summary_type", "summary_use_proj", "summary_activation",
@@ -29,7 +29,7 @@ def config_in(keys: Keys, task: str) -> GPT2Config:
         n_layers=keys.take("n_layer", 12),
         d_model=d_model,
         n_heads=keys.take("n_head", 12),
-        d_ff=keys.take("n_inner") or 4 * d_model,
+        d_ff=4 * d_model if d_ff is None else d_ff,
         activation=keys.activation("activation_function", "gelu_new"),
         norm_eps=keys.take("layer_norm_epsilon", 1e-5),
         dropout=keys.take("resid_pdrop", 0.1),
@@ -65,18 +65,7 @@ def layout(c: GPT2Config) -> Layout:
         "decoder.final_norm.bias": Same("transformer.ln_f.bias"),
     }
     for layer in range(c.n_layers):
-        ours, theirs = f"decoder.{layer}", f"transformer.h.{layer}"
-        for own, name in (("attention_norm", "ln_1"), ("feed_forward_norm", "ln_2")):
-            rules[f"{ours}.{own}.weight"] = Same(f"{theirs}.{name}.weight")
-            rules[f"{ours}.{own}.bias"] = Same(f"{theirs}.{name}.bias")
-        for own, name in (
-            ("attention.query_key_value", "attn.c_attn"),
-            ("attention.output", "attn.c_proj"),
-            ("feed_forward.up", "mlp.c_fc"),
-            ("feed_forward.down", "mlp.c_proj"),
-        ):
-            rules[f"{ours}.{own}.weight"] = Transposed(f"{theirs}.{name}.weight")
-            rules[f"{ours}.{own}.bias"] = Same(f"{theirs}.{name}.bias")
+        rules |= decoder_block(f"decoder.{layer}", f"transformer.h.{layer}")
     copies = {}
     if c.task in ("classify", "regress"):
         rules["head.classes.weight"] = Same("score.weight")

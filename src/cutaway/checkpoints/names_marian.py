@@ -3,7 +3,7 @@
 from typing import Any
 
 from cutaway.checkpoints.hf import Keys
-from cutaway.checkpoints.layout import Layout, Rule, Same, Shaped
+from cutaway.checkpoints.layout import Layout, Rule, Same, Shaped, Table
 from cutaway.checkpoints.names import activation_out, joined, linear
 from cutaway.errors import CheckpointError
 from cutaway.families.transformer import TransformerConfig
@@ -11,6 +11,14 @@ from cutaway.model.positions import SinusoidalHalves
 
 ARCHITECTURES = {"MarianMTModel": "translate", "MarianModel": "hidden"}
 PREFIX = "model."
+# what their config cannot say; one matrix serves source, target and output
+FIXED = {
+    "positions": "sinusoidal_halves",
+    "wiring": "post_norm",
+    "source_vocab_size": None,
+    "tied": True,
+    "norm_eps": 1e-5,
+}
 
 
 def config_in(keys: Keys, task: str) -> TransformerConfig:
@@ -48,17 +56,17 @@ def config_in(keys: Keys, task: str) -> TransformerConfig:
         dropout=keys.take("dropout", 0.1),
         attention_dropout=keys.take("attention_dropout", 0.0),
         tied=keys.take("tie_word_embeddings", True),
-        output_bias=task == "translate",
+        output_bias=keys.holds("final_logits_bias"),
         **keys.special(start="decoder_start_token_id", defaults=(58100, 58100, 0)),
     )
 
 
 def config_out(c: TransformerConfig) -> dict[str, Any]:
-    if c.positions != "sinusoidal_halves" or c.wiring != "post_norm" or c.source_vocab_size is not None:
-        raise CheckpointError(
-            "Marian has sinusoidal_halves positions, post_norm wiring and one vocabulary; this model has "
-            f"positions={c.positions}, wiring={c.wiring}, source_vocab_size={c.source_vocab_size}"
-        )
+    for name, value in FIXED.items():
+        if (own := getattr(c, name)) != value:
+            raise CheckpointError(f"Marian's layout has {name}={value!r} and no word for {name}={own!r}")
+    if c.start_id is None:
+        raise CheckpointError("Marian's layout names the token that a translation begins with: set start_id")
     return {
         "model_type": "marian",
         "is_encoder_decoder": True,
@@ -90,12 +98,13 @@ def layout(c: TransformerConfig) -> Layout:
         for layer in range(n_layers):
             rules |= _block(c, f"{side}.{layer}", f"model.{side}.layers.{layer}", across=side == "decoder")
     if c.task == "translate":
-        rules["head.bias"] = Shaped("final_logits_bias", (1, c.vocab_size))
+        if c.output_bias:
+            rules["head.bias"] = Shaped("final_logits_bias", (1, c.vocab_size))
         if c.tied:
             copies["lm_head.weight"] = "model.shared.weight"
         else:
             rules["head.weight"] = Same("lm_head.weight")
-    table = SinusoidalHalves(c.max_len, c.d_model).rows()
+    table = Table((c.max_len, c.d_model), lambda: SinusoidalHalves(c.max_len, c.d_model).rows())
     tables = {f"model.{side}.embed_positions.weight": table for side in ("encoder", "decoder")}
     return Layout(rules, copies, tables)
 

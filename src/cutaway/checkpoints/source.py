@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cutaway.errors import CheckpointError
 
-CHUNK = 1 << 20  # bytes that `copy_into` holds beside the target: enough for the disk, small beside any model
+CHUNK = 4 << 20  # bytes that `copy_into` holds beside the target: enough for the disk, small beside any model
 
 
 class TensorSource(ABC):
@@ -38,7 +38,7 @@ class TensorSource(ABC):
         """Rows `start:stop` of the first axis (of a scalar: the scalar), read into memory of their own."""
 
     def copy_into(self, name: str, target: Tensor) -> None:
-        """Copy a tensor into `target`, a megabyte at a time; dtype, device and strides are the target's.
+        """Copy a tensor into `target`, a few megabytes at a time; dtype, device and strides are the target's.
 
         The pages of a mapped file stay resident for as long as the mapping lives, so that a model copied out of one
         would peak at twice its size. Here the file is read through a small buffer instead.

@@ -64,7 +64,7 @@ class _Shard:
             self.mapped: Any = safe_open(path, framework="pt")  # maps the file; pages are read when they are looked at
             header_size, header = _read_header(path)
         except (SafetensorError, OSError) as error:
-            raise CheckpointError(f"{path} is not a sound safetensors file: {_seems_to_be(path) or error}") from None
+            raise CheckpointError(f"{path} is not a sound safetensors file: {seems_to_be(path) or error}") from None
         self.metadata: dict[str, str] = header.pop("__metadata__", None) or {}
         self.places = {name: self._place(name, entry, 8 + header_size) for name, entry in header.items()}
 
@@ -75,15 +75,19 @@ class _Shard:
         start, stop = entry["data_offsets"]
         return _Place(dtype, tuple(entry["shape"]), data_start + start, data_start + stop)
 
-    def read_bytes_into(self, target: memoryview, offset: int) -> None:
-        """Fill `target` from the file without mapping it, so that no page of the file stays with this process."""
+    def read_into(self, target: Tensor, offset: int) -> None:
+        """Fill a contiguous tensor without mapping the file, so that no page of it stays with this process."""
+        if not target.numel():
+            return
+        numbers: Any = target.detach().view(-1).view(torch.uint8).numpy()  # the same memory, as bytes
+        rest = memoryview(numbers)
         with self.path.open("rb", buffering=0) as file:
             file.seek(offset)
-            while target:
-                got = file.readinto(target)
+            while rest:
+                got = file.readinto(rest)
                 if not got:
                     raise CheckpointError(f"{self.path} became shorter while it was read")
-                target = target[got:]
+                rest = rest[got:]
 
 
 class TensorFile(TensorSource):
@@ -125,13 +129,19 @@ class TensorFile(TensorSource):
         tensor: Tensor = shard.mapped.get_tensor(name)
         return tensor
 
+    def copy_into(self, name: str, target: Tensor) -> None:
+        """As for every source; a target that is laid out as the file is filled by the disk itself."""
+        shard, place = self._find(name)
+        same = tuple(target.shape) == place.shape and target.dtype == place.dtype
+        if same and target.device.type == "cpu" and target.is_contiguous():
+            shard.read_into(target, place.start)
+        else:
+            super().copy_into(name, target)
+
     def _read_rows(self, name: str, start: int, stop: int) -> Tensor:
         shard, place = self._find(name)
         rows = torch.empty((stop - start, *place.shape[1:]) if place.shape else (), dtype=place.dtype)
-        if rows.numel():
-            row_bytes = rows.nbytes // (stop - start)
-            numbers: Any = rows.view(-1).view(torch.uint8).numpy()  # the same memory, as bytes
-            shard.read_bytes_into(memoryview(numbers), place.start + start * row_bytes)
+        shard.read_into(rows, place.start + start * (rows.nbytes // max(1, stop - start)))
         return rows
 
     def _find(self, name: str) -> tuple[_Shard, _Place]:
@@ -205,7 +215,7 @@ def _read_header(path: Path) -> tuple[int, dict[str, Any]]:
         return size, parse_json(file.read(size), f"the header of {path}")
 
 
-def _seems_to_be(path: Path) -> str | None:
+def seems_to_be(path: Path) -> str | None:
     """What a file that is not safetensors probably is, by its first bytes; nothing in it is run or unpacked."""
     with path.open("rb") as file:
         head = file.read(512)

@@ -11,7 +11,7 @@ from typing import ClassVar
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cutaway.families.parts import draw_normal
+from cutaway.families.parts import draw_normal, either
 from cutaway.model.attention import SelfAttention
 from cutaway.model.blocks import Block, post_norm
 from cutaway.model.config import Config, check_heads
@@ -28,7 +28,7 @@ from cutaway.model.heads import (
     PretrainingHead,
     TaggingHead,
 )
-from cutaway.model.masks import EVERYWHERE, padding
+from cutaway.model.masks import padding_mask
 from cutaway.model.model import Model
 from cutaway.model.norms import LayerNorm
 from cutaway.model.positions import Learned, Rotation, positions_of
@@ -53,6 +53,8 @@ class BERTConfig(Config):
     activation: str = "gelu"
     norm_eps: float = 1e-12
     dropout: float = 0.1
+    attention_dropout: float | None = None  # None: as elsewhere
+    classifier_dropout: float | None = None  # None: as elsewhere
     tied: bool = True
     pooler: bool = True  # whether a model without a head brings its pooler along
 
@@ -86,7 +88,7 @@ class BERT(Model):
         )
         self.encoder = Encoder(
             Block(
-                SelfAttention(c.d_model, c.n_heads, dropout=c.dropout),
+                SelfAttention(c.d_model, c.n_heads, dropout=either(c.attention_dropout, c.dropout)),
                 FeedForward(c.d_model, c.d_ff, c.activation),
                 norm=norm,
                 wiring=post_norm,
@@ -109,15 +111,20 @@ class BERT(Model):
             case "next_sentence":
                 return NextSentenceHead(c.d_model)
             case "tag":
-                return TaggingHead(c.d_model, c.n_classes or 0, dropout=c.dropout)
+                return TaggingHead(c.d_model, c.n_classes or 0, dropout=either(c.classifier_dropout, c.dropout))
             case "classify" | "regress":
                 return self.classifier(c)
         words = LanguageModelHead(c.d_model, c.vocab_size, tied_to=tokens if c.tied else None, bias=True)
-        masked = MaskedLanguageModelHead(c.d_model, c.activation, LayerNorm(c.d_model, eps=c.norm_eps), words)
+        norm = LayerNorm(c.d_model, eps=c.norm_eps)
+        masked = MaskedLanguageModelHead(c.d_model, self.head_activation(c), norm, words)
         return masked if c.task == "masked_language_model" else PretrainingHead(masked, NextSentenceHead(c.d_model))
 
+    def head_activation(self, c: BERTConfig) -> str:
+        return c.activation
+
     def classifier(self, c: BERTConfig) -> Part:
-        return ClassificationHead(Pooler(c.d_model), c.d_model, c.n_classes or 1, dropout=c.dropout)
+        dropout = either(c.classifier_dropout, c.dropout)
+        return ClassificationHead(Pooler(c.d_model), c.d_model, c.n_classes or 1, dropout=dropout)
 
     def hidden(  # type: ignore[override]
         self,
@@ -129,7 +136,7 @@ class BERT(Model):
         check_ids(ids, self.vocab_size, max_len=self.max_len, real=real)
         positions = positions_of(ids, real)
         x = self.embedding(ids, positions, segments)
-        mask = EVERYWHERE if real is None else padding(real)
+        mask = padding_mask(real)
         return self.encoder(x, mask, rotation=self.rotation(positions))
 
     def initialise(self) -> None:

@@ -24,6 +24,11 @@ def decoder_head(config: Config, d_model: int, vocab_size: int, tied_to: TokenEm
     raise ConfigError(f"no head for task={config.task!r}")
 
 
+def either(special: float | None, usual: float) -> float:
+    """A number of its own where there is one."""
+    return usual if special is None else special
+
+
 @torch.no_grad()
 def draw_normal(model: nn.Module, std: float) -> None:
     """Matrices normal with `std`, biases 0, norms 1: GPT-2's and BERT's beginning."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from cutaway.families.bert import BERT, ENCODER_TASKS, BERTConfig
+from cutaway.families.parts import either
 from cutaway.model.config import Config
 from cutaway.model.heads import ClassificationHead, Pooler
 from cutaway.model.tap import Part
@@ -21,6 +22,7 @@ class RoBERTaConfig(BERTConfig):
     vocab_size: int = 50265
     n_segments: int = 1
     norm_eps: float = 1e-5
+    pad_id: int | None = 1
 
 
 SIZES: dict[str, Config] = {
@@ -32,6 +34,9 @@ SIZES: dict[str, Config] = {
 class RoBERTa(BERT):
     """`scores = model(ids, real=real)`."""
 
+    def head_activation(self, c: BERTConfig) -> str:
+        return "gelu"  # whatever the blocks have, as published
+
     def classifier(self, c: BERTConfig) -> Part:
-        pool = Pooler(c.d_model, dropout=c.dropout)
-        return ClassificationHead(pool, c.d_model, c.n_classes or 1, dropout=c.dropout)
+        dropout = either(c.classifier_dropout, c.dropout)
+        return ClassificationHead(Pooler(c.d_model, dropout=dropout), c.d_model, c.n_classes or 1, dropout=dropout)

@@ -7,6 +7,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from cutaway.families.bert import BERT, ENCODER_TASKS, BERTConfig
+from cutaway.families.parts import either
 from cutaway.model.config import Config
 from cutaway.model.heads import ClassificationHead, Pooler
 from cutaway.model.positions import Rotary, Rotation
@@ -44,5 +45,6 @@ class RoFormer(BERT):
         return self.rotary(positions)
 
     def classifier(self, c: BERTConfig) -> Part:
-        pool = Pooler(c.d_model, activation=c.activation, dropout=c.dropout)
-        return ClassificationHead(pool, c.d_model, c.n_classes or 1, dropout=c.dropout)
+        dropout = either(c.classifier_dropout, c.dropout)
+        pool = Pooler(c.d_model, activation=c.activation, dropout=dropout)
+        return ClassificationHead(pool, c.d_model, c.n_classes or 1, dropout=dropout)

@@ -21,7 +21,8 @@ from cutaway.model.embeddings import Embedding, TokenEmbedding, check_ids
 from cutaway.model.encoder import Encoder
 from cutaway.model.feed_forward import FeedForward, GatedFeedForward
 from cutaway.model.heads import HiddenStates, LanguageModelHead
-from cutaway.model.model import EncoderDecoderModel, memory_mask
+from cutaway.model.masks import padding_mask
+from cutaway.model.model import EncoderDecoderModel
 from cutaway.model.norms import RMSNorm
 from cutaway.model.positions import RelativeBias, positions_of
 from cutaway.model.tap import Part
@@ -96,7 +97,7 @@ class T5(EncoderDecoderModel):
         check_ids(source, self.vocab_size, real=real)
         positions = positions_of(source, real)
         x = self.source_embedding(source, positions)
-        return self.encoder(x, memory_mask(real), bias=self.source_bias(positions, positions))
+        return self.encoder(x, padding_mask(real), bias=self.source_bias(positions, positions))
 
     def decode(
         self,

@@ -21,7 +21,8 @@ from cutaway.model.embeddings import Embedding, TokenEmbedding, check_ids
 from cutaway.model.encoder import Encoder
 from cutaway.model.feed_forward import FeedForward
 from cutaway.model.heads import HiddenStates, LanguageModelHead
-from cutaway.model.model import EncoderDecoderModel, memory_mask
+from cutaway.model.masks import padding_mask
+from cutaway.model.model import EncoderDecoderModel
 from cutaway.model.norms import LayerNorm
 from cutaway.model.positions import Learned, Rotary, Rotation, Sinusoidal, SinusoidalHalves, positions_of
 from cutaway.model.tap import Part
@@ -107,7 +108,7 @@ class Transformer(EncoderDecoderModel):
         check_ids(source, self.source_vocab_size, max_len=self.max_len, real=real)
         positions = positions_of(source, real)
         x = self.source_embedding(source, positions)
-        return self.encoder(x, memory_mask(real), rotation=self._rotation(positions))
+        return self.encoder(x, padding_mask(real), rotation=self._rotation(positions))
 
     def decode(
         self,

@@ -12,10 +12,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cutaway.errors import ConfigError
-from cutaway.families.parts import draw_normal
+from cutaway.families.parts import draw_normal, either
 from cutaway.model.attention import SelfAttention
 from cutaway.model.blocks import Block, pre_norm
-from cutaway.model.config import Config, check_heads
+from cutaway.model.config import LIMIT, Config, check_heads
 from cutaway.model.embeddings import PatchEmbedding
 from cutaway.model.encoder import Encoder
 from cutaway.model.feed_forward import FeedForward
@@ -42,6 +42,7 @@ class ViTConfig(Config):
     activation: str = "gelu"
     norm_eps: float = 1e-12
     dropout: float = 0.0
+    attention_dropout: float | None = None  # None: as elsewhere
     query_key_value_bias: bool = True
     pooler: bool = True  # whether a model without a head brings its pooler along
 
@@ -50,6 +51,9 @@ class ViTConfig(Config):
         check_heads(self.d_model, self.n_heads)
         if self.image_size % self.patch_size:
             raise ConfigError(f"image_size={self.image_size} is not divisible by patch_size={self.patch_size}")
+        n_patches, n_pixels = (self.image_size // self.patch_size) ** 2, self.n_channels * self.patch_size**2
+        if max(n_patches, n_pixels) > LIMIT:
+            raise ConfigError(f"{n_patches} patches of {n_pixels} numbers: more than {LIMIT} is no picture")
 
 
 SIZES: dict[str, Config] = {
@@ -73,7 +77,11 @@ class ViT(Model):
             (
                 Block(
                     SelfAttention(
-                        c.d_model, c.n_heads, bias=c.query_key_value_bias, output_bias=True, dropout=c.dropout
+                        c.d_model,
+                        c.n_heads,
+                        bias=c.query_key_value_bias,
+                        output_bias=True,
+                        dropout=either(c.attention_dropout, c.dropout),
                     ),
                     FeedForward(c.d_model, c.d_ff, c.activation),
                     norm=norm,

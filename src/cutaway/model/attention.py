@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from cutaway.errors import ConfigError
 from cutaway.model.cache import KeysValues, Step
-from cutaway.model.masks import EVERYWHERE, Mask
+from cutaway.model.masks import EVERYWHERE, Mask, blind
 from cutaway.model.positions import Rotation
 from cutaway.model.tap import Part
 
@@ -99,12 +99,16 @@ def look_up_fused(
     causal = mask.causal and table is None and bias is None and n_query == n_key and n_query > 1
     if not causal:
         table = mask.table(n_query, n_key, query.device)
+    nowhere = mask.blind
+    if nowhere is None and table is not None and not mask.none_blind:
+        nowhere = blind(table)
     if bias is not None:
         table = bias if table is None else bias.masked_fill(~table, float("-inf"))
     grouped = query.shape[1] != key.shape[1]
-    return F.scaled_dot_product_attention(
+    found = F.scaled_dot_product_attention(
         query, key, value, attn_mask=table, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=grouped
     )
+    return found if nowhere is None else found.masked_fill(nowhere, 0.0)
 
 
 class Attention(Part):

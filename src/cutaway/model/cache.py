@@ -6,7 +6,7 @@ replay a step. Rows may have different lengths; padding is stored as "nothing st
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,7 +19,7 @@ KeysValues = tuple[Float[Tensor, "sentence source n_heads d_head"], Float[Tensor
 NOTHING = -1  # the position of a slot where nothing stands
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Step:
     """The tokens of one call: where they stand and what they may look at."""
 
@@ -32,7 +32,7 @@ class Step:
         return keys, values
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CachedStep(Step):
     """The tokens of one call that follow what a cache remembers."""
 
@@ -47,7 +47,7 @@ class CachedStep(Step):
         return self.cache.keys[layer].transpose(1, 2), self.cache.values[layer].transpose(1, 2)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cache:
     """Keys and values per layer (batch slot head d_head), and per row what stands in each slot."""
 
@@ -116,6 +116,8 @@ class Cache:
         mask = Mask((here != NOTHING) & (here <= positions[:, None, :, None]))
         if window is not None:
             mask &= sliding_window(window, positions, self.positions)
+        # without padding every token sees itself; padding before the first real token sees nothing
+        mask = replace(mask, none_blind=True) if real is None else mask.settled(n, self.max_len, ids.device)
         rows = torch.arange(batch, device=ids.device)[:, None]
         return CachedStep(positions, self.positions, mask, self, rows, slots)
 

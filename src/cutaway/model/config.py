@@ -49,6 +49,9 @@ class Config:
             raise ConfigError(f"{len(self.labels)} labels for n_classes={self.n_classes}")
         if self.task in ("classify", "tag") and self.n_classes is None:
             raise ConfigError(f"task={self.task!r} needs n_classes")
+        n_heads, d_head = getattr(self, "n_heads", 1), getattr(self, "d_head", None) or 1
+        if n_heads * d_head > LIMIT:
+            raise ConfigError(f"n_heads={n_heads} of d_head={d_head} are wider than {LIMIT}")
         for name in ("dropout", "attention_dropout", "classifier_dropout"):
             if (dropout := getattr(self, name, None) or 0.0) >= 1:
                 raise ConfigError(f"{name}={dropout} would drop everything: it must be below 1")

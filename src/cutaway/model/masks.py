@@ -17,6 +17,8 @@ class Mask:
 
     may_look: Bool[Tensor, "#batch 1 #query key"] | None = None
     causal: bool = False
+    blind: Bool[Tensor, "#batch 1 #query 1"] | None = None  # queries that may look nowhere, where that is known
+    none_blind: bool = False  # known without looking: every query sees itself at least
 
     def __and__(self, other: "Mask") -> "Mask":
         if self.may_look is None or other.may_look is None:
@@ -34,7 +36,16 @@ class Mask:
 
     def settled(self, n_query: int, n_key: int, device: torch.device) -> "Mask":
         """The same mask as fused kernels want it, made once and not again in each block: a word or a table."""
-        return Mask(self.table(n_query, n_key, device)) if self.causal and self.may_look is not None else self
+        if self.may_look is None:
+            return self
+        table = self.table(n_query, n_key, device)
+        assert table is not None
+        return Mask(table, blind=None if self.none_blind else blind(table))
+
+
+def blind(table: Bool[Tensor, "batch 1 query key"]) -> Bool[Tensor, "batch 1 query 1"] | None:
+    """The queries that may look nowhere. Only a GPU has to be told: cuDNN's kernel forgets the mask in such a row."""
+    return ~table.any(dim=-1, keepdim=True) if table.is_cuda else None
 
 
 EVERYWHERE = Mask()
@@ -57,6 +68,11 @@ def sliding_window(
     """Each token looks at itself and at the `size` - 1 tokens before it, and not beyond the same distance ahead."""
     key_times = times if key_times is None else key_times
     return Mask(((times[:, :, None] - key_times[:, None, :]).abs() < size)[:, None])
+
+
+def padding_mask(real: Bool[Tensor, "batch key"] | None) -> Mask:
+    """What an encoder, and whoever looks at its output, needs: everything but the padding."""
+    return EVERYWHERE if real is None else padding(real).settled(1, real.shape[1], real.device)
 
 
 def causal_mask(

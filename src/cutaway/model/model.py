@@ -15,7 +15,7 @@ from cutaway.errors import InputError
 from cutaway.model.cache import Cache, Step
 from cutaway.model.config import Config
 from cutaway.model.decoder import Decoder
-from cutaway.model.masks import EVERYWHERE, Mask, causal_mask, padding
+from cutaway.model.masks import causal_mask, padding_mask
 from cutaway.model.positions import positions_of
 from cutaway.model.tap import Part
 
@@ -104,7 +104,7 @@ class EncoderDecoderModel(DecoderModel):
         """A cache whose cross-attention keys and values are computed once; `batch` is sentences × beams."""
         if batch % len(memory):
             raise InputError(f"{batch} rows cannot be shared out evenly among {len(memory)} sentences")
-        cross, mask = self.decoder.remember(memory), memory_mask(memory_real)
+        cross, mask = self.decoder.remember(memory), padding_mask(memory_real)
         return replace(self.new_cache(batch, max_len, dtype=memory.dtype), cross=cross, cross_mask=mask)
 
     def across(
@@ -120,7 +120,7 @@ class EncoderDecoderModel(DecoderModel):
             return {"memory": cache.cross, "memory_mask": cache.cross_mask}
         if memory is None:
             raise InputError("nothing to look across at: give `memory`, or a cache from new_memory_cache")
-        return {"memory": self.decoder.remember(memory), "memory_mask": memory_mask(memory_real)}
+        return {"memory": self.decoder.remember(memory), "memory_mask": padding_mask(memory_real)}
 
     def encode(
         self, source: Int[Tensor, "batch source"], real: Bool[Tensor, "batch source"] | None = None
@@ -150,8 +150,3 @@ class EncoderDecoderModel(DecoderModel):
     ) -> Float[Tensor, "batch seq d_model"]:
         memory = self.encode(source, source_real)
         return self.decode(ids, memory=memory, memory_real=source_real, real=real)
-
-
-def memory_mask(real: Bool[Tensor, "sentence source"] | None) -> Mask:
-    """Nobody looks at the source's padding."""
-    return EVERYWHERE if real is None else padding(real)

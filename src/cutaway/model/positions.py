@@ -97,7 +97,7 @@ class Learned(Part):
         return F.embedding(positions, self.weight)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # eq=False: torch 2.11's compiler hashes what is called, and tensors have no hash
 class Rotation:
     """Turns queries and keys by their positions' angles; what remains in q·k is the difference."""
 

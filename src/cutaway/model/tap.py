@@ -93,7 +93,8 @@ def watching() -> bool:
 
 @contextmanager
 def watch(model: nn.Module, *patterns: str, keep: Literal["last", "all"] = "last") -> Iterator[Seen]:
-    """Collects the taps that match, and changes no bit of any output.
+    """Collects the taps that match, and changes no bit of any output. (Except that a graph compiled for a GPU is fused
+    in another way when it is watched, which may show in the last bit.)
 
         with watch(model, "decoder.*.cross.pattern") as seen:
             model(source, target)

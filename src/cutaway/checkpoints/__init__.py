@@ -1,0 +1,91 @@
+"""Models on disk: our own folders, and what others have published. No pickle is read, nothing in a folder is run.
+
+model = load("folder")            # ours, or in the Hugging Face layout; a .gguf file; a llama2.c .bin file
+tokenizer = load_tokenizer(…)     # of the same places
+save(model, "folder", tokenizer)  # ours
+export(model, "folder")           # in the Hugging Face layout
+import_model(source, "folder")    # from any of them to ours
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from cutaway.checkpoints.folder import load_folder, save_folder
+from cutaway.checkpoints.gguf import load_gguf
+from cutaway.checkpoints.gguf_file import GGUFFile
+from cutaway.checkpoints.hf import export_hf, load_hf
+from cutaway.checkpoints.llama2c import load_llama2c, open_llama2c
+from cutaway.errors import CheckpointError
+from cutaway.files import MEGABYTE, read_bytes, read_json
+from cutaway.model.model import Model
+from cutaway.tokens import Tokenizer, find_tokenizer, gguf_tokenizer, llama2c_tokenizer
+
+LLAMA2C_TOKENIZER = "tokenizer.bin"  # beside its model
+
+
+def load(path: Path | str, *, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> Model:
+    """The model in a folder or file, whatever its layout, ready to be asked (dropout off)."""
+    path = Path(path)
+    return _reader(path)(path, dtype=dtype, device=device).eval()
+
+
+def load_tokenizer(path: Path | str) -> Tokenizer:
+    """The tokenizer that came with a model, whatever their layout."""
+    found = _tokenizer_of(Path(path))
+    if found is None:
+        raise CheckpointError(f"{path} has no tokenizer")
+    return found
+
+
+def save(model: Model, folder: Path | str, tokenizer: Tokenizer | None = None) -> None:
+    """Writes a model folder of our own."""
+    _save_tokenizer(model, Path(folder), tokenizer)
+    save_folder(model, Path(folder))
+
+
+def export(model: Model, folder: Path | str, tokenizer: Tokenizer | None = None) -> None:
+    """Writes a folder that `transformers` loads."""
+    _save_tokenizer(model, Path(folder), tokenizer)
+    export_hf(model, Path(folder))
+
+
+def import_model(source: Path | str, folder: Path | str) -> None:
+    """Makes a model folder of our own from a published one, with its tokenizer where there is one."""
+    save(load(source), folder, _tokenizer_of(Path(source)))
+
+
+def _reader(path: Path) -> Callable[..., Model]:
+    if not path.exists():
+        raise CheckpointError(f"{path} does not exist")
+    if path.is_dir():
+        if not (path / "config.json").exists():
+            raise CheckpointError(f"{path} holds no config.json")
+        return load_folder if "family" in read_json(path / "config.json") else load_hf
+    if path.suffix == ".gguf":
+        return load_gguf
+    if path.suffix == ".bin":
+        return load_llama2c
+    raise CheckpointError(f"{path}: read are folders with a config.json, .gguf files and llama2.c's .bin files")
+
+
+def _tokenizer_of(path: Path) -> Tokenizer | None:
+    if path.is_dir():
+        return find_tokenizer(path)
+    if path.suffix == ".gguf":
+        return gguf_tokenizer(GGUFFile(path).metadata, str(path))
+    beside = path.parent / LLAMA2C_TOKENIZER
+    if path.suffix != ".bin" or not beside.exists():
+        return None
+    vocab_size = open_llama2c(path).config["vocab_size"]
+    return llama2c_tokenizer(read_bytes(beside, 64 * MEGABYTE), vocab_size, str(beside))
+
+
+def _save_tokenizer(model: Model, folder: Path, tokenizer: Tokenizer | None) -> None:
+    if tokenizer is None:
+        return
+    vocab_size = getattr(model.config, "vocab_size", 0)
+    if tokenizer.vocab_size > vocab_size:
+        raise CheckpointError(f"the tokenizer has {tokenizer.vocab_size} tokens, but the model knows {vocab_size}")
+    tokenizer.save(folder)

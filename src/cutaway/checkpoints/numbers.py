@@ -1,0 +1,35 @@
+"""The config of a model on disk, without its weights: what it is before anything is allocated."""
+
+from pathlib import Path
+
+from cutaway.checkpoints import gguf, hf, llama2c
+from cutaway.checkpoints.gguf_file import GGUFFile
+from cutaway.checkpoints.tensors import INDEX, SINGLE, open_tensors
+from cutaway.errors import CheckpointError
+from cutaway.families import config_from_dict
+from cutaway.files import read_json
+from cutaway.model.config import Config
+
+
+def config_at(path: Path) -> Config:
+    """The numbers of a model folder or file, whatever its layout. Only headers of weights are looked at."""
+    if path.suffix == ".gguf" and path.is_file():
+        return gguf.config_in(GGUFFile(path))
+    if path.suffix == ".bin" and path.is_file():
+        return llama2c.config_in(llama2c.open_llama2c(path))
+    file = path / "config.json" if path.is_dir() else path
+    if file.name != "config.json" or not file.exists():
+        raise CheckpointError(f"{path}: read are folders with a config.json, .gguf files and llama2.c's .bin files")
+    values = read_json(file)
+    return config_from_dict(values) if "family" in values else _published(file.parent)
+
+
+def _published(folder: Path) -> Config:
+    """A Hugging Face config; where weights lie beside it, their names tell what the config leaves open."""
+    values = read_json(folder / "config.json")
+    stored = any((folder / name).exists() for name in (SINGLE, INDEX))
+    keys = hf.Keys(values, f"{folder / 'config.json'}", open_tensors(folder) if stored else None)
+    names = hf._names_for(values.get("model_type"), folder)
+    config: Config = names.config_in(keys, hf._task(names, keys))
+    keys.finish()
+    return config

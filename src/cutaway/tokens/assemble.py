@@ -1,0 +1,56 @@
+"""The last steps that all readers share: bytes as characters, special tokens, and what surrounds a text."""
+
+from collections.abc import Iterable, Mapping
+
+from tokenizers import AddedToken, decoders, models, pre_tokenizers, processors
+from tokenizers import Tokenizer as Backend
+from tokenizers.pre_tokenizers import PreTokenizer
+
+from cutaway.errors import CheckpointError
+from cutaway.tokens.tokenizer import Tokenizer
+
+
+def byte_level(model: models.BPE, split: PreTokenizer | None = None) -> Backend:
+    """BPE over the bytes of a text, written as 256 visible characters (a space is Ġ): nothing is ever unknown.
+
+    `split` cuts the text into words first; None cuts as GPT-2 does.
+    """
+    backend = Backend(model)
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False) if split is None else split
+    backend.decoder = decoders.ByteLevel()
+    return backend
+
+
+def with_special(
+    backend: Backend, special: Iterable[str | AddedToken], roles: Mapping[str, str], whole: Iterable[str] = ()
+) -> Tokenizer:
+    """Mark the special tokens, which are never cut and not shown, and the `whole` ones, which are only never cut."""
+    tokens = [token if isinstance(token, AddedToken) else AddedToken(token, normalized=False) for token in special]
+    backend.add_tokens([AddedToken(token, normalized=False) for token in whole])
+    backend.add_special_tokens(tokens)
+    return Tokenizer(backend, roles)
+
+
+def surround(backend: Backend, bos: str | None, eos: str | None) -> None:
+    """Put `bos` before and `eos` behind every text, of a pair around each."""
+    wanted = [token for token in dict.fromkeys((bos, eos)) if token is not None]
+    if not wanted:
+        return
+    first = [bos, "$A", eos]
+    second = [f"{bos}:1" if bos else None, "$B:1", f"{eos}:1" if eos else None]
+    backend.post_processor = processors.TemplateProcessing(
+        single=[part for part in first if part],
+        pair=[part for part in first + second if part],
+        special_tokens=[(token, backend.token_to_id(token)) for token in wanted],
+    )
+
+
+def split_merges(lines: Iterable[str], where: str) -> list[tuple[str, str]]:
+    """Merges as files write them: two tokens with a space between."""
+    merges = []
+    for line in lines:
+        left, _, right = line.partition(" ")
+        if not left or not right or " " in right:
+            raise CheckpointError(f"{where} has the merge {line!r}, which is not two tokens with a space between")
+        merges.append((left, right))
+    return merges

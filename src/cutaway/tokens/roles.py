@@ -1,0 +1,53 @@
+"""What the special tokens are for: which one pads, which begins and which ends a sentence.
+
+`I ate an apple <eos>`; `<sos> Ich habe einen Apfel gegessen <eos>`. A tokenizer.json says that a token is special, not
+what it is for. Folders say it in `tokenizer_config.json`; otherwise the usual names decide.
+"""
+
+from collections.abc import Mapping, Set
+from pathlib import Path
+from typing import Any
+
+from cutaway.files import read_json
+
+USUAL_NAMES = {
+    "unk": ("<unk>", "[UNK]"),
+    "pad": ("<pad>", "[PAD]", "<|pad|>", "<|padding|>", "<|finetune_right_pad_id|>"),
+    "bos": ("<sos>", "<s>", "<bos>", "[BOS]", "<|startoftext|>", "<|begin_of_text|>"),
+    "eos": ("<eos>", "</s>", "[EOS]", "<|endoftext|>", "<|end_of_text|>"),
+    "cls": ("[CLS]", "<cls>"),
+    "sep": ("[SEP]", "<sep>"),
+    "mask": ("[MASK]", "<mask>"),
+}
+CONFIG = "tokenizer_config.json"
+OLD_CONFIG = "special_tokens_map.json"
+
+
+def find_roles(special: Set[str], stated: Mapping[str, str]) -> dict[str, str]:
+    """The token of each role: as stated, else the first usual name among the special tokens."""
+    roles = {}
+    for role, names in USUAL_NAMES.items():
+        found = [stated[role]] if role in stated else [name for name in names if name in special]
+        if found:
+            roles[role] = found[0]
+    return roles
+
+
+def stated_roles(folder: Path) -> dict[str, str]:
+    """The roles that the JSON files beside a tokenizer state."""
+    roles: dict[str, str] = {}
+    for name in (OLD_CONFIG, CONFIG):  # the newer file wins
+        if (folder / name).exists():
+            roles.update(_roles_in(read_json(folder / name)))
+    return roles
+
+
+def _roles_in(config: Mapping[str, Any]) -> dict[str, str]:
+    """Entries such as `"eos_token": "</s>"` or `"eos_token": {"content": "</s>", …}`."""
+    roles = {}
+    for role in USUAL_NAMES:
+        token = config.get(f"{role}_token")
+        content = token.get("content") if isinstance(token, dict) else token
+        if isinstance(content, str):
+            roles[role] = content
+    return roles

@@ -1,0 +1,171 @@
+"""`Tokenizer`: one face for every way of cutting text.
+
+    ids = tokenizer.encode("I ate an apple")      # [40, 15063, 281, 17180]
+    tokenizer.decode(ids)                         # 'I ate an apple'
+
+The `tokenizers` library does the work, in Rust.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import tokenizers
+
+from cutaway.errors import CheckpointError, InputError
+from cutaway.files import MEGABYTE, parse_json, read_bytes, replacing, write_json
+from cutaway.tokens.guard import damage, misfit, refuse_broken_charsmap
+from cutaway.tokens.roles import CONFIG, find_roles, stated_roles
+
+FILE = "tokenizer.json"
+LIMIT = 128 * MEGABYTE  # a vocabulary of a million entries needs half of it
+MOST_IDS = 1 << 24
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A text as tokens, with the place of each in the text; of a pair, `segments` says in which of the two."""
+
+    ids: list[int]
+    tokens: list[str]
+    offsets: list[tuple[int, int]]  # characters [start, stop) of the text; (0, 0) for special tokens
+    segments: list[int]
+
+
+class Tokenizer:
+    """Text → ids and back. `special` adds what the tokenizer puts around a text ([CLS] … [SEP], <s> …)."""
+
+    def __init__(self, backend: tokenizers.Tokenizer, roles: Mapping[str, str] | None = None) -> None:
+        backend.no_padding()  # files may ask to cut texts at 128 tokens, silently: padding and cutting are ours to say
+        backend.no_truncation()
+        self.backend = backend
+        highest = max(backend.get_vocab(with_added_tokens=True).values(), default=-1)
+        if highest >= MOST_IDS:
+            raise CheckpointError(f"a token has the id {highest:,}; at most {MOST_IDS:,} are known")
+        self.vocab_size = highest + 1  # ids are 0 … vocab_size − 1
+        special = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
+        stated = {role: token for role, token in (roles or {}).items() if backend.token_to_id(token) is not None}
+        self.roles = find_roles(special, stated)
+
+    @classmethod
+    def load(cls, path: Path) -> "Tokenizer":
+        """Load a tokenizer.json, or the one in a folder; `find_tokenizer` also knows older forms."""
+        file = path / FILE if path.is_dir() else path
+        data = read_bytes(file, LIMIT)
+        description = parse_json(data, str(file))
+        refuse_broken_charsmap(description.get("normalizer"), file)
+        with damage(str(file)):
+            tokenizer = cls(tokenizers.Tokenizer.from_buffer(data), stated_roles(file.parent))
+            tokenizer._try_once()
+        return tokenizer
+
+    def save(self, folder: Path) -> None:
+        """Write tokenizer.json, and the roles in tokenizer_config.json where other tools look for them."""
+        folder.mkdir(parents=True, exist_ok=True)
+        with replacing(folder / FILE) as temporary:
+            temporary.write_text(self.backend.to_str(pretty=True), encoding="utf-8")
+        roles = {f"{role}_token": token for role, token in self.roles.items()}
+        write_json(
+            folder / CONFIG,
+            {"tokenizer_class": "PreTrainedTokenizerFast", **roles, "clean_up_tokenization_spaces": False},
+        )
+
+    def encode(self, text: str, special: bool = True) -> list[int]:
+        """The ids of a text."""
+        return self._encode(text, None, special).ids
+
+    def encode_batch(self, texts: Sequence[str], special: bool = True) -> list[list[int]]:
+        """The ids of many texts, on all cores; nothing is padded."""
+        with misfit():
+            return [encoding.ids for encoding in self.backend.encode_batch(list(texts), add_special_tokens=special)]
+
+    def encode_pair(self, first: str, second: str, special: bool = True) -> Encoded:
+        """Two texts as one sequence: BERT's `[CLS] first [SEP] second [SEP]` with segments 0 and 1."""
+        return _encoded(self._encode(first, second, special))
+
+    def encode_full(self, text: str, special: bool = True) -> Encoded:
+        """The ids of a text with their tokens and their places in it, for showing."""
+        return _encoded(self._encode(text, None, special))
+
+    def _encode(self, text: str, second: str | None, special: bool) -> tokenizers.Encoding:
+        with misfit():
+            return self.backend.encode(text, second, add_special_tokens=special)
+
+    def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
+        """The text of some ids; byte-level kinds give back exactly what was encoded."""
+        if len(ids) and not 0 <= min(ids) <= max(ids) < self.vocab_size:
+            wrong = next(id for id in ids if not 0 <= id < self.vocab_size)
+            raise InputError(f"token id {wrong} is outside the vocabulary 0 … {self.vocab_size - 1}")
+        with misfit():
+            return self.backend.decode(list(ids), skip_special_tokens=skip_special)
+
+    def token(self, id: int) -> str:
+        """The entry of the vocabulary at an id, as the file spells it (`Ġapple`, `##ing`, `▁the`)."""
+        token = self.backend.id_to_token(id) if 0 <= id < self.vocab_size else None
+        if token is None:
+            raise InputError(f"token id {id} is outside the vocabulary 0 … {self.vocab_size - 1}")
+        return token
+
+    def id(self, token: str) -> int:
+        """The id of an entry of the vocabulary."""
+        id = self.backend.token_to_id(token)
+        if id is None:
+            raise InputError(f"the vocabulary has no token {token!r}")
+        return id
+
+    def __contains__(self, token: str) -> bool:
+        return self.backend.token_to_id(token) is not None
+
+    def special_ids(self) -> dict[str, int]:
+        """The id of every special token."""
+        added = self.backend.get_added_tokens_decoder()
+        return {token.content: id for id, token in sorted(added.items()) if token.special}
+
+    def _role(self, role: str) -> int | None:
+        return self.id(self.roles[role]) if role in self.roles else None
+
+    @property
+    def pad_id(self) -> int | None:
+        """Fills short rows of a batch."""
+        return self._role("pad")
+
+    @property
+    def bos_id(self) -> int | None:
+        """Begins a sequence: `<sos>`, `<s>`."""
+        return self._role("bos")
+
+    @property
+    def eos_id(self) -> int | None:
+        """Ends a sequence: `<eos>`, `</s>`."""
+        return self._role("eos")
+
+    @property
+    def unk_id(self) -> int | None:
+        """Stands for what the vocabulary lacks."""
+        return self._role("unk")
+
+    @property
+    def mask_id(self) -> int | None:
+        """Hides a word that BERT has to guess."""
+        return self._role("mask")
+
+    @property
+    def cls_id(self) -> int | None:
+        """BERT's first token, whose vector stands for the whole."""
+        return self._role("cls")
+
+    @property
+    def sep_id(self) -> int | None:
+        """Ends each segment of BERT's input."""
+        return self._role("sep")
+
+    def _try_once(self) -> None:
+        """Some damage shows only when a text is encoded; a text that merely does not fit is no damage."""
+        for second in (None, "a"):
+            with suppress(InputError):
+                self._encode("a", second, True)
+
+
+def _encoded(encoding: tokenizers.Encoding) -> Encoded:
+    return Encoded(encoding.ids, encoding.tokens, encoding.offsets, encoding.type_ids)

@@ -1,0 +1,15 @@
+import re
+from importlib import import_module
+from pathlib import Path
+
+PAGE = (Path(__file__).parents[2] / "docs/formal-algorithms.md").read_text()
+
+
+def test_every_algorithm_is_there_and_every_name_exists() -> None:
+    rows = re.findall(r"^\| (\d+) .*\|$", PAGE, flags=re.MULTILINE)
+    assert [int(number) for number in rows] == list(range(1, 16))
+    names = re.findall(r"`(cutaway\.[a-zA-Z0-9_.]+)`", PAGE)
+    assert len(names) >= 15
+    for name in names:
+        module, _, attribute = name.rpartition(".")
+        assert hasattr(import_module(module), attribute), name

@@ -23,19 +23,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cutaway.checkpoints import load, save
+    from cutaway.checkpoints import export, load, load_tokenizer, save
+    from cutaway.decoding import greedy, greedy_translate
     from cutaway.families import build
-    from cutaway.model.tap import edit, watch
+    from cutaway.model.tap import edit, tap_names, watch
 
     __version__: str
 
-__all__ = ["__version__", "build", "edit", "load", "save", "watch"]
+__all__ = [
+    "__version__",
+    "build",
+    "edit",
+    "export",
+    "greedy",
+    "greedy_translate",
+    "load",
+    "load_tokenizer",
+    "save",
+    "tap_names",
+    "watch",
+]
 
 _HOME = {
     "build": "cutaway.families",
     "edit": "cutaway.model.tap",
+    "export": "cutaway.checkpoints",
+    "greedy": "cutaway.decoding",
+    "greedy_translate": "cutaway.decoding",
     "load": "cutaway.checkpoints",
+    "load_tokenizer": "cutaway.checkpoints",
     "save": "cutaway.checkpoints",
+    "tap_names": "cutaway.model.tap",
     "watch": "cutaway.model.tap",
 }
 

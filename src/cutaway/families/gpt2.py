@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -90,10 +91,11 @@ class GPT2(DecoderModel):
         step = self.step(ids, real, documents, cache)
         return self.decoder(self.embedding(ids, step.positions), step)
 
+    @torch.no_grad()
     def initialise(self) -> None:
         """Normal with 0.02; what is written to the stream is scaled down by √(number of writes)."""
         draw_normal(self, 0.02)
         n_writes = 2 * len(self.decoder)
         for block in self.decoder:
-            for write in (block.attention.output, block.feed_forward.down):
-                write.weight.data.normal_(0.0, 0.02 / n_writes**0.5)
+            block.attention.output.weight /= n_writes**0.5
+            block.feed_forward.down.weight /= n_writes**0.5

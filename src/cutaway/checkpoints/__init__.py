@@ -32,8 +32,8 @@ def load(path: Path | str, *, dtype: torch.dtype = torch.float32, device: torch.
 
 
 def load_tokenizer(path: Path | str) -> Tokenizer:
-    """The tokenizer that came with a model, whatever their layout."""
-    found = _tokenizer_of(Path(path))
+    """The tokenizer that came with a model, whatever the layout; an error where none did."""
+    found = tokenizer_of(Path(path))
     if found is None:
         raise CheckpointError(f"{path} has no tokenizer")
     return found
@@ -53,7 +53,7 @@ def export(model: Model, folder: Path | str, tokenizer: Tokenizer | None = None)
 
 def import_model(source: Path | str, folder: Path | str) -> None:
     """Makes a model folder of our own from a published one, with its tokenizer where there is one."""
-    save(load(source), folder, _tokenizer_of(Path(source)))
+    save(load(source), folder, tokenizer_of(Path(source)))
 
 
 def _reader(path: Path) -> Callable[..., Model]:
@@ -70,7 +70,8 @@ def _reader(path: Path) -> Callable[..., Model]:
     raise CheckpointError(f"{path}: read are folders with a config.json, .gguf files and llama2.c's .bin files")
 
 
-def _tokenizer_of(path: Path) -> Tokenizer | None:
+def tokenizer_of(path: Path) -> Tokenizer | None:
+    """The tokenizer that came with a model, None where none did."""
     if path.is_dir():
         return find_tokenizer(path)
     if path.suffix == ".gguf":

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from cutaway.checkpoints.gguf_file import GGUFFile
 from cutaway.checkpoints.hf import Keys

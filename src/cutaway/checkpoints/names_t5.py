@@ -1,4 +1,4 @@
-"""T5 in the Hugging Face layout: v1.0 (ReLU, tied) and v1.1 (gated GELU, untied). Positions live in each first block."""
+"""T5 in the Hugging Face layout: v1.0 (ReLU, tied) and v1.1 (gated GELU, untied). First blocks hold the positions."""
 
 from typing import Any
 

@@ -1,0 +1,250 @@
+"""Fault 22: a malformed tokenizer gives our error, also when the Rust library panics or would end the process."""
+
+import copy
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from limits import limits
+from tokenizers.pre_tokenizers import FixedLength
+
+from cutaway.errors import CheckpointError, CutawayError, InputError
+from cutaway.files import MEGABYTE
+from cutaway.tokens import Tokenizer, find_tokenizer, gguf_tokenizer, llama2c_tokenizer
+from cutaway.tokens.tokenizer import LIMIT
+
+BPE = {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}
+SOUND: dict[str, Any] = {
+    "version": "1.0",
+    "truncation": None,
+    "padding": None,
+    "added_tokens": [],
+    "normalizer": None,
+    "pre_tokenizer": None,
+    "post_processor": None,
+    "decoder": None,
+    "model": BPE,
+}
+
+
+def but(**changes: Any) -> bytes:
+    return json.dumps(copy.deepcopy(SOUND) | changes).encode()
+
+
+def charsmap(table: str) -> bytes:
+    return but(normalizer={"type": "Sequence", "normalizers": [{"type": "Precompiled", "precompiled_charsmap": table}]})
+
+
+def template(**parts: Any) -> bytes:
+    return but(post_processor={"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {}} | parts)
+
+
+HOSTILE = {
+    "empty": b"",
+    "null": b"null",
+    "an array": b"[]",
+    "nothing in it": b"{}",
+    "not UTF-8": but().replace(b'"ab"', b'"\xff"'),
+    "nested": b"[" * 200_000,
+    "nested objects": b'{"a":' * 200_000,
+    "nested normalizers": b'{"normalizer":' + b'{"type":"Sequence","normalizers":[' * 900,
+    "version 9": but(version="9.9"),
+    "a key twice": but().replace(b'"padding"', b'"truncation"'),
+    "merge of no token": but(model=BPE | {"merges": ["a c"]}),
+    "merge of one token": but(model=BPE | {"merges": ["a"]}),
+    "id −1": but(model=BPE | {"vocab": {"a": -1}}),
+    "id 2^32−1": but(model=BPE | {"vocab": {"a": 2**32 - 1}, "merges": []}),
+    "id 2^64": but(model=BPE | {"vocab": {"a": 2**64}, "merges": []}),
+    "dropout 5": but(model=BPE | {"dropout": 5}),
+    "unknown model": but(model={"type": "Oracle"}),
+    "unigram without its unknown": but(model={"type": "Unigram", "unk_id": 7, "vocab": [["a", -1.0]]}),
+    "a regex that is none": but(
+        pre_tokenizer={"type": "Split", "pattern": {"Regex": "(("}, "behavior": "Isolated", "invert": False}
+    ),
+    "panics while loading: charsmap": charsmap("AAAA"),
+    "panics while loading: empty charsmap": charsmap(""),
+    "ends the process: charsmap of 4 GB": charsmap("/////w=="),
+    "ends the process: charsmap without a type": but(normalizer={"precompiled_charsmap": "/////w=="}),
+    "charsmap is no base64": charsmap("%%%"),
+    "panics while encoding: charsmap": charsmap("CAAAAP//////////AAAA"),
+    "panics while encoding: template": template(single=[{"SpecialToken": {"id": "X", "type_id": 0}}]),
+    "panics while encoding a pair: template": template(pair=[{"SpecialToken": {"id": "X", "type_id": 0}}]),
+    "panics while encoding: length 0": but(pre_tokenizer={"type": "FixedLength", "length": 0}),
+    "added token 2^32−1": but(
+        added_tokens=[
+            {"id": 2**32 - 1, "content": "x", "single_word": False, "lstrip": False, "rstrip": False,
+             "normalized": False, "special": True}
+        ],
+        model={"type": "WordLevel", "vocab": {"x": 2**32 - 1}, "unk_token": "x"},
+    ),
+}  # fmt: skip
+
+
+def test_the_sound_file_is_read(tmp_path: Path):
+    (tmp_path / "tokenizer.json").write_bytes(but())
+    assert Tokenizer.load(tmp_path).encode("ab") == [2]
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_fault_22_a_malformed_tokenizer_json_is_refused(tmp_path: Path, case: str):
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(HOSTILE[case])
+    with limits(30, 500), pytest.raises(CheckpointError):
+        Tokenizer.load(path)
+
+
+def test_fault_22_a_panic_later_on_is_our_error_too(tmp_path: Path):
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(but(model=BPE | {"vocab": {"aa": 0, "b": 1, "aab": 2}, "merges": []}))
+    tokenizer = Tokenizer.load(path)
+    tokenizer.backend.pre_tokenizer = FixedLength(0)
+    for encode in (tokenizer.encode, tokenizer.encode_full, lambda text: tokenizer.encode_batch([text])):
+        with pytest.raises(CheckpointError, match="the tokenizer is damaged"):
+            encode("b")
+
+
+def test_fault_22_ctrl_c_is_not_taken_for_a_panic(monkeypatch, tmp_path: Path):
+    (tmp_path / "tokenizer.json").write_bytes(but())
+
+    def interrupt(data: bytes) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cutaway.tokens.tokenizer.stated_roles", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        Tokenizer.load(tmp_path)
+
+
+def test_fault_22_an_oversized_tokenizer_is_not_read(tmp_path: Path):
+    with (tmp_path / "tokenizer.json").open("wb") as file:
+        file.truncate(LIMIT + 1)
+    with limits(30, 100), pytest.raises(CheckpointError, match="at most 134,217,728 are read"):
+        Tokenizer.load(tmp_path)
+    assert LIMIT == 128 * MEGABYTE
+
+
+DATA = but(
+    added_tokens=[
+        {"id": 3, "content": "<s>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+         "special": True}
+    ],
+    normalizer={"type": "NFC"},
+    pre_tokenizer={"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+    decoder={"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+)  # fmt: skip
+
+
+@settings(max_examples=300)
+@given(at=st.integers(0, len(DATA) - 1), new=st.binary(min_size=0, max_size=4), gone=st.integers(0, 6))
+def test_fault_22_bytes_changed_anywhere_give_our_error_or_a_tokenizer(
+    at: int, new: bytes, gone: int, tmp_path_factory: pytest.TempPathFactory
+):
+    path = tmp_path_factory.getbasetemp() / "flipped" / "tokenizer.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(DATA[:at] + new + DATA[at + gone :])
+    try:
+        with limits():
+            tokenizer = Tokenizer.load(path)
+            tokenizer.decode(tokenizer.encode("ab <s> 日本"))
+    except CutawayError:
+        pass
+
+
+# --- other forms ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({"vocab.txt": b"\xff"}, "not UTF-8"),
+        ({"vocab.txt": b"a\nb\n"}, r"lacks \[UNK\], \[CLS\], \[SEP\]"),
+        ({"vocab.txt": b"[UNK]\n[CLS]\n[SEP]\n[UNK]\n"}, "an entry twice"),
+        ({"vocab.txt": b"[UNK]\n[CLS]\n[SEP]\n", "tokenizer_config.json": b'{"strip_accents": "x"}'}, "not a sound"),
+        ({"vocab.txt": b"", "tokenizer_config.json": b'{"tokenizer_class": "RoFormerTokenizer"}'}, "jieba"),
+        ({"vocab.json": b'{"a": 0}', "merges.txt": b"a b\n"}, "not a sound tokenizer"),
+        ({"vocab.json": b'{"a": "0"}', "merges.txt": b""}, "must map each token to its id"),
+        ({"vocab.json": b'{"a": 0, "b": 0}', "merges.txt": b""}, "gives two tokens the same id"),
+        ({"vocab.json": b'{"a": -1}', "merges.txt": b""}, "must map each token to its id"),
+        ({"vocab.json": b'{"a": 99999999}', "merges.txt": b""}, "has the id 99,999,999"),
+        ({"vocab.json": b'{"a": 0}', "merges.txt": b"a\n"}, "which is not two tokens"),
+        ({"vocab.json": b'{"a": 0}', "merges.txt": b"a b c\n"}, "which is not two tokens"),
+        ({"spiece.model": b""}, "SentencePiece model, which is not read; read are tokenizer.json, vocab.txt"),
+    ],
+)
+def test_fault_22_other_forms_are_refused_with_the_reason(tmp_path: Path, files: dict[str, bytes], reason: str):
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(CheckpointError, match=reason):
+        find_tokenizer(tmp_path)
+
+
+LLAMA = {
+    "tokenizer.ggml.model": "llama",
+    "tokenizer.ggml.tokens": ["<unk>", "<s>", "</s>", "a"],
+    "tokenizer.ggml.scores": [0.0, 0.0, 0.0, -1.0],
+    "tokenizer.ggml.token_type": [2, 3, 3, 1],
+}
+GPT2 = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": ["a", "b", "ab"], "tokenizer.ggml.merges": ["a b"]}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "reason"),
+    [
+        ({}, "kind None; read are 'gpt2' and 'llama'"),
+        (LLAMA | {"tokenizer.ggml.model": "bert"}, "kind 'bert'"),
+        (LLAMA | {"tokenizer.ggml.tokens": 5}, "no list of tokens"),
+        (LLAMA | {"tokenizer.ggml.tokens": []}, "no list of tokens"),
+        (LLAMA | {"tokenizer.ggml.tokens": ["a", 1, 2, 3]}, "no list of tokens"),
+        (LLAMA | {"tokenizer.ggml.tokens": ["a", "a", "b", "c"]}, "a piece twice"),
+        (LLAMA | {"tokenizer.ggml.scores": [0.0]}, "does not have one value for each"),
+        (LLAMA | {"tokenizer.ggml.token_type": [[], 1, 1, 1]}, "something other than numbers"),
+        (LLAMA | {"tokenizer.ggml.eos_token_id": 4}, "eos_token_id is 4, outside its 4 tokens"),
+        (LLAMA | {"tokenizer.ggml.eos_token_id": -1}, "eos_token_id is -1, outside"),
+        (LLAMA | {"tokenizer.ggml.eos_token_id": "x"}, "eos_token_id is x, outside"),
+        (GPT2 | {"tokenizer.ggml.merges": ["a c"]}, "not a sound tokenizer"),
+        (GPT2 | {"tokenizer.ggml.merges": ["ab"]}, "not two tokens"),
+        (GPT2 | {"tokenizer.ggml.merges": 7}, "no list of merges"),
+        (GPT2 | {"tokenizer.ggml.pre": "tekken"}, "cuts words as 'tekken'.*known are gpt-2"),
+        (GPT2 | {"tokenizer.ggml.add_bos_token": True}, "wants a token around every text"),
+    ],
+)
+def test_fault_22_gguf_tokenizers_are_refused_with_the_reason(metadata: dict[str, Any], reason: str):
+    with pytest.raises(CheckpointError, match=reason):
+        gguf_tokenizer(metadata)
+
+
+def llama2c(pieces: int = 300, **bad: Any) -> bytes:
+    data = struct.pack("<I", 10)
+    for id in range(pieces):
+        text = bad.get("text", f"p{id}".encode()) if id == 270 else f"p{id}".encode()
+        data += struct.pack("<fi", -float(id), bad.get("length", len(text)) if id == 270 else len(text)) + text
+    return data
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "ends at piece 0"),
+        (llama2c()[:-9], "ends at piece|is said to have"),
+        (llama2c(299), "ends at piece 299 of 300"),
+        (llama2c() + b"x", "1 bytes behind its last piece"),
+        (llama2c(length=-1), "piece 270 is said to have -1 bytes"),
+        (llama2c(length=2**31 - 1), "piece 270 is said to have"),
+        (llama2c(text=b"\xff\xff"), "piece 270 is not UTF-8"),
+        (llama2c(text=b"p280"), "a piece twice"),
+    ],
+)
+def test_fault_22_llama2c_tokenizers_are_refused_with_the_reason(data: bytes, reason: str):
+    assert llama2c_tokenizer(llama2c(), 300).vocab_size == 300
+    with limits(), pytest.raises(CheckpointError, match=reason):
+        llama2c_tokenizer(data, 300)
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udfffb"])
+def test_text_that_is_no_unicode_is_told(tmp_path: Path, text: str):
+    (tmp_path / "tokenizer.json").write_bytes(but())
+    with pytest.raises(InputError, match="no lone surrogates"):
+        Tokenizer.load(tmp_path).encode(text)

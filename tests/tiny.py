@@ -3,9 +3,10 @@
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from cutaway.families import build
 from cutaway.model.model import Model
-from torch import Tensor
 
 VOCAB = 50
 SIZES: dict[str, tuple[str, dict[str, Any]]] = {

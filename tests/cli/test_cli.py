@@ -11,7 +11,19 @@ from cutaway import cli
 
 OFFERED = {
     "": ["--debug", "--help", "--version"],
+    "describe": [
+        "--batch",
+        "--depth",
+        "--dtype",
+        "--help",
+        "--json",
+        "--length",
+        "--set",
+        "--source-length",
+    ],
     "doctor": ["--help", "--json", "--quick"],
+    "export": ["--dtype", "--force", "--help", "--json", "--no-tokenizer", "--to"],
+    "import": ["--dtype", "--force", "--help", "--json", "--no-tokenizer"],
 }
 
 

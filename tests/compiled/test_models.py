@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from cutaway.model.model import DecoderModel, Model
-from cutaway.model.tap import Part, edit, watch
 from tiny import ALL, DECODERS, close, inputs, some_ids, tiny
 from torch import Tensor
+
+from cutaway.model.model import DecoderModel, Model
+from cutaway.model.tap import Part, edit, watch
 
 
 @pytest.fixture(autouse=True)

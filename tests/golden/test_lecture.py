@@ -3,6 +3,8 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor, tensor
+
 from cutaway.errors import ConfigError
 from cutaway.model.attention import SelfAttention, look_up, mix, pattern_of, scores_of
 from cutaway.model.embeddings import TokenEmbedding
@@ -11,7 +13,6 @@ from cutaway.model.heads import LanguageModelHead
 from cutaway.model.masks import CAUSAL, Mask, padding
 from cutaway.model.positions import Sinusoidal, sinusoids
 from cutaway.model.tap import watch
-from torch import Tensor, tensor
 
 
 def embedding(rows: list[list[float]]) -> TokenEmbedding:

@@ -2,13 +2,14 @@
 
 import pytest
 import torch
-from cutaway.model.attention import look_up, look_up_fused, pattern_of
-from cutaway.model.masks import CAUSAL, EVERYWHERE, Mask, causal_mask, padding, same_document, sliding_window
-from cutaway.model.tap import edit
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import ALL, close, inputs, some_ids, tiny
 from torch import Tensor
+
+from cutaway.model.attention import look_up, look_up_fused, pattern_of
+from cutaway.model.masks import CAUSAL, EVERYWHERE, Mask, causal_mask, padding, same_document, sliding_window
+from cutaway.model.tap import edit
 
 
 def random_case(seed: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Mask]:

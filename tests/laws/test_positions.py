@@ -2,11 +2,12 @@
 
 import pytest
 import torch
-from cutaway.model.attention import scores_of
-from cutaway.model.positions import RelativeBias, Rotary, Sinusoidal, SinusoidalHalves, positions_of, sinusoids
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import close, some_ids, tiny
+
+from cutaway.model.attention import SelfAttention, scores_of
+from cutaway.model.positions import RelativeBias, Rotary, Sinusoidal, SinusoidalHalves, positions_of, sinusoids
 
 
 @given(step=st.integers(-50, 50), width=st.sampled_from([2, 6, 16, 64]))
@@ -74,6 +75,15 @@ def test_rotary_scores_depend_on_positions_only_by_their_difference(shift: int, 
 
     assert torch.allclose(scores(where), scores(where + shift), atol=1e-10)
     assert not torch.allclose(scores(where), scores(where * 2), atol=1e-3)
+
+
+@given(shift=st.integers(0, 1000))
+def test_attention_with_rotary_positions_sees_only_differences(shift: int) -> None:
+    attention, rotary, where = SelfAttention(24, 4).double(), Rotary(6).double(), torch.tensor([[0, 1, 2, 5, 9]])
+    x = torch.randn(1, 5, 24, dtype=torch.float64)
+    here, there = (attention(x, rotation=rotary(at)) for at in (where, where + shift))
+    assert torch.allclose(here, there, atol=1e-10)
+    assert not torch.allclose(here, attention(x), atol=1e-3)
 
 
 def test_rotary_keeps_lengths_and_leaves_position_0_alone() -> None:

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from cutaway.model.norms import LayerNorm
-from cutaway.model.tap import watch
 from tiny import close, inputs, tiny
 from torch import Tensor
+
+from cutaway.model.norms import LayerNorm
+from cutaway.model.tap import watch
 
 PRE_NORM = {"gpt2": "decoder", "llama": "decoder", "vit": "encoder", "transformer-pre-norm": "decoder", "t5": "decoder"}
 POST_NORM = {"bert": "encoder", "gpt": "decoder", "transformer": "decoder", "roformer": "encoder"}
@@ -68,6 +69,8 @@ def test_the_embedding_is_the_sum_of_its_parts(name: str) -> None:
     model = tiny(name)
     with watch(model, "embedding.*") as seen:
         model(*inputs(name))
-    total = sum(seen[f"embedding.{part}"] for part in ("tokens", "segments", "positions") if f"embedding.{part}" in seen)
+    total = sum(
+        seen[f"embedding.{part}"] for part in ("tokens", "segments", "positions") if f"embedding.{part}" in seen
+    )
     norm = model.embedding.norm
     assert close(total if norm is None else norm(total), seen["embedding.output"])

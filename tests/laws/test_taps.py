@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from tiny import ALL, close, inputs, some_ids, tiny
+
 from cutaway.errors import InputError
 from cutaway.model.tap import Part, edit, tap_names, watch, watching
-from tiny import ALL, close, inputs, some_ids, tiny
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -76,7 +77,9 @@ def test_editing_a_head_away_equals_removing_its_weights() -> None:
 
 def test_an_edited_pattern_takes_effect() -> None:
     model, ids = tiny("gpt2"), some_ids(2, 6)
-    with edit(model, {"decoder.*.attention.pattern": lambda pattern: torch.eye(6, dtype=pattern.dtype).expand_as(pattern)}):
+    with edit(
+        model, {"decoder.*.attention.pattern": lambda pattern: torch.eye(6, dtype=pattern.dtype).expand_as(pattern)}
+    ):
         only_itself = model(ids)
     alone = model(ids, documents=torch.arange(6).expand(2, 6))  # every token a document of its own …
     with edit(model, {"embedding.positions": lambda p: model.embedding.positions(torch.arange(6)[None])}):
@@ -117,7 +120,7 @@ def test_a_failed_pass_leaves_no_watcher_behind() -> None:
 
 @pytest.mark.parametrize("pattern", ["decoder.*.attention.patern", "encoder.0.attention.pattern", ""])
 def test_a_pattern_that_matches_nothing_is_refused_with_what_is_near(pattern: str) -> None:
-    with pytest.raises(InputError, match="no tap matches .* did you mean"), watch(tiny("gpt2"), pattern):
+    with pytest.raises(InputError, match=r"no tap matches .* did you mean"), watch(tiny("gpt2"), pattern):
         pass
 
 

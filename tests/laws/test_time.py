@@ -1,12 +1,15 @@
 """The future never changes the past; padding, batches, packing and the cache change nothing at all."""
 
+from itertools import pairwise
+
 import pytest
 import torch
-from cutaway.model.model import DecoderModel, EncoderDecoderModel
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import DECODERS, READERS, TRANSLATORS, VOCAB, close, some_ids, tiny
 from torch import Tensor
+
+from cutaway.model.model import DecoderModel, EncoderDecoderModel
 
 PRECISIONS = [torch.float32, torch.float64]
 
@@ -122,7 +125,7 @@ def test_cached_equals_uncached(name: str, dtype: torch.dtype, cuts: set[int], e
     model, ids = tiny(name, dtype=dtype), some_ids(2, 9)
     assert isinstance(model, DecoderModel)
     cache, ends = model.new_cache(2, 9 + extra), [0, *sorted(cuts), 9]
-    pieces = [model(ids[:, start:stop], cache=cache) for start, stop in zip(ends, ends[1:], strict=False)]
+    pieces = [model(ids[:, start:stop], cache=cache) for start, stop in pairwise(ends)]
     assert close(torch.cat(pieces, dim=1), model(ids))
     assert cache.lengths.tolist() == [9, 9]
 

@@ -3,8 +3,9 @@
 import json
 
 import torch
-from cutaway.studies.reversal import accuracy, cross_attention, reverse, train_reversal
 from typer.testing import CliRunner
+
+from cutaway.studies.reversal import accuracy, cross_attention, reverse, train_reversal
 
 
 def test_reversal_is_learnt_to_99_percent_and_attention_runs_backwards() -> None:

@@ -2,13 +2,14 @@
 
 import pytest
 import torch
+from tiny import DECODERS, READERS, TRANSLATORS, VOCAB, some_ids, tiny
+
 from cutaway.errors import ConfigError, CutawayError, InputError
 from cutaway.families import build, config_from_dict, sizes
 from cutaway.model.attention import SelfAttention
 from cutaway.model.cache import Cache
 from cutaway.model.embeddings import PatchEmbedding
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
-from tiny import DECODERS, READERS, TRANSLATORS, VOCAB, some_ids, tiny
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -89,8 +90,8 @@ def test_unknown_keyword_arguments_are_not_swallowed() -> None:
 
 def test_segments_are_refused_where_there_are_none() -> None:
     model = tiny("bert")
+    model.embedding.segments = None
     with pytest.raises(InputError, match="no segment embeddings"):
-        model.embedding.segments = None
         model(some_ids(1, 3), segments=torch.zeros(1, 3, dtype=torch.long))
 
 

@@ -30,7 +30,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "tied": {"tie_word_embeddings": True},
     "biased": {"attention_bias": True, "num_key_value_heads": 2},
     "wide heads": {"head_dim": 10, "num_key_value_heads": 2},
-    "gelu": {"hidden_act": "gelu_new"},
+    "gelu": {"hidden_act": "gelu_new", "attention_dropout": 0.25},
     "other base": {"rope_parameters": {"rope_type": "default", "rope_theta": 100.0}},
     "linear": {"rope_parameters": {"rope_type": "linear", "rope_theta": 50.0, "factor": 3.0}},
     "llama3": {"rope_parameters": {"rope_type": "llama3", "rope_theta": 30.0, **LLAMA3}, "head_dim": 12},

@@ -62,7 +62,7 @@ BOOKKEEPING = frozenset(
     output_past output_scores pad_token_id prefix pretraining_tp problem_type remove_invalid_values
     repetition_penalty return_dict return_dict_in_generate sep_token_id suppress_tokens task_specific_params
     temperature tf_legacy_loss tie_encoder_decoder tokenizer_class top_k top_p torch_dtype torchscript
-    transformers_version typical_p use_bfloat16 use_cache
+    transformers.js_config transformers_version typical_p use_bfloat16 use_cache
     """.split()
 )
 ACTIVATIONS = {

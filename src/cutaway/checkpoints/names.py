@@ -12,6 +12,11 @@ def activation_out(name: str) -> str:
     return ACTIVATION_NAMES[name]
 
 
+def other_than(usual: float, value: float) -> float | None:
+    """A number of its own, None where it is the usual one."""
+    return None if value == usual else value
+
+
 def linear(ours: str, theirs: str, *, bias: bool = True) -> dict[str, Rule]:
     """A matrix and its bias under another name."""
     rules: dict[str, Rule] = {f"{ours}.weight": Same(f"{theirs}.weight")}

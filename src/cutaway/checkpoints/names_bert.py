@@ -4,8 +4,9 @@ from typing import Any
 
 from cutaway.checkpoints.hf import Keys
 from cutaway.checkpoints.layout import Layout, Rule, Same
-from cutaway.checkpoints.names import activation_out, encoder_block, linear
+from cutaway.checkpoints.names import activation_out, encoder_block, linear, other_than
 from cutaway.families.bert import BERTConfig
+from cutaway.families.parts import either
 
 ARCHITECTURES = {
     "BertForPreTraining": "pretrain",
@@ -51,7 +52,7 @@ def numbers_in(keys: Keys) -> dict[str, Any]:
         "activation": keys.activation("hidden_act", "gelu"),
         "norm_eps": keys.take("layer_norm_eps", 1e-12),
         "dropout": dropout,
-        "attention_dropout": None if attention_dropout == dropout else attention_dropout,
+        "attention_dropout": other_than(dropout, attention_dropout),
         "classifier_dropout": keys.take("classifier_dropout", kind=float),
         "tied": keys.take("tie_word_embeddings", True),
     }
@@ -77,7 +78,7 @@ def numbers_out(c: BERTConfig) -> dict[str, Any]:
         "hidden_act": activation_out(c.activation),
         "layer_norm_eps": c.norm_eps,
         "hidden_dropout_prob": c.dropout,
-        "attention_probs_dropout_prob": c.dropout if c.attention_dropout is None else c.attention_dropout,
+        "attention_probs_dropout_prob": either(c.attention_dropout, c.dropout),
         "classifier_dropout": c.classifier_dropout,
         "tie_word_embeddings": c.tied,
     }

@@ -4,9 +4,10 @@ from typing import Any
 
 from cutaway.checkpoints.hf import Keys
 from cutaway.checkpoints.layout import Layout, Rule, Same
-from cutaway.checkpoints.names import decoder_block
+from cutaway.checkpoints.names import decoder_block, other_than
 from cutaway.errors import CheckpointError, ConfigError
 from cutaway.families.gpt import GPTConfig
+from cutaway.families.parts import either
 
 ARCHITECTURES = {
     "OpenAIGPTLMHeadModel": "language_model",
@@ -23,9 +24,10 @@ def config_in(keys: Keys, task: str) -> GPTConfig:
     d_model, activation = keys.take("n_embd", 768), keys.take("afn", "gelu")
     if activation not in ACTIVATIONS:
         raise ConfigError(f"{keys.where}: afn={activation!r} is not one of {', '.join(ACTIVATIONS)}")
+    dropout = keys.take("resid_pdrop", 0.1)
     keys.expect("n_special", 0)
     for unused in ("n_ctx", "predict_special_tokens", "summary_type", "summary_use_proj", "summary_activation",
-                   "summary_proj_to_labels", "summary_first_dropout", "attn_pdrop", "embd_pdrop"):  # fmt: skip
+                   "summary_proj_to_labels", "summary_first_dropout"):  # fmt: skip
         keys.take(unused)
     return GPTConfig(
         task=task,
@@ -37,7 +39,9 @@ def config_in(keys: Keys, task: str) -> GPTConfig:
         d_ff=4 * d_model,
         activation=ACTIVATIONS[activation],
         norm_eps=keys.take("layer_norm_epsilon", 1e-5),
-        dropout=keys.take("resid_pdrop", 0.1),
+        dropout=dropout,
+        attention_dropout=other_than(dropout, keys.take("attn_pdrop", 0.1)),
+        embedding_dropout=other_than(dropout, keys.take("embd_pdrop", 0.1)),
         tied=keys.take("tie_word_embeddings", True),
         **keys.classes(task),
         **keys.special(),
@@ -61,8 +65,8 @@ def config_out(c: GPTConfig) -> dict[str, Any]:
         "afn": activations[c.activation],
         "layer_norm_epsilon": c.norm_eps,
         "resid_pdrop": c.dropout,
-        "embd_pdrop": c.dropout,
-        "attn_pdrop": c.dropout,
+        "embd_pdrop": either(c.embedding_dropout, c.dropout),
+        "attn_pdrop": either(c.attention_dropout, c.dropout),
         "tie_word_embeddings": c.tied,
     }
 

@@ -4,8 +4,9 @@ from typing import Any
 
 from cutaway.checkpoints.hf import Keys
 from cutaway.checkpoints.layout import Layout, Rule, Same
-from cutaway.checkpoints.names import activation_out, decoder_block
+from cutaway.checkpoints.names import activation_out, decoder_block, other_than
 from cutaway.families.gpt2 import GPT2Config
+from cutaway.families.parts import either
 
 ARCHITECTURES = {
     "GPT2LMHeadModel": "language_model",
@@ -17,10 +18,11 @@ PREFIX = "transformer."
 
 def config_in(keys: Keys, task: str) -> GPT2Config:
     d_model, d_ff = keys.take("n_embd", 768), keys.take("n_inner", kind=int)
+    dropout = keys.take("resid_pdrop", 0.1)
     keys.expect("scale_attn_weights", True)
     keys.expect("scale_attn_by_inverse_layer_idx", False)
     for unused in ("reorder_and_upcast_attn", "n_ctx", "summary_type", "summary_use_proj", "summary_activation",
-                   "summary_proj_to_labels", "summary_first_dropout", "attn_pdrop", "embd_pdrop"):  # fmt: skip
+                   "summary_proj_to_labels", "summary_first_dropout"):  # fmt: skip
         keys.take(unused)
     return GPT2Config(
         task=task,
@@ -32,7 +34,9 @@ def config_in(keys: Keys, task: str) -> GPT2Config:
         d_ff=4 * d_model if d_ff is None else d_ff,
         activation=keys.activation("activation_function", "gelu_new"),
         norm_eps=keys.take("layer_norm_epsilon", 1e-5),
-        dropout=keys.take("resid_pdrop", 0.1),
+        dropout=dropout,
+        attention_dropout=other_than(dropout, keys.take("attn_pdrop", 0.1)),
+        embedding_dropout=other_than(dropout, keys.take("embd_pdrop", 0.1)),
         tied=keys.take("tie_word_embeddings", True),
         **keys.classes(task),
         **keys.special(defaults=(None, 50256, 50256)),
@@ -51,8 +55,8 @@ def config_out(c: GPT2Config) -> dict[str, Any]:
         "activation_function": activation_out(c.activation),
         "layer_norm_epsilon": c.norm_eps,
         "resid_pdrop": c.dropout,
-        "embd_pdrop": c.dropout,
-        "attn_pdrop": c.dropout,
+        "embd_pdrop": either(c.embedding_dropout, c.dropout),
+        "attn_pdrop": either(c.attention_dropout, c.dropout),
         "tie_word_embeddings": c.tied,
     }
 

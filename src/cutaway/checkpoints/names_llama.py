@@ -4,9 +4,10 @@ from typing import Any
 
 from cutaway.checkpoints.hf import Keys
 from cutaway.checkpoints.layout import Layout, Rule, Same
-from cutaway.checkpoints.names import activation_out, joined, linear
+from cutaway.checkpoints.names import activation_out, joined, linear, other_than
 from cutaway.errors import CheckpointError, ConfigError
 from cutaway.families.llama import LlamaConfig
+from cutaway.families.parts import either
 
 TASKS = {"ForCausalLM": "language_model", "ForSequenceClassification": "classify", "Model": "hidden"}
 ARCHITECTURES = {f"{name}{ending}": task for name in ("Llama", "Mistral") for ending, task in TASKS.items()}
@@ -23,6 +24,8 @@ def config_in(keys: Keys, task: str) -> LlamaConfig:
     max_len = keys.take("max_position_embeddings", 131072 if mistral else 2048)
     if not mistral:
         keys.expect("mlp_bias", False)
+        keys.expect("rope_interleaved", False)  # SmolLM2 says that it is a Llama, and what it shares with all of them
+        keys.take("is_llama_config")
     return LlamaConfig(
         task=task,
         vocab_size=keys.take("vocab_size", 32000),
@@ -37,7 +40,7 @@ def config_in(keys: Keys, task: str) -> LlamaConfig:
         window=keys.take("sliding_window", 4096, null=True) if mistral else None,
         attention_bias=False if mistral else keys.take("attention_bias", False),
         norm_eps=keys.take("rms_norm_eps", 1e-6),
-        dropout=keys.take("attention_dropout", 0.0),
+        attention_dropout=other_than(0.0, keys.take("attention_dropout", 0.0)),
         tied=keys.take("tie_word_embeddings", False),
         **_rotary_in(keys, max_len),
         **keys.classes(task),
@@ -85,7 +88,7 @@ def config_out(c: LlamaConfig) -> dict[str, Any]:
         "intermediate_size": c.d_ff,
         "hidden_act": activation_out(c.activation),
         "rms_norm_eps": c.norm_eps,
-        "attention_dropout": c.dropout,
+        "attention_dropout": either(c.attention_dropout, c.dropout),  # their only dropout
         "tie_word_embeddings": c.tied,
     }
     own = {"attention_bias": c.attention_bias, "mlp_bias": False} if c.window is None else {"sliding_window": c.window}

@@ -4,9 +4,10 @@ from typing import Any
 
 from cutaway.checkpoints.hf import Keys
 from cutaway.checkpoints.layout import Layout, Rule, Same, Shaped
-from cutaway.checkpoints.names import activation_out, encoder_block, linear
+from cutaway.checkpoints.names import activation_out, encoder_block, linear, other_than
 from cutaway.checkpoints.names_bert import pooler_in
 from cutaway.errors import ConfigError
+from cutaway.families.parts import either
 from cutaway.families.vit import ViTConfig
 
 ARCHITECTURES = {"ViTForImageClassification": "classify", "ViTModel": "hidden"}
@@ -31,7 +32,7 @@ def config_in(keys: Keys, task: str) -> ViTConfig:
         activation=keys.activation("hidden_act", "gelu"),
         norm_eps=keys.take("layer_norm_eps", 1e-12),
         dropout=dropout,
-        attention_dropout=None if attention_dropout == dropout else attention_dropout,
+        attention_dropout=other_than(dropout, attention_dropout),
         query_key_value_bias=keys.take("qkv_bias", True),
         pooler=pooler_in(keys, task),
         **keys.classes(task),
@@ -61,7 +62,7 @@ def config_out(c: ViTConfig) -> dict[str, Any]:
         "hidden_act": activation_out(c.activation),
         "layer_norm_eps": c.norm_eps,
         "hidden_dropout_prob": c.dropout,
-        "attention_probs_dropout_prob": c.dropout if c.attention_dropout is None else c.attention_dropout,
+        "attention_probs_dropout_prob": either(c.attention_dropout, c.dropout),
         "qkv_bias": c.query_key_value_bias,
     }
 

@@ -19,6 +19,8 @@ COMMANDS = {  # command → file in this folder
     "demo": "demo",
     "describe": "describe",
     "doctor": "doctor",
+    "export": "export",
+    "import": "import_",
 }
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cutaway.families.parts import decoder_head, draw_normal
+from cutaway.families.parts import decoder_head, draw_normal, either
 from cutaway.model.attention import SelfAttention
 from cutaway.model.blocks import Block, post_norm
 from cutaway.model.cache import Cache
@@ -38,6 +38,8 @@ class GPTConfig(Config):
     activation: str = "gelu_tanh"
     norm_eps: float = 1e-5
     dropout: float = 0.1
+    attention_dropout: float | None = None  # None: as elsewhere
+    embedding_dropout: float | None = None  # None: as elsewhere
     tied: bool = True
 
     def check(self) -> None:
@@ -56,10 +58,12 @@ class GPT(DecoderModel):
         c = config
         self.max_len, self.vocab_size = c.max_len, c.vocab_size
         tokens = TokenEmbedding(c.vocab_size, c.d_model)
-        self.embedding = Embedding(tokens, positions=Learned(c.max_len, c.d_model), dropout=c.dropout)
+        self.embedding = Embedding(
+            tokens, positions=Learned(c.max_len, c.d_model), dropout=either(c.embedding_dropout, c.dropout)
+        )
         self.decoder = Decoder(
             Block(
-                SelfAttention(c.d_model, c.n_heads, dropout=c.dropout),
+                SelfAttention(c.d_model, c.n_heads, dropout=either(c.attention_dropout, c.dropout)),
                 FeedForward(c.d_model, c.d_ff, c.activation),
                 norm=partial(LayerNorm, c.d_model, eps=c.norm_eps),
                 wiring=post_norm,

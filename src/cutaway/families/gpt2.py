@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cutaway.families.parts import decoder_head, draw_normal
+from cutaway.families.parts import decoder_head, draw_normal, either
 from cutaway.model.attention import SelfAttention
 from cutaway.model.blocks import Block, pre_norm
 from cutaway.model.cache import Cache
@@ -39,6 +39,8 @@ class GPT2Config(Config):
     activation: str = "gelu_tanh"
     norm_eps: float = 1e-5
     dropout: float = 0.1
+    attention_dropout: float | None = None  # None: as elsewhere
+    embedding_dropout: float | None = None  # None: as elsewhere
     tied: bool = True
 
     def check(self) -> None:
@@ -63,11 +65,13 @@ class GPT2(DecoderModel):
         self.max_len, self.vocab_size = c.max_len, c.vocab_size
         norm = partial(LayerNorm, c.d_model, eps=c.norm_eps)
         tokens = TokenEmbedding(c.vocab_size, c.d_model)
-        self.embedding = Embedding(tokens, positions=Learned(c.max_len, c.d_model), dropout=c.dropout)
+        self.embedding = Embedding(
+            tokens, positions=Learned(c.max_len, c.d_model), dropout=either(c.embedding_dropout, c.dropout)
+        )
         self.decoder = Decoder(
             (
                 Block(
-                    SelfAttention(c.d_model, c.n_heads, dropout=c.dropout),
+                    SelfAttention(c.d_model, c.n_heads, dropout=either(c.attention_dropout, c.dropout)),
                     FeedForward(c.d_model, c.d_ff, c.activation),
                     norm=norm,
                     wiring=pre_norm,

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from cutaway.errors import ConfigError
-from cutaway.families.parts import decoder_head, draw_normal
+from cutaway.families.parts import decoder_head, draw_normal, either
 from cutaway.model.attention import SelfAttention
 from cutaway.model.blocks import Block, pre_norm
 from cutaway.model.cache import Cache
@@ -46,6 +46,7 @@ class LlamaConfig(Config):
     attention_bias: bool = False
     norm_eps: float = 1e-5
     dropout: float = 0.0
+    attention_dropout: float | None = None  # None: as elsewhere
     tied: bool = False
 
     def check(self) -> None:
@@ -107,7 +108,7 @@ class Llama(DecoderModel):
                         n_kv_heads=c.n_kv_heads,
                         d_head=c.d_head,
                         bias=c.attention_bias,
-                        dropout=c.dropout,
+                        dropout=either(c.attention_dropout, c.dropout),
                     ),
                     GatedFeedForward(c.d_model, c.d_ff, c.activation),
                     norm=norm,

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from cutaway.model.attention import CrossAttention, SelfAttention
 from cutaway.model.blocks import Block, pre_norm
@@ -86,6 +86,7 @@ class T5(EncoderDecoderModel):
         norm = partial(RMSNorm, c.d_model, eps=c.norm_eps)
         self.encoder = Encoder((block(c) for _ in range(c.n_encoder_layers)), final_norm=norm())
         self.decoder = Decoder((block(c, across=True) for _ in range(c.n_decoder_layers)), final_norm=norm())
+        self.dropout = nn.Dropout(c.dropout)  # also of what leaves a stack
         self.head: Part = HiddenStates()
         if c.task == "translate":
             scale = c.d_model**-0.5 if c.scale_output else 1.0
@@ -97,7 +98,7 @@ class T5(EncoderDecoderModel):
         check_ids(source, self.vocab_size, real=real)
         positions = positions_of(source, real)
         x = self.source_embedding(source, positions)
-        return self.encoder(x, padding_mask(real), bias=self.source_bias(positions, positions))
+        return self.dropout(self.encoder(x, padding_mask(real), bias=self.source_bias(positions, positions)))
 
     def decode(
         self,
@@ -112,7 +113,7 @@ class T5(EncoderDecoderModel):
         step = self.step(ids, real, None, cache)
         bias = self.target_bias(step.positions, step.key_positions)
         x = self.target_embedding(ids, step.positions)
-        return self.decoder(x, step, bias=bias, **self.across(memory, memory_real, cache))
+        return self.dropout(self.decoder(x, step, bias=bias, **self.across(memory, memory_real, cache)))
 
     @torch.no_grad()
     def initialise(self) -> None:

@@ -11,7 +11,6 @@ leaves it to PyTorch's kernel, which never writes the pattern down. A part takes
 the scores or the pattern; somebody who only reads them has them computed beside it, so that no output bit changes.
 """
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
@@ -46,10 +45,8 @@ def pattern_of(
     if may_look is None:
         return scores.softmax(dim=-1)
     may_look = shared(may_look, len(scores), 1)
-    # The lowest finite number in place of -inf: beside any real score it becomes exactly 0, and in a row where
-    # nothing may be seen neither the softmax nor its gradient divides 0 by 0.
-    hidden = scores.masked_fill(~may_look, torch.finfo(scores.dtype).min)
-    return hidden.softmax(dim=-1).masked_fill(~may_look, 0.0)
+    # the second fill turns the 0/0 of a query that may look nowhere into 0; its gradient ends at the first
+    return scores.masked_fill(~may_look, float("-inf")).softmax(dim=-1).masked_fill(~may_look, 0.0)
 
 
 def mix(pattern: Float[Tensor, "batch head query key"], value: Values) -> Float[Tensor, "batch head query d_value"]:

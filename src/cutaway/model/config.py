@@ -52,8 +52,8 @@ class Config:
         n_heads, d_head = getattr(self, "n_heads", 1), getattr(self, "d_head", None) or 1
         if n_heads * d_head > LIMIT:
             raise ConfigError(f"n_heads={n_heads} of d_head={d_head} are wider than {LIMIT}")
-        for name in ("dropout", "attention_dropout", "classifier_dropout"):
-            if (dropout := getattr(self, name, None) or 0.0) >= 1:
+        for name in (field.name for field in dataclasses.fields(self) if field.name.endswith("dropout")):
+            if (dropout := getattr(self, name) or 0.0) >= 1:
                 raise ConfigError(f"{name}={dropout} would drop everything: it must be below 1")
 
     def with_(self, **changes: Any) -> Self:

@@ -1,0 +1,26 @@
+"""`cutaway import`: a published model becomes a folder of our own."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cutaway.cli.copying import Force, Kind, NoTokenizer, copy_model
+from cutaway.cli.options import Dtype, Json
+
+From = Annotated[Path, typer.Argument(metavar="FROM", help="A Hugging Face folder, a .gguf file or a llama2.c .bin.")]
+To = Annotated[Path, typer.Argument(metavar="TO", help="The folder to write.")]
+
+
+def import_(
+    source: From,
+    target: To,
+    dtype: Kind = Dtype.float32,
+    no_tokenizer: NoTokenizer = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Make a model folder of our own from a published model. Nothing in it is run, and no pickle is read."""
+    from cutaway.checkpoints import save
+
+    copy_model(source, target, save, dtype=dtype, no_tokenizer=no_tokenizer, force=force, as_json=as_json)

@@ -1,0 +1,107 @@
+"""A model and its tokenizer travel together: from every layout to our folder, and out to `transformers`."""
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from parity.files import gguf_metadata, gguf_tensors, write_gguf, write_llama2c
+from parity.test_gguf import made
+from tokenizers import Tokenizer as Backend
+from tokenizers import models, pre_tokenizers
+from transformers import AutoTokenizer
+
+from cutaway.checkpoints import export, import_model, load, load_tokenizer, save
+from cutaway.errors import CheckpointError
+from cutaway.tokens import Tokenizer
+
+WORDS = ["<unk>", "<s>", "</s>", *"▁abc", "▁a", "ab", "bc"]
+TEXT = "ab c a bca"
+
+
+def pieces() -> list[str]:
+    """A vocabulary in SentencePiece's order: three special tokens, 256 bytes, then pieces."""
+    return [*WORDS[:3], *(f"<0x{byte:02X}>" for byte in range(256)), *WORDS[3:]]
+
+
+def llama2c_place(folder: Path) -> Path:
+    folder.mkdir()
+    tokens = pieces()
+    data = struct.pack("<i", 10)
+    for id_, token in enumerate(tokens):
+        text = token.replace("▁", " ").encode()
+        data += struct.pack("<fi", -float(id_), len(text)) + text
+    (folder / "tokenizer.bin").write_bytes(data)
+    theirs = made(vocab_size=len(tokens), num_key_value_heads=2)
+    return write_llama2c(folder / "tiny.bin", theirs, 0)
+
+
+def gguf_place(folder: Path) -> Path:
+    folder.mkdir()
+    tokens = pieces()
+    theirs = made(vocab_size=len(tokens), num_key_value_heads=2)
+    kinds = [2, 3, 3, *[6] * 256, *[1] * (len(tokens) - 259)]
+    metadata: dict[str, Any] = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.scores": [-float(id_) for id_ in range(len(tokens))],
+        "tokenizer.ggml.token_type": kinds,
+    }
+    return write_gguf(folder / "tiny.gguf", gguf_metadata(theirs.config) | metadata, gguf_tensors(theirs))
+
+
+def hf_place(folder: Path) -> Path:
+    path = gguf_place(folder.with_name("before"))
+    export(load(path), folder, load_tokenizer(path))
+    return folder
+
+
+PLACES = {"llama2.c": llama2c_place, "gguf": gguf_place, "hugging face": hf_place}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_import_brings_both(tmp_path: Path, place: str):
+    source = PLACES[place](tmp_path / "source")
+    import_model(source, tmp_path / "own")
+    before, after = load_tokenizer(source), load_tokenizer(tmp_path / "own")
+    ids = before.encode(TEXT)
+    assert ids[0] == 1
+    assert len(ids) < len(TEXT)
+    assert after.encode(TEXT) == ids
+    assert after.decode(ids) == TEXT
+    assert after.roles == before.roles
+    ours, again = load(source), load(tmp_path / "own")
+    assert again.config == ours.config
+    assert torch.equal(again(torch.tensor([ids])), ours(torch.tensor([ids])))
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_export_writes_a_tokenizer_that_autotokenizer_loads(tmp_path: Path, place: str):
+    source = PLACES[place](tmp_path / "source")
+    tokenizer = load_tokenizer(source)
+    export(load(source), tmp_path / "out", tokenizer)
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert theirs(TEXT).input_ids == tokenizer.encode(TEXT)
+    assert (theirs.bos_token, theirs.eos_token, theirs.unk_token) == ("<s>", "</s>", "<unk>")
+
+
+def test_a_model_without_a_tokenizer_is_imported_without(tmp_path: Path):
+    source = llama2c_place(tmp_path / "source")
+    (source.parent / "tokenizer.bin").unlink()
+    import_model(source, tmp_path / "own")
+    load(tmp_path / "own")
+    for place in (source, tmp_path / "own"):
+        with pytest.raises(CheckpointError, match="has no tokenizer"):
+            load_tokenizer(place)
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(tmp_path: Path):
+    model = load(llama2c_place(tmp_path / "source"))
+    vocab = {f"w{id_}": id_ for id_ in range(model.config.vocab_size + 1)}
+    backend = Backend(models.WordLevel(vocab, unk_token="w0"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    for write in (save, export):
+        with pytest.raises(CheckpointError, match="the tokenizer has 267 tokens, but the model knows 266"):
+            write(model, tmp_path / "out", Tokenizer(backend))
+    assert not (tmp_path / "out").exists()

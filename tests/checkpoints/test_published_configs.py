@@ -1,4 +1,4 @@
-"""The config.json of published models, as they are on the hub, make the sizes of their names."""
+"""Config values like those of published models (written down from their papers and cards, not fetched) make their sizes."""
 
 from typing import Any
 

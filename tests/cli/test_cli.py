@@ -11,6 +11,7 @@ from cutaway import cli
 
 OFFERED = {
     "": ["--debug", "--help", "--version"],
+    "demo": ["--help", "--json", "--steps"],
     "describe": [
         "--batch",
         "--depth",

@@ -29,6 +29,8 @@ def _published(folder: Path) -> Config:
     values = read_json(folder / "config.json")
     stored = any((folder / name).exists() for name in (SINGLE, INDEX))
     keys = hf.Keys(values, f"{folder / 'config.json'}", open_tensors(folder) if stored else None)
+    keys.expect("is_decoder", False)
+    keys.expect("pruned_heads", {}, None)
     names = hf._names_for(values.get("model_type"), folder)
     config: Config = names.config_in(keys, hf._task(names, keys))
     keys.finish()

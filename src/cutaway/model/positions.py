@@ -13,10 +13,10 @@ from dataclasses import dataclass, fields
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from cutaway.errors import ConfigError
-from cutaway.model.embeddings import check_range
+from cutaway.model.embeddings import check_range, drawn
 from cutaway.model.tap import Part
 
 
@@ -90,7 +90,7 @@ class Learned(Part):
 
     def __init__(self, max_len: int, d_model: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(max_len, d_model) * 0.02)
+        self.weight = drawn(max_len, d_model)
 
     def forward(self, positions: Int[Tensor, "batch seq"]) -> Float[Tensor, "batch seq d_model"]:
         check_range("position", positions, len(self.weight))
@@ -199,14 +199,15 @@ class RelativeBias(Part):
 
     def __init__(self, n_heads: int, *, n_buckets: int = 32, max_distance: int = 128, both_ways: bool = True) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(n_buckets, n_heads) * 0.02)
+        self.weight = drawn(n_buckets, n_heads)
         self.max_distance, self.both_ways = max_distance, both_ways
 
     def forward(
         self, query_positions: Int[Tensor, "batch query"], key_positions: Int[Tensor, "batch key"]
     ) -> Float[Tensor, "batch head query key"]:
         ahead = key_positions[:, None, :] - query_positions[:, :, None]
-        return F.embedding(self.bucket(ahead), self.weight).permute(0, 3, 1, 2)
+        # contiguous, or a GPU's fused kernels refuse it
+        return F.embedding(self.bucket(ahead), self.weight).permute(0, 3, 1, 2).contiguous()
 
     def bucket(self, ahead: Int[Tensor, "batch query key"]) -> Int[Tensor, "batch query key"]:
         """Half of the buckets are exact distances, the other half grows with the logarithm up to max_distance."""

@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench
+.PHONY: help setup demo test check mutants bench
 .DELETE_ON_ERROR:
 
 bin := .venv/bin
@@ -14,15 +14,18 @@ setup: .venv/.full  ## everything for working on Cutaway, in .venv
 demo: .venv/.core  ## set up what the demo needs, then run it
 	$(bin)/cutaway demo
 
-# Two sessions: shapes are checked in the first; the second compiles the code as users run it.
+# Two sessions: shapes are checked in the first; the second runs the code as users do, compiled or with wrong inputs.
 test: .venv/.full  ## set up, then run all tests
-	CUTAWAY_TYPECHECK=1 $(bin)/pytest tests --ignore=tests/compiled --ignore=tests/browser -n 2
-	CUTAWAY_TYPECHECK=0 $(bin)/pytest tests/compiled
+	CUTAWAY_TYPECHECK=1 $(bin)/pytest tests --ignore=tests/compiled --ignore=tests/model --ignore=tests/browser -n 2
+	CUTAWAY_TYPECHECK=0 $(bin)/pytest tests/compiled tests/model
 
 check: .venv/.full  ## format, lint and types
 	$(bin)/ruff format --check .
 	$(bin)/ruff check .
 	$(bin)/mypy
+
+mutants: .venv/.full  ## break the code line by line and see that the tests notice (an hour)
+	$(bin)/python tests/mutants.py
 
 bench: .venv/.full  ## list the benchmarks and run the first: our forward pass beside transformers'
 	@for file in bench/*.py; do printf '  %-24s %s\n' "$$file" "$$(sed -n '1s/"""//gp' "$$file")"; done

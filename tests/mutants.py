@@ -26,7 +26,8 @@ def survives(file: str, old: str, new: str, tests: str) -> bool:
         if text.count(old) < 1:
             raise SystemExit(f"{file} no longer holds {old!r}: bring the mutant up to date")
         path.write_text(text.replace(old, new))
-        environment = {**os.environ, "PYTHONPATH": f"{folder}/src", "CI": "1"}
+        # without shape checks: the laws themselves have to notice
+        environment = {**os.environ, "PYTHONPATH": f"{folder}/src", "CI": "1", "CUTAWAY_TYPECHECK": "0"}
         command = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"]
         words, _, only = tests.partition(" -k ")
         chosen = words.split() + (["-k", only] if only else [])

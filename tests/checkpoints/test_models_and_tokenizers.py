@@ -1,10 +1,12 @@
 """A model and its tokenizer travel together: from every layout to our folder, and out to `transformers`."""
 
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny
 import torch
 from parity.files import gguf_metadata, gguf_tensors, write_gguf, write_llama2c
 from parity.test_gguf import made
@@ -13,6 +15,7 @@ from tokenizers import models, pre_tokenizers
 from transformers import AutoTokenizer
 
 from cutaway.checkpoints import export, import_model, load, load_tokenizer, save
+from cutaway.checkpoints.tensors import open_tensors
 from cutaway.errors import CheckpointError
 from cutaway.tokens import Tokenizer
 
@@ -96,12 +99,53 @@ def test_a_model_without_a_tokenizer_is_imported_without(tmp_path: Path):
             load_tokenizer(place)
 
 
+def test_a_tokenizer_that_is_not_read_can_be_left_behind(tmp_path: Path):
+    source = hf_place(tmp_path / "source")
+    (source / "tokenizer.json").rename(source / "source.spm")
+    with pytest.raises(CheckpointError, match=r"source\.spm is a SentencePiece model.*tokenizer=False"):
+        import_model(source, tmp_path / "own")
+    assert not (tmp_path / "own").exists()
+    import_model(source, tmp_path / "own", tokenizer=False, dtype=torch.bfloat16)
+    assert sorted(file.name for file in (tmp_path / "own").iterdir()) == ["config.json", "model.safetensors"]
+    weights, half = load(source).state_dict(), load(tmp_path / "own", dtype=torch.bfloat16).state_dict()
+    assert all(torch.equal(half[name], weight.bfloat16()) for name, weight in weights.items())
+    assert open_tensors(tmp_path / "own").dtype("embedding.tokens.weight") == torch.bfloat16
+
+
+def words(n: int) -> Tokenizer:
+    backend = Backend(models.WordLevel({f"w{id_}": id_ for id_ in range(n)}, unk_token="w0"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    return Tokenizer(backend)
+
+
+@pytest.mark.parametrize("name", ["transformer", "gpt"])
+def test_what_a_layout_has_no_words_for_leaves_nothing_behind(name: str, tmp_path: Path):
+    with pytest.raises(CheckpointError, match=r"layout has"):
+        export(tiny.tiny(name), tmp_path / "out", words(10))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("write", [save, export])
+def test_a_model_without_numbers_leaves_nothing_behind(write: Callable[..., None], tmp_path: Path):
+    with pytest.raises(CheckpointError, match="is on the meta device"):
+        write(tiny.tiny("gpt2").to("meta"), tmp_path / "out", words(10))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("write", [save, export])
+def test_a_folder_with_a_config_is_whole(write: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def disk_full(tokenizer: Tokenizer, folder: Path) -> None:
+        raise CheckpointError("No space left on device")
+
+    monkeypatch.setattr(Tokenizer, "save", disk_full)
+    with pytest.raises(CheckpointError, match="No space"):
+        write(tiny.tiny("gpt2"), tmp_path, words(10))
+    assert [file.name for file in tmp_path.iterdir()] == ["model.safetensors"]
+
+
 def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(tmp_path: Path):
     model = load(llama2c_place(tmp_path / "source"))
-    vocab = {f"w{id_}": id_ for id_ in range(model.config.vocab_size + 1)}
-    backend = Backend(models.WordLevel(vocab, unk_token="w0"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
     for write in (save, export):
         with pytest.raises(CheckpointError, match="the tokenizer has 267 tokens, but the model knows 266"):
-            write(model, tmp_path / "out", Tokenizer(backend))
+            write(model, tmp_path / "out", words(model.config.vocab_size + 1))
     assert not (tmp_path / "out").exists()

@@ -10,6 +10,7 @@ import transformers
 from checkpoints.test_models_and_tokenizers import PLACES
 
 from cutaway.checkpoints import export, load, save
+from cutaway.checkpoints.hf import read_config
 from cutaway.checkpoints.numbers import config_at
 from cutaway.errors import CheckpointError, CutawayError
 
@@ -27,9 +28,14 @@ def test_our_own_folder(name: str, tmp_path: Path):
 def test_a_hugging_face_folder_with_its_weights_and_without(name: str, tmp_path: Path):
     export(tiny.tiny(name, dtype=torch.float32, **({"d_ff": 96} if name == "gpt" else {})), tmp_path)
     config = load(tmp_path).config
-    assert config_at(tmp_path) == config
+    found = read_config(tmp_path)
+    assert config_at(tmp_path) == found.config == config
+    assert found.source is not None
     (tmp_path / "model.safetensors").unlink()
     assert config_at(tmp_path) == config
+    assert read_config(tmp_path).source is None
+    with pytest.raises(CheckpointError, match=r"holds no model\.safetensors"):
+        load(tmp_path)
 
 
 def test_what_the_config_leaves_open_the_stored_tensors_tell(tmp_path: Path):

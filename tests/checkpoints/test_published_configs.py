@@ -1,11 +1,22 @@
-"""Config values like those of published models (written down from their papers and cards, not fetched) make their sizes."""
+"""Config values like those of published models (written from knowledge of them, not fetched) make their sizes."""
 
 from typing import Any
 
 import pytest
 
-from cutaway.checkpoints import names_llama, names_t5
+from cutaway.checkpoints import (
+    names_bert,
+    names_gpt,
+    names_gpt2,
+    names_llama,
+    names_marian,
+    names_roberta,
+    names_roformer,
+    names_t5,
+    names_vit,
+)
 from cutaway.checkpoints.hf import Keys
+from cutaway.errors import ConfigError
 from cutaway.families import config_of
 
 LLAMA = {
@@ -117,6 +128,159 @@ T5_V11_BASE = T5 | {
     "num_layers": 12,
     "tie_word_embeddings": False,
 }
+OPUS_MT_EN_DE = {
+    "_name_or_path": "/tmp/Helsinki-NLP/opus-mt-en-de",
+    "_num_labels": 3,
+    "activation_dropout": 0.0,
+    "activation_function": "swish",
+    "add_bias_logits": False,
+    "add_final_layer_norm": False,
+    "architectures": ["MarianMTModel"],
+    "attention_dropout": 0.0,
+    "bad_words_ids": [[58100]],
+    "bos_token_id": 0,
+    "classif_dropout": 0.0,
+    "classifier_dropout": 0.0,
+    "d_model": 512,
+    "decoder_attention_heads": 8,
+    "decoder_ffn_dim": 2048,
+    "decoder_layerdrop": 0.0,
+    "decoder_layers": 6,
+    "decoder_start_token_id": 58100,
+    "decoder_vocab_size": 58101,
+    "dropout": 0.1,
+    "encoder_attention_heads": 8,
+    "encoder_ffn_dim": 2048,
+    "encoder_layerdrop": 0.0,
+    "encoder_layers": 6,
+    "eos_token_id": 0,
+    "extra_pos_embeddings": 58101,
+    "forced_eos_token_id": 0,
+    "id2label": {"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"},
+    "init_std": 0.02,
+    "is_encoder_decoder": True,
+    "label2id": {"LABEL_0": 0, "LABEL_1": 1, "LABEL_2": 2},
+    "max_length": 512,
+    "max_position_embeddings": 512,
+    "model_type": "marian",
+    "normalize_before": False,
+    "normalize_embedding": False,
+    "num_beams": 6,
+    "num_hidden_layers": 6,
+    "pad_token_id": 58100,
+    "scale_embedding": True,
+    "share_encoder_decoder_embeddings": True,
+    "static_position_embeddings": True,
+    "transformers_version": "4.22.0.dev0",
+    "use_cache": True,
+    "vocab_size": 58101,
+}
+ENCODER = {
+    "attention_probs_dropout_prob": 0.1,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "hidden_size": 768,
+    "initializer_range": 0.02,
+    "intermediate_size": 3072,
+    "layer_norm_eps": 1e-12,
+    "num_attention_heads": 12,
+    "num_hidden_layers": 12,
+}
+BERT = ENCODER | {
+    "architectures": ["BertForMaskedLM"],
+    "gradient_checkpointing": False,
+    "max_position_embeddings": 512,
+    "model_type": "bert",
+    "pad_token_id": 0,
+    "position_embedding_type": "absolute",
+    "transformers_version": "4.6.0.dev0",
+    "type_vocab_size": 2,
+    "use_cache": True,
+    "vocab_size": 30522,
+}
+ROBERTA = ENCODER | {
+    "architectures": ["RobertaForMaskedLM"],
+    "bos_token_id": 0,
+    "eos_token_id": 2,
+    "layer_norm_eps": 1e-05,
+    "max_position_embeddings": 514,
+    "model_type": "roberta",
+    "pad_token_id": 1,
+    "type_vocab_size": 1,
+    "vocab_size": 50265,
+}
+ROFORMER = ENCODER | {
+    "architectures": ["RoFormerForMaskedLM"],
+    "embedding_size": 768,
+    "gradient_checkpointing": False,
+    "max_position_embeddings": 1536,
+    "model_type": "roformer",
+    "pad_token_id": 0,
+    "rotary_value": False,
+    "transformers_version": "4.5.0.dev0",
+    "type_vocab_size": 2,
+    "use_cache": True,
+    "vocab_size": 50000,
+}
+SUMMARY = {
+    "summary_activation": None,
+    "summary_first_dropout": 0.1,
+    "summary_proj_to_labels": True,
+    "summary_type": "cls_index",
+    "summary_use_proj": True,
+    "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}},
+}
+GPT = SUMMARY | {
+    "afn": "gelu",
+    "architectures": ["OpenAIGPTLMHeadModel"],
+    "attn_pdrop": 0.1,
+    "embd_pdrop": 0.1,
+    "initializer_range": 0.02,
+    "layer_norm_epsilon": 1e-05,
+    "model_type": "openai-gpt",
+    "n_ctx": 512,
+    "n_embd": 768,
+    "n_head": 12,
+    "n_layer": 12,
+    "n_positions": 512,
+    "n_special": 0,
+    "predict_special_tokens": True,
+    "resid_pdrop": 0.1,
+    "vocab_size": 40478,
+}
+GPT2 = SUMMARY | {
+    "activation_function": "gelu_new",
+    "architectures": ["GPT2LMHeadModel"],
+    "attn_pdrop": 0.1,
+    "bos_token_id": 50256,
+    "embd_pdrop": 0.1,
+    "eos_token_id": 50256,
+    "initializer_range": 0.02,
+    "layer_norm_epsilon": 1e-05,
+    "model_type": "gpt2",
+    "n_ctx": 1024,
+    "n_embd": 768,
+    "n_head": 12,
+    "n_layer": 12,
+    "n_positions": 1024,
+    "resid_pdrop": 0.1,
+    "vocab_size": 50257,
+}
+VIT = ENCODER | {
+    "_name_or_path": "google/vit-base-patch16-224-in21k",
+    "architectures": ["ViTForImageClassification"],
+    "attention_probs_dropout_prob": 0.0,
+    "encoder_stride": 16,
+    "hidden_dropout_prob": 0.0,
+    "id2label": {str(i): f"class {i}" for i in range(1000)},
+    "image_size": 224,
+    "label2id": {f"class {i}": i for i in range(1000)},
+    "model_type": "vit",
+    "num_channels": 3,
+    "patch_size": 16,
+    "qkv_bias": True,
+    "transformers_version": "4.13.0.dev0",
+}
 SIZES: dict[str, tuple[Any, dict[str, Any], str, dict[str, Any]]] = {
     "SmolLM2-135M": (names_llama, SMOLLM2, "smollm2-135m", {"pad_id": 2, "start_id": 1, "end_ids": [2]}),
     "Llama-3.1-8B": (
@@ -139,6 +303,26 @@ SIZES: dict[str, tuple[Any, dict[str, Any], str, dict[str, Any]]] = {
         "t5-v1.1-base",
         {"pad_id": 0, "start_id": 0, "end_ids": [1], "tied": True},
     ),
+    "opus-mt-en-de": (  # without its tensors nobody can tell that its output has a bias
+        names_marian,
+        OPUS_MT_EN_DE,
+        "transformer-base",
+        {
+            "vocab_size": 58101,
+            "max_len": 512,
+            "activation": "silu",
+            "positions": "sinusoidal_halves",
+            "pad_id": 58100,
+            "start_id": 58100,
+            "end_ids": [0],
+        },
+    ),
+    "bert-base-uncased": (names_bert, BERT, "bert-base", {"task": "masked_language_model", "pad_id": 0}),
+    "roberta-base": (names_roberta, ROBERTA, "roberta-base", {"pad_id": 1, "start_id": 0, "end_ids": [2]}),
+    "roformer_chinese_base": (names_roformer, ROFORMER, "roformer-base", {"pad_id": 0}),
+    "openai-gpt": (names_gpt, GPT, "gpt", {}),
+    "gpt2": (names_gpt2, GPT2, "gpt2", {"start_id": 50256, "end_ids": [50256]}),
+    "vit-base-patch16-224": (names_vit, VIT, "vit-b-16", {"labels": [f"class {i}" for i in range(1000)]}),
 }
 
 
@@ -149,3 +333,9 @@ def test_it_is_the_size_of_its_name(name: str):
     config = names.config_in(keys, names.ARCHITECTURES[values["architectures"][0]])
     keys.finish()
     assert config == config_of(size).with_(**changes)
+
+
+@pytest.mark.parametrize("name", ["normalize_before", "normalize_embedding", "add_final_layer_norm", "add_bias_logits"])
+def test_a_marian_that_computes_otherwise_is_still_refused(name: str):
+    with pytest.raises(ConfigError, match=f"{name}=True is not supported"):
+        names_marian.config_in(Keys(OPUS_MT_EN_DE | {name: True}, "config.json"), "translate")

@@ -134,7 +134,9 @@ def test_shards_are_one_mapping(tmp_path: Path, place: str):
         ({"a": 1}, "no 'weight_map'"),
         ({"a": "../model-1.safetensors"}, "not found in"),
         ({"a": "/etc/passwd"}, "not found in"),
-        ({"a": "out.safetensors"}, "not found in"),
+        ({"a": "folder"}, "not a regular file"),
+        ({"a": "out"}, "not a regular file"),
+        ({"a": "loop.safetensors"}, "not found in"),
     ],
 )
 def test_an_index_that_its_shards_do_not_bear_out_is_refused(tmp_path: Path, weight_map: dict, reason: str):
@@ -142,9 +144,23 @@ def test_an_index_that_its_shards_do_not_bear_out_is_refused(tmp_path: Path, wei
     folder.mkdir()
     write_shards(folder, weight_map)
     save_file({"a": torch.zeros(1)}, tmp_path / "model-1.safetensors")
-    (folder / "out.safetensors").symlink_to(tmp_path / "model-1.safetensors")
+    (folder / "folder").mkdir()
+    (folder / "out").symlink_to("/dev/zero")
+    (folder / "loop.safetensors").symlink_to("loop.safetensors")
     with pytest.raises(CheckpointError, match=reason):
         open_tensors(folder)
+
+
+def test_shards_in_a_hugging_face_cache_are_links_and_are_followed(tmp_path: Path):
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "0a1b"
+    blobs.mkdir()
+    snapshot.mkdir(parents=True)
+    tensors = write_shards(snapshot)
+    for number, file in enumerate(sorted(snapshot.iterdir())):
+        file.rename(blobs / str(number))
+        file.symlink_to(f"../../blobs/{number}")
+    found = open_tensors(snapshot)
+    assert all(torch.equal(found.read(name), tensor) for name, tensor in tensors.items())
 
 
 def test_a_shard_that_the_index_never_names_is_no_part_of_it(tmp_path: Path):
@@ -169,6 +185,8 @@ def test_tied_and_overlapping_tensors_are_refused(tmp_path: Path):
             write_tensors(tmp_path / "x.safetensors", {"embedding": weight, "output": other})
     with pytest.raises(CheckpointError, match="'a' is on the meta device"):
         write_tensors(tmp_path / "x.safetensors", {"a": torch.empty(1, device="meta")})
+    with pytest.raises(CheckpointError, match=r"'a' is of torch\.complex64; written are torch\.bool"):
+        write_tensors(tmp_path / "new" / "x.safetensors", {"a": torch.ones(1, dtype=torch.complex64)})
     assert os.listdir(tmp_path) == []
 
 
@@ -184,11 +202,10 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch):
     path = tmp_path / "model.safetensors"
     write_tensors(path, {"a": torch.ones(3)})
 
-    def disk_full(tensors: object, file: Path, metadata: object) -> None:
-        file.write_bytes(b"half")
+    def disk_full(tensor: Tensor) -> bytes:  # after the header is written
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("cutaway.checkpoints.tensors.save_file", disk_full)
+    monkeypatch.setattr("cutaway.checkpoints.tensors._numbers", disk_full)
     with pytest.raises(CheckpointError, match=r"model\.safetensors cannot be written: No space left"):
         write_tensors(path, {"a": torch.zeros(3)})
     assert open_tensors(path).read("a").sum() == 3

@@ -71,6 +71,23 @@ def test_dtype_and_tokenizer_can_be_chosen(published, tmp_path):
     assert not (tmp_path / "ours" / "tokenizer.json").exists()
 
 
+def test_a_tokenizer_that_is_not_read_names_the_option(published, tmp_path):
+    (published / "tokenizer.json").rename(published / "spiece.model")
+    refused = cutaway("import", published, tmp_path / "ours")
+    assert refused.exit_code != 0
+    assert "--no-tokenizer" in refused.stderr
+    assert not (tmp_path / "ours").exists()
+    assert cutaway("import", published, tmp_path / "ours", "--no-tokenizer").exit_code == 0
+
+
+def test_a_model_that_the_layout_refuses_leaves_nothing_behind(tmp_path):
+    save(build("gpt", n_layers=1, d_model=12, n_heads=2, d_ff=8, vocab_size=9), tmp_path / "gpt")
+    refused = cutaway("export", tmp_path / "gpt", tmp_path / "out")
+    assert refused.exit_code != 0
+    assert "d_ff" in refused.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_model_without_a_tokenizer_says_so(tmp_path):
     save(build("vit-ti-16", n_layers=1, d_model=12, n_heads=2, d_ff=8, n_classes=3), tmp_path / "vit")
     assert "no tokenizer" in cutaway("export", tmp_path / "vit", tmp_path / "out").stdout

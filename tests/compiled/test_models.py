@@ -103,3 +103,19 @@ def test_a_cached_step_compiles_once_for_all_lengths(name: str) -> None:
     steps = [step(ids[:, i : i + 1], cache=cache) for i in range(3, 8)]
     assert close(torch.cat(steps, dim=1), model(ids)[:, 3:])
     assert n == 1
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name != "vit"])  # a picture has one size
+def test_a_new_length_compiles_once_more_and_then_never_again(name: str) -> None:
+    model, n = tiny(name), 0
+
+    def count(graph: torch.fx.GraphModule, example: list[Tensor]) -> torch.fx.GraphModule:
+        nonlocal n
+        n += 1
+        return graph
+
+    compiled = torch.compile(model, backend=count, fullgraph=True)
+    for length in range(2, 9):
+        given = [some_ids(2, length) for _ in inputs(name)]
+        assert close(compiled(*given), model(*given))
+    assert n <= 2

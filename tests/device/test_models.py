@@ -49,6 +49,26 @@ def test_fused_equals_explicit_and_a_query_that_may_look_nowhere_gives_zeros() -
                     assert (ways[1][0][0, :, 3] == 0).all(), dtype
 
 
+def test_fused_equals_explicit_with_a_bias_too() -> None:
+    torch.manual_seed(0)  # T5's: a table of floats with -inf in it, and queries that may look nowhere
+    for dtype, tolerance in ((torch.float32, 1e-4), (torch.bfloat16, 3e-2)):
+        may_look = torch.rand(2, 1, 40, 40, device=GPU) > 0.5
+        may_look[0, 0, 3] = False
+        for mask in (EVERYWHERE, CAUSAL, Mask(may_look), Mask(may_look, causal=True)):
+            q, k, v = (torch.randn(2, 4, 40, 32, device=GPU, dtype=dtype) for _ in "qkv")
+            bias = torch.randn(1, 4, 40, 40, device=GPU, dtype=dtype)
+            q, k, v, bias = (x.requires_grad_() for x in (q * 32**-0.5, k, v, bias))  # small, as T5 draws its queries
+            ways = []
+            for way in (look_up, look_up_fused):
+                out = way(q, k, v, mask, bias=bias, scale=1.0)
+                ways.append((out, *torch.autograd.grad(out.float().sin().sum(), (q, k, v, bias))))
+            for plain, fused in zip(*ways, strict=True):
+                assert torch.isfinite(fused).all(), (dtype, mask.causal)
+                assert (plain - fused).abs().max() <= tolerance * plain.abs().max().clamp(min=1), (dtype, mask.causal)
+            if mask.may_look is not None:
+                assert (ways[1][0][0, :, 3] == 0).all(), dtype
+
+
 def test_garbage_in_padded_places_changes_no_bit() -> None:
     for name in READERS:
         model, (ids,) = on_gpu(name)
@@ -67,6 +87,28 @@ def test_a_row_of_only_padding_gives_no_nan() -> None:
         out[real].square().sum().backward()
         assert torch.isfinite(out).all(), name
         assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None), name
+
+
+def test_garbage_in_a_padded_source_changes_no_bit() -> None:
+    for name in TRANSLATORS:
+        model, (source, target) = on_gpu(name)
+        real = torch.ones_like(source, dtype=torch.bool)
+        real[0, 4:] = False
+        other = torch.where(real, source, some_ids(*source.shape, seed=9).to(GPU))
+        assert not torch.equal(other, source)
+        assert torch.equal(model(source, target, source_real=real), model(other, target, source_real=real)), name
+
+
+def test_a_source_or_a_target_of_only_padding_gives_no_nan() -> None:
+    for name in TRANSLATORS:
+        for empty in ("source_real", "real"):
+            model, (source, target) = on_gpu(name)
+            real = torch.ones_like(source if empty == "source_real" else target, dtype=torch.bool)
+            real[1] = False
+            out = model(source, target, **{empty: real})
+            (out if empty == "source_real" else out[real]).square().sum().backward()
+            assert torch.isfinite(out).all(), (name, empty)
+            assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None), (name, empty)
 
 
 def test_watching_everything_changes_no_bit() -> None:

@@ -172,6 +172,7 @@ def test_fault_22_bytes_changed_anywhere_give_our_error_or_a_tokenizer(
         ({"vocab.json": b'{"a": 0}', "merges.txt": b"a\n"}, "which is not two tokens"),
         ({"vocab.json": b'{"a": 0}', "merges.txt": b"a b c\n"}, "which is not two tokens"),
         ({"spiece.model": b""}, "SentencePiece model, which is not read; read are tokenizer.json, vocab.txt"),
+        ({"source.spm": b"", "vocab.json": b"{}"}, r"`--no-tokenizer`, in Python `import_model\(…, tokenizer=False\)`"),
     ],
 )
 def test_fault_22_other_forms_are_refused_with_the_reason(tmp_path: Path, files: dict[str, bytes], reason: str):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cutaway.errors import CheckpointError
-from cutaway.files import safe_child
+from cutaway.files import plain_child, safe_child
 
 
 @pytest.fixture
@@ -31,6 +31,20 @@ def models(tmp_path: Path) -> Path:
 def test_fault_23_a_name_that_leads_elsewhere_is_not_found(models: Path, name: str):
     with pytest.raises(CheckpointError, match="not found in"):
         safe_child(models, name)
+
+
+@pytest.mark.parametrize(
+    "name", ["../secret", "..", ".", "", "/etc/passwd", "good/../../secret", "loop", "absent", "..\\secret", "a\0",
+             "\ud800", "a" * 5000, "./good", "good/"],
+)  # fmt: skip
+def test_fault_23_a_name_that_an_index_gives_is_plain_too(models: Path, name: str):
+    with pytest.raises(CheckpointError, match="not found in"):
+        plain_child(models, name)
+
+
+def test_fault_23_a_name_that_an_index_gives_may_be_a_link_as_the_index_may(models: Path):
+    assert plain_child(models, "link") == models / "link"
+    assert plain_child(models, "good") == models / "good"
 
 
 @given(name=st.text(alphabet=st.sampled_from("./\\\0~ago"), max_size=12))

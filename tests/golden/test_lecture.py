@@ -78,14 +78,24 @@ class TestPart5MasksAsAttention:
 class TestPart9Embeddings:
     battery, program, down, out = [0.2, 1.0], [-0.3, 1.1], [-0.9, -0.8], [-0.5, -1.2]
 
-    def test_de_embedding_is_a_matrix_of_its_own_and_the_largest_score_wins(self) -> None:
-        tokens = embedding([self.battery, self.program, self.down, self.out])
+    def head(self) -> LanguageModelHead:
+        """The lecture gives the column of `program`; the other words keep their embeddings."""
         head = LanguageModelHead(2, 4)
         head.matrix.data = tensor([self.battery, [-0.1, 0.9], self.down, self.out])
-        scores = head(tokens(tensor([[1]])))[0, 0]
-        assert scores[1].item() == pytest.approx(1.02)
-        assert scores[2] < 0
-        assert scores[3] < 0
+        return head
+
+    def test_de_embedding_is_a_matrix_of_its_own_and_scores_by_dot_products(self) -> None:
+        tokens = embedding([self.battery, self.program, self.down, self.out])
+        scores = self.head()(tokens(tensor([[1]])))[0, 0]
+        # battery's 1.04 is ahead of 1.02: from these numbers alone `program` would not win
+        assert scores.tolist() == pytest.approx([1.04, 1.02, -0.61, -1.17])
+
+    def test_the_largest_dot_product_wins(self) -> None:
+        tokens = embedding([self.battery, self.program, self.down, self.out])
+        scores = self.head()(tokens(tensor([[0, 2]])))[0]
+        assert scores[0].tolist() == pytest.approx([1.04, 0.88, -0.98, -1.3])
+        assert scores[1].tolist() == pytest.approx([-0.98, -0.63, 1.45, 1.41])
+        assert scores.argmax(dim=-1).tolist() == [0, 2]  # battery for battery, down for down
 
     def test_with_the_embedding_itself_battery_ties(self) -> None:
         tokens = embedding([self.battery, self.program, self.down, self.out])

@@ -59,7 +59,6 @@ def test_the_explorers_names_are_there() -> None:
         "target_embedding.positions",
         "decoder.0.feed_forward.features",
     } <= names
-    assert len(names) == len(set(names))
 
 
 def test_editing_a_head_away_equals_removing_its_weights() -> None:
@@ -82,7 +81,7 @@ def test_an_edited_pattern_takes_effect() -> None:
     ):
         only_itself = model(ids)
     alone = model(ids, documents=torch.arange(6).expand(2, 6))  # every token a document of its own …
-    with edit(model, {"embedding.positions": lambda p: model.embedding.positions(torch.arange(6)[None])}):
+    with edit(model, {"embedding.positions": lambda p: model.embedding.positions(torch.arange(6)[None]).expand_as(p)}):
         alone = model(ids, documents=torch.arange(6).expand(2, 6))  # … but at its own position
     assert close(only_itself, alone)
 
@@ -138,3 +137,74 @@ def test_gradients_flow_through_what_is_seen() -> None:
         out = model(ids)
     (gradient,) = torch.autograd.grad(out.sum(), seen["decoder.0.residual_after"])
     assert gradient.abs().sum() > 0
+
+
+def test_watches_may_end_in_any_order() -> None:
+    model, ids = tiny("gpt2"), some_ids(1, 4)
+    first, second = watch(model, "head.logits"), watch(model, "embedding.output")
+    seen_first, seen_second = first.__enter__(), second.__enter__()
+    first.__exit__(None, None, None)
+    model(ids)
+    assert set(seen_second) == {"embedding.output"}
+    assert not seen_first
+    second.__exit__(None, None, None)
+    assert not watching()
+
+
+def test_watching_can_be_asked_of_one_model() -> None:
+    model, other = tiny("gpt2"), tiny("gpt2", seed=1)
+    with watch(model, "head.logits"):
+        assert watching()
+        assert watching(model)
+        assert not watching(other)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_a_norm_frozen_at_its_own_scale_gives_the_same_and_at_another_does_not(name: str) -> None:
+    model, ids = tiny(name), some_ids(2, 6)
+    with watch(model, "*.scale") as seen:
+        plain = model(ids)
+    with edit(model, {tap: (lambda _, kept=kept: kept) for tap, kept in seen.items()}):
+        assert close(model(ids), plain)
+        assert close(model(ids)[:, :1], plain[:, :1])
+    with edit(model, {"decoder.1.attention_norm.scale": lambda scale: 2 * scale}):
+        assert not close(model(ids), plain)
+
+
+@pytest.mark.parametrize(
+    ("edits", "said"),
+    [
+        (
+            {"*.heads": torch.zeros_like, "decoder.0.*.heads": torch.ones_like},
+            "two patterns edit 'decoder.0.attention.heads'",
+        ),
+        ({"head.logits": torch.zeros(2)}, "is a Tensor: give a function"),
+        ({"head.logits": None}, "is a NoneType: give a function"),
+        ({"embedding.output": lambda x: x[:, :1]}, "it has to keep both"),
+        ({"embedding.output": lambda x: x.float()}, "it has to keep both"),
+    ],
+)
+def test_edits_that_cannot_be_meant_are_refused(edits: dict, said: str) -> None:
+    model = tiny("gpt2")
+    with pytest.raises(InputError, match=said), edit(model, edits):
+        model(some_ids(1, 4))
+    assert not watching()
+
+
+def test_names_stay_the_same_where_a_part_is_wrapped() -> None:
+    model = tiny("gpt2")
+    names = set(tap_names(model))
+    model.decoder._modules["0"] = torch.compile(model.decoder[0], backend="eager")
+    assert set(tap_names(model)) == names
+    assert set(tap_names(torch.nn.ModuleDict({"module": model})["module"])) == names
+
+
+@pytest.mark.parametrize("name", ["llama", "t5"])
+def test_positions_are_seen_where_they_work(name: str) -> None:
+    model, given = tiny(name), inputs(name)
+    tap = "rotary.angle" if name == "llama" else "target_bias.bias"
+    with watch(model, tap) as seen:
+        plain = model(*given)
+    with edit(model, {tap: torch.zeros_like}):
+        assert not close(model(*given), plain)
+    assert seen[tap].shape[-2] == given[-1].shape[1]

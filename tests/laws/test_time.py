@@ -160,28 +160,71 @@ def test_cached_equals_uncached_in_a_translation_and_beams_share_their_sentence(
     assert close(model.head(hidden), plain)
 
 
-def test_a_cache_follows_the_beams_that_survive() -> None:
-    model, ids = tiny("gpt2"), some_ids(3, 5)
+@pytest.mark.parametrize("name", DECODERS)
+@given(
+    lengths=st.lists(st.integers(1, 5), min_size=3, max_size=3),
+    survivors=st.lists(st.integers(0, 2), min_size=3, max_size=3),
+)
+def test_a_cache_follows_the_beams_that_survive(name: str, lengths: list[int], survivors: list[int]) -> None:
+    model, ids, more = tiny(name), some_ids(3, 5), some_ids(3, 3, seed=9)
     assert isinstance(model, DecoderModel)
-    cache, survivors = model.new_cache(3, 8), torch.tensor([2, 0, 2])
-    model(ids[:, :4], cache=cache)
-    cache.reorder(survivors)
-    expected = model(torch.cat([ids[survivors, :4], ids[:, 4:]], dim=1))[:, -1:]
-    assert close(model(ids[:, 4:], cache=cache), expected)
+    cache = model.new_cache(3, 10)
+    prompt, real = padded(ids, lengths, left=True)  # on the left, so that no slot has the number of its position
+    model(prompt, real=real, cache=cache)
+    cache.reorder(torch.tensor(survivors))
+    steps = torch.cat([model(part, cache=cache) for part in (more[:, :1], more[:, 1:])], dim=1)
+    for row, parent in enumerate(survivors):
+        n = lengths[parent]
+        assert close(steps[row], model(torch.cat([ids[parent, :n], more[row]])[None])[0, n:])
 
 
-@given(kept=st.lists(st.integers(1, 6), min_size=2, max_size=2))
-def test_a_cropped_cache_has_forgotten_the_rest(kept: list[int]) -> None:
-    model, ids, more = tiny("gpt2"), some_ids(2, 6), some_ids(2, 2, seed=5)
+@pytest.mark.parametrize("name", DECODERS)
+@given(
+    lengths=st.lists(st.integers(1, 6), min_size=2, max_size=2),
+    kept=st.lists(st.integers(0, 7), min_size=2, max_size=2),
+)
+def test_a_cropped_cache_has_forgotten_the_rest(name: str, lengths: list[int], kept: list[int]) -> None:
+    model, ids, more = tiny(name), some_ids(2, 6), some_ids(2, 3, seed=5)
     assert isinstance(model, DecoderModel)
     cache = model.new_cache(2, 10)
-    model(ids, cache=cache)
+    prompt, real = padded(ids, lengths, left=True)
+    model(prompt, real=real, cache=cache)
     cache.crop(torch.tensor(kept))
-    out = model(more, cache=cache)
-    for row, n in enumerate(kept):
-        assert close(out[row], model(torch.cat([ids[row, :n], more[row]])[None])[0, n:])
+    steps = torch.cat([model(part, cache=cache) for part in (more[:, :1], more[:, 1:])], dim=1)
+    for row, (n, slots) in enumerate(zip(lengths, kept, strict=True)):
+        n_left = max(min(slots, 6) - (6 - n), 0)  # of the slots that are kept, the first 6 - n hold padding
+        alone = model(torch.cat([ids[row, :n_left], more[row]])[None])[0, n_left:]
+        assert close(steps[row], alone)
     cache.clear()
     assert close(model(ids, cache=cache), model(ids))
+
+
+@pytest.mark.parametrize("name", TRANSLATORS)
+@given(
+    source_lengths=st.lists(st.integers(1, 7), min_size=2, max_size=2),
+    lengths=st.lists(st.integers(1, 4), min_size=4, max_size=4),
+    winners=st.lists(st.integers(0, 1), min_size=4, max_size=4),
+    kept=st.lists(st.integers(0, 5), min_size=4, max_size=4),
+)
+def test_beams_of_a_translation_survive_and_are_cropped_beside_their_sentence(
+    name: str, source_lengths: list[int], lengths: list[int], winners: list[int], kept: list[int]
+) -> None:
+    model, ids, more = tiny(name), some_ids(4, 4, seed=2), some_ids(4, 2, seed=9)
+    assert isinstance(model, EncoderDecoderModel)
+    source, source_real = padded(some_ids(2, 7, seed=1), source_lengths, left=True)
+    cache = model.new_memory_cache(model.encode(source, source_real), source_real, 4, 10)
+    prompt, real = padded(ids, lengths, left=True)
+    model.decode(prompt, real=real, cache=cache)
+    survivors = [row // 2 * 2 + winner for row, winner in enumerate(winners)]  # a beam stays with its sentence
+    cache.reorder(torch.tensor(survivors))
+    cache.crop(torch.tensor(kept))
+    steps = torch.cat([model.decode(more[:, i : i + 1], cache=cache.first(6)) for i in range(2)], dim=1)
+    for row, parent in enumerate(survivors):
+        n_left = max(min(kept[row], 4) - (4 - lengths[parent]), 0)
+        target = torch.cat([ids[parent, :n_left], more[row]])[None]
+        sentence = slice(row // 2, row // 2 + 1)
+        alone = model(source[sentence], target, source_real=source_real[sentence])[0, n_left:]
+        assert close(model.head(steps[row]), alone)
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS)

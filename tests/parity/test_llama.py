@@ -13,6 +13,7 @@ from parity.peer import (
     assert_close,
     assert_goes_out_again,
     assert_kept_by_our_own_folder,
+    assert_same_bits,
     assert_same_gradients,
     twins_of,
 )
@@ -138,12 +139,17 @@ def test_folders_of_transformers_4_are_read_too(tmp_path: Path, variant: str, wo
     assert again.config == both.ours.config
 
 
-def test_what_we_write_is_what_transformers_4_reads(tmp_path: Path):
-    both = twins(tmp_path / "theirs", **VARIANTS["llama3"])
-    assert_goes_out_again(both, lambda theirs: theirs(ids()).logits * 0, tmp_path / "out")
+@pytest.mark.parametrize("variant", ["other base", "linear", "llama3"])
+def test_what_we_write_is_what_transformers_4_reads(tmp_path: Path, variant: str):
+    both, text = twins(tmp_path / "theirs", **VARIANTS[variant]), ids()
+    assert_goes_out_again(both, lambda theirs: theirs(text).logits, tmp_path / "out")
+    stated = dict(VARIANTS[variant]["rope_parameters"])
     values = json.loads((tmp_path / "out" / "config.json").read_text())
-    assert values["rope_theta"] == 30.0
-    assert values["rope_scaling"] == {"rope_type": "llama3", **LLAMA3}
+    assert values["rope_theta"] == stated.pop("rope_theta")
+    assert values["rope_scaling"] == (None if stated["rope_type"] == "default" else stated)
+    # what it did not know, it did not read: the same numbers come from the old keys alone
+    old = LlamaForCausalLM.from_pretrained(rewrite(tmp_path / "out", rope_parameters=None)).eval()
+    assert_same_bits(old, both.theirs, lambda theirs: theirs(text).logits)
 
 
 @pytest.mark.parametrize(

@@ -41,19 +41,19 @@ def load_tokenizer(path: Path | str) -> Tokenizer:
 
 def save(model: Model, folder: Path | str, tokenizer: Tokenizer | None = None) -> None:
     """Writes a model folder of our own."""
-    _save_tokenizer(model, Path(folder), tokenizer)
-    save_folder(model, Path(folder))
+    save_folder(model, Path(folder), tokenizer)
 
 
 def export(model: Model, folder: Path | str, tokenizer: Tokenizer | None = None) -> None:
     """Writes a folder that `transformers` loads."""
-    _save_tokenizer(model, Path(folder), tokenizer)
-    export_hf(model, Path(folder))
+    export_hf(model, Path(folder), tokenizer)
 
 
-def import_model(source: Path | str, folder: Path | str) -> None:
-    """Makes a model folder of our own from a published one, with its tokenizer where there is one."""
-    save(load(source), folder, tokenizer_of(Path(source)))
+def import_model(
+    source: Path | str, folder: Path | str, *, tokenizer: bool = True, dtype: torch.dtype = torch.float32
+) -> None:
+    """Makes a model folder of our own from a published one; its tokenizer comes along, if it has one and may."""
+    save(load(source, dtype=dtype), folder, tokenizer_of(Path(source)) if tokenizer else None)
 
 
 def _reader(path: Path) -> Callable[..., Model]:
@@ -81,12 +81,3 @@ def tokenizer_of(path: Path) -> Tokenizer | None:
         return None
     vocab_size = open_llama2c(path).config["vocab_size"]
     return llama2c_tokenizer(read_bytes(beside, 64 * MEGABYTE), vocab_size, str(beside))
-
-
-def _save_tokenizer(model: Model, folder: Path, tokenizer: Tokenizer | None) -> None:
-    if tokenizer is None:
-        return
-    vocab_size = getattr(model.config, "vocab_size", 0)
-    if tokenizer.vocab_size > vocab_size:
-        raise CheckpointError(f"the tokenizer has {tokenizer.vocab_size} tokens, but the model knows {vocab_size}")
-    tokenizer.save(folder)

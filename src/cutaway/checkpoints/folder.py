@@ -1,14 +1,19 @@
 """A model folder of our own: config.json (family and numbers), model.safetensors, tokenizer.json, README.md."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from cutaway.checkpoints.layout import give_weights, native, read_weights
 from cutaway.checkpoints.tensors import SINGLE, open_tensors, write_tensors
+from cutaway.errors import CheckpointError
 from cutaway.families import bare, config_from_dict
 from cutaway.files import read_json, write_json
 from cutaway.model.model import Model
+from cutaway.tokens import Tokenizer
 
 
 def load_folder(folder: Path, *, dtype: torch.dtype, device: torch.device | str) -> Model:
@@ -16,8 +21,22 @@ def load_folder(folder: Path, *, dtype: torch.dtype, device: torch.device | str)
     return read_weights(model, native(model), open_tensors(folder), dtype=dtype, device=device)
 
 
-def save_folder(model: Model, folder: Path) -> None:
-    """Weights first, config last: a folder with a config is whole."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_tensors(folder / SINGLE, give_weights(model, native(model)))
-    write_json(folder / "config.json", model.config.to_dict())
+def save_folder(model: Model, folder: Path, tokenizer: Tokenizer | None) -> None:
+    write_folder(folder, model.config.to_dict(), give_weights(model, native(model)), tokenizer)
+
+
+def write_folder(
+    folder: Path,
+    config: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    tokenizer: Tokenizer | None,
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Weights first, config last: a folder with a config is whole, and what is refused leaves nothing behind."""
+    vocab_size = config.get("vocab_size", 0)
+    if tokenizer is not None and tokenizer.vocab_size > vocab_size:
+        raise CheckpointError(f"the tokenizer has {tokenizer.vocab_size} tokens, but the model knows {vocab_size}")
+    write_tensors(folder / SINGLE, tensors, metadata)
+    if tokenizer is not None:
+        tokenizer.save(folder)
+    write_json(folder / "config.json", config)

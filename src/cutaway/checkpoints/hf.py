@@ -8,19 +8,21 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from cutaway.checkpoints.folder import write_folder
 from cutaway.checkpoints.layout import Layout, give_weights, read_weights
 from cutaway.checkpoints.source import TensorSource
-from cutaway.checkpoints.tensors import SINGLE, open_tensors, write_tensors
+from cutaway.checkpoints.tensors import INDEX, SINGLE, TensorFile, open_tensors
 from cutaway.errors import CheckpointError, ConfigError
 from cutaway.families import bare
-from cutaway.files import read_json, write_json
+from cutaway.files import read_json
 from cutaway.model.config import Config
 from cutaway.model.model import Model
+from cutaway.tokens import Tokenizer
 
 # their model_type → the file that knows its names
 NAMES = {
@@ -156,27 +158,41 @@ class Keys:
             raise ConfigError(f"{self.where}: unknown key {name!r}: it may change the numbers, so it is not ignored")
 
 
-def load_hf(folder: Path, *, dtype: torch.dtype, device: torch.device | str) -> Model:
-    """A model from a Hugging Face folder."""
+class Published(NamedTuple):
+    """What a folder says of its model before any weight is read."""
+
+    config: Config
+    names: ModuleType  # the file that knows its names
+    source: TensorFile | None  # its tensors, None where the config lies there by itself
+
+
+def read_config(folder: Path) -> Published:
+    """The numbers in a Hugging Face folder; where weights lie beside them, their names tell what is left open."""
     values = read_json(folder / "config.json")
     names = _names_for(values.get("model_type"), folder)
-    source = open_tensors(folder)
+    stored = any((folder / name).exists() for name in (SINGLE, INDEX))
+    source = open_tensors(folder) if stored else None
     keys = Keys(values, f"{folder / 'config.json'}", source)
     keys.expect("is_decoder", False)
     keys.expect("pruned_heads", {}, None)
     config = names.config_in(keys, _task(names, keys))
     keys.finish()
+    return Published(config, names, source)
+
+
+def load_hf(folder: Path, *, dtype: torch.dtype, device: torch.device | str) -> Model:
+    """A model from a Hugging Face folder."""
+    config, names, source = read_config(folder)
+    source = open_tensors(folder) if source is None else source  # says what is missing
     layout = _as_stored(names.layout(config), names.PREFIX, source)
     return read_weights(bare(config), layout, source, dtype=dtype, device=device)
 
 
-def export_hf(model: Model, folder: Path) -> None:
+def export_hf(model: Model, folder: Path, tokenizer: Tokenizer | None) -> None:
     """Writes the model as `transformers` reads it."""
     values = config_out(model.config) | {"torch_dtype": str(model.dtype).removeprefix("torch.")}
     tensors = give_weights(model, layout_out(model.config))
-    folder.mkdir(parents=True, exist_ok=True)
-    write_tensors(folder / SINGLE, _contiguous(tensors), {"format": "pt"})
-    write_json(folder / "config.json", values)
+    write_folder(folder, values, _contiguous(tensors), tokenizer, {"format": "pt"})
 
 
 def config_out(config: Config) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.checkpoints.source import TensorSource
+from cutaway.checkpoints.tensors import ALIGNMENT
 from cutaway.errors import CheckpointError
 from cutaway.model.model import Model
 
@@ -177,15 +178,17 @@ def native(model: Model) -> Layout:
 def read_weights(
     model: Model, layout: Layout, source: TensorSource, *, dtype: torch.dtype, device: torch.device | str
 ) -> Model:
-    """Gives a bare model its weights: mapped from the file where it holds them as they are, else copied into place."""
+    """Gives a bare model its weights: mapped from the file where it holds them as they are, else copied into place.
+
+    A mapped weight that begins elsewhere than memory of torch's own would give other last bits: it is copied too."""
     _check_names(model, layout, source)
     _check_shapes(model, layout, source)
     model.to(dtype)
     for name, bare in list(model.named_parameters()):
-        rule = layout.rules[name]
+        rule, weight = layout.rules[name], None
         if type(rule) is Same and source.dtype(rule.name) == dtype and torch.device(device).type == "cpu":
             weight = source.read(rule.name)
-        else:
+        if weight is None or weight.data_ptr() % ALIGNMENT:
             weight = torch.empty(bare.shape, dtype=dtype, device=device)
             rule.fill(source, weight)
         owner, _, attribute = name.rpartition(".")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cutaway.checkpoints.layout import Joined, Rule, Same, Transposed
+from cutaway.checkpoints.layout import Joined, Layout, Rule, Same, Transposed
 
 ACTIVATION_NAMES = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu", "tanh": "tanh"}
 
@@ -57,3 +57,15 @@ def decoder_block(ours: str, theirs: str) -> dict[str, Rule]:
         rules[f"{ours}.{own}.weight"] = Transposed(f"{theirs}.{name}.weight")
         rules[f"{ours}.{own}.bias"] = Same(f"{theirs}.{name}.bias")
     return rules
+
+
+def head_rules(task: str, *, tied: bool, tokens: str) -> Layout:
+    """The head on a decoder: classes, or words, whose matrix may be the embedding's `tokens`."""
+    match task:
+        case "classify" | "regress":
+            return Layout({"head.classes.weight": Same("score.weight")})
+        case "language_model" if tied:
+            return Layout({}, {"lm_head.weight": tokens})
+        case "language_model":
+            return Layout({"head.weight": Same("lm_head.weight")})
+    return Layout({})

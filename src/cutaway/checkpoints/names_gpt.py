@@ -4,7 +4,7 @@ from typing import Any
 
 from cutaway.checkpoints.hf import Keys
 from cutaway.checkpoints.layout import Layout, Rule, Same
-from cutaway.checkpoints.names import decoder_block, other_than
+from cutaway.checkpoints.names import decoder_block, head_rules, other_than
 from cutaway.errors import CheckpointError, ConfigError
 from cutaway.families.gpt import GPTConfig
 from cutaway.families.parts import either
@@ -78,12 +78,6 @@ def layout(c: GPTConfig) -> Layout:
     }
     for layer in range(c.n_layers):
         rules |= decoder_block(f"decoder.{layer}", f"transformer.h.{layer}")
-    copies = {}
-    if c.task in ("classify", "regress"):
-        rules["head.classes.weight"] = Same("score.weight")
-    elif c.task == "language_model":
-        if c.tied:
-            copies["lm_head.weight"] = "transformer.tokens_embed.weight"
-        else:
-            rules["head.weight"] = Same("lm_head.weight")
-    return Layout(rules, copies, ignored=(".attn.bias", "position_ids"))
+    return Layout(rules, ignored=(".attn.bias", "position_ids")) | head_rules(
+        c.task, tied=c.tied, tokens="transformer.tokens_embed.weight"
+    )

@@ -4,7 +4,7 @@ from typing import Any
 
 from cutaway.checkpoints.hf import Keys
 from cutaway.checkpoints.layout import Layout, Rule, Same
-from cutaway.checkpoints.names import activation_out, decoder_block, other_than
+from cutaway.checkpoints.names import activation_out, decoder_block, head_rules, other_than
 from cutaway.families.gpt2 import GPT2Config
 from cutaway.families.parts import either
 
@@ -70,12 +70,6 @@ def layout(c: GPT2Config) -> Layout:
     }
     for layer in range(c.n_layers):
         rules |= decoder_block(f"decoder.{layer}", f"transformer.h.{layer}")
-    copies = {}
-    if c.task in ("classify", "regress"):
-        rules["head.classes.weight"] = Same("score.weight")
-    elif c.task == "language_model":
-        if c.tied:
-            copies["lm_head.weight"] = "transformer.wte.weight"
-        else:
-            rules["head.weight"] = Same("lm_head.weight")
-    return Layout(rules, copies, ignored=(".attn.bias", ".attn.masked_bias"))
+    return Layout(rules, ignored=(".attn.bias", ".attn.masked_bias")) | head_rules(
+        c.task, tied=c.tied, tokens="transformer.wte.weight"
+    )

@@ -4,7 +4,7 @@ from typing import Any
 
 from cutaway.checkpoints.hf import Keys
 from cutaway.checkpoints.layout import Layout, Rule, Same
-from cutaway.checkpoints.names import activation_out, joined, linear, other_than
+from cutaway.checkpoints.names import activation_out, head_rules, joined, linear, other_than
 from cutaway.errors import CheckpointError, ConfigError
 from cutaway.families.llama import LlamaConfig
 from cutaway.families.parts import either
@@ -118,15 +118,9 @@ def layout(c: LlamaConfig) -> Layout:
     }
     for layer in range(c.n_layers):
         rules |= _block(c, f"decoder.{layer}", f"model.layers.{layer}")
-    copies = {}
-    if c.task in ("classify", "regress"):
-        rules["head.classes.weight"] = Same("score.weight")
-    elif c.task == "language_model":
-        if c.tied:
-            copies["lm_head.weight"] = "model.embed_tokens.weight"
-        else:
-            rules["head.weight"] = Same("lm_head.weight")
-    return Layout(rules, copies, ignored=(".rotary_emb.inv_freq",))
+    return Layout(rules, ignored=(".rotary_emb.inv_freq",)) | head_rules(
+        c.task, tied=c.tied, tokens="model.embed_tokens.weight"
+    )
 
 
 def _block(c: LlamaConfig, ours: str, theirs: str) -> dict[str, Rule]:

@@ -26,17 +26,12 @@ def config_in(keys: Keys, task: str) -> TransformerConfig:
     keys.expect("decoder_attention_heads", n_heads)
     d_ff = keys.take("encoder_ffn_dim", 4096)
     keys.expect("decoder_ffn_dim", d_ff)
-    for fixed in (
-        "normalize_before",
-        "normalize_embedding",
-        "add_final_layer_norm",
-        "extra_pos_embeddings",
-        "add_bias_logits",
-    ):
+    for fixed in ("normalize_before", "normalize_embedding", "add_final_layer_norm", "add_bias_logits"):
         keys.expect(fixed, False, 0)
     keys.expect("static_position_embeddings", True)
     keys.expect("share_encoder_decoder_embeddings", True)
-    for unused in ("num_hidden_layers", "encoder_layerdrop", "decoder_layerdrop", "init_std", "activation_dropout"):
+    for unused in ("num_hidden_layers", "encoder_layerdrop", "decoder_layerdrop", "init_std", "activation_dropout",
+                   "classif_dropout", "extra_pos_embeddings"):  # fmt: skip
         keys.take(unused)
     vocab_size = keys.take("vocab_size", 58101)
     keys.values.pop("decoder_vocab_size", None)

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from cutaway.checkpoints import gguf, hf, llama2c
 from cutaway.checkpoints.gguf_file import GGUFFile
-from cutaway.checkpoints.tensors import INDEX, SINGLE, open_tensors
 from cutaway.errors import CheckpointError
 from cutaway.families import config_from_dict
 from cutaway.files import read_json
@@ -21,17 +20,4 @@ def config_at(path: Path) -> Config:
     if file.name != "config.json" or not file.exists():
         raise CheckpointError(f"{path}: read are folders with a config.json, .gguf files and llama2.c's .bin files")
     values = read_json(file)
-    return config_from_dict(values) if "family" in values else _published(file.parent)
-
-
-def _published(folder: Path) -> Config:
-    """A Hugging Face config; where weights lie beside it, their names tell what the config leaves open."""
-    values = read_json(folder / "config.json")
-    stored = any((folder / name).exists() for name in (SINGLE, INDEX))
-    keys = hf.Keys(values, f"{folder / 'config.json'}", open_tensors(folder) if stored else None)
-    keys.expect("is_decoder", False)
-    keys.expect("pruned_heads", {}, None)
-    names = hf._names_for(values.get("model_type"), folder)
-    config: Config = names.config_in(keys, hf._task(names, keys))
-    keys.finish()
-    return config
+    return config_from_dict(values) if "family" in values else hf.read_config(file.parent).config

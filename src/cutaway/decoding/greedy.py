@@ -18,7 +18,7 @@ Real = Bool[Tensor, "batch seq"] | None
 Hidden = Float[Tensor, "batch seq d_model"]
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def greedy(model: DecoderModel, ids: Ids, *, n: int, real: Real = None, end_ids: Sequence[int] | None = None) -> New:
     """At most `n` new tokens for each prompt; behind its end a row is padded.
 
@@ -27,13 +27,13 @@ def greedy(model: DecoderModel, ids: Ids, *, n: int, real: Real = None, end_ids:
     """
     if isinstance(model, EncoderDecoderModel):
         raise InputError("this model reads a source and writes a target: use greedy_translate")
-    check(model, "language_model", n)
+    check(model, ids, "language_model", n)
     cache = model.new_cache(len(ids), ids.shape[1] + n - 1)
     hidden = last_real(model.hidden(ids, real=real, cache=cache), real)
     return likeliest(model, hidden, lambda new: model.hidden(new, cache=cache), n, end_ids)
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def greedy_translate(
     model: EncoderDecoderModel,
     source: Ids,
@@ -44,7 +44,7 @@ def greedy_translate(
     end_ids: Sequence[int] | None = None,
 ) -> New:
     """At most `n` tokens of a target for each source; behind its end a row is padded."""
-    check(model, "translate", n)
+    check(model, source, "translate", n)
     start_id = model.config.start_id if start_id is None else start_id
     if start_id is None:
         raise InputError("this model does not say what a target begins with: give `start_id`")
@@ -80,8 +80,12 @@ def last_real(hidden: Hidden, real: Real) -> Float[Tensor, "batch 1 d_model"]:
     return hidden[torch.arange(len(hidden), device=hidden.device), last][:, None]
 
 
-def check(model: DecoderModel, task: str, n: int) -> None:
+def check(model: DecoderModel, ids: Tensor, task: str, n: int) -> None:
     if model.config.task != task:
         raise InputError(f"a model for task={model.config.task!r} scores no next token; one for {task!r} does")
+    if model.training:
+        raise InputError("this model is in training and drops out at random: call model.eval() first")
+    if ids.ndim != 2:
+        raise InputError(f"ids of shape {tuple(ids.shape)}: expected (batch, seq); one sequence is ids[None]")
     if n < 1:
         raise InputError(f"n={n}: at least one token is to be written")

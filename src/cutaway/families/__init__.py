@@ -78,7 +78,8 @@ def build(
     if torch.device(device).type == "meta":
         return model
     model.to_empty(device=device)
-    with torch.random.fork_rng(enabled=seed is not None):
+    own = [device] if torch.device(device).type == "cuda" else []  # without the list, fork_rng wakes up every GPU
+    with torch.random.fork_rng(own, enabled=seed is not None):
         if seed is not None:
             torch.manual_seed(seed)
         model.initialise()

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from cutaway.errors import ConfigError
 from cutaway.model.attention import CrossAttention, SelfAttention
 from cutaway.model.blocks import Block, pre_norm
 from cutaway.model.cache import Cache
@@ -49,6 +50,13 @@ class T5Config(Config):
     dropout: float = 0.1
     tied: bool = True
     scale_output: bool = True  # by 1/√d_model, because the embedding is not scaled up on the way in; not in v1.1
+
+    def check(self) -> None:
+        super().check()
+        if self.n_buckets < 4 or self.n_buckets % 4:
+            raise ConfigError(f"n_buckets={self.n_buckets} is not a multiple of 4: near and far, before and after")
+        if self.max_distance <= self.n_buckets // 2:
+            raise ConfigError(f"max_distance={self.max_distance} leaves nothing far for n_buckets={self.n_buckets}")
 
 
 SIZES: dict[str, Config] = {
@@ -110,10 +118,11 @@ class T5(EncoderDecoderModel):
         cache: Cache | None = None,
     ) -> Float[Tensor, "batch seq d_model"]:
         check_ids(ids, self.vocab_size, real=real)
+        across = self.across(len(ids), memory, memory_real, cache)  # before the cache is written to
         step = self.step(ids, real, None, cache)
         bias = self.target_bias(step.positions, step.key_positions)
         x = self.target_embedding(ids, step.positions)
-        return self.dropout(self.decoder(x, step, bias=bias, **self.across(memory, memory_real, cache)))
+        return self.dropout(self.decoder(x, step, bias=bias, **across))
 
     @torch.no_grad()
     def initialise(self) -> None:

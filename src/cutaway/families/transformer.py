@@ -120,9 +120,10 @@ class Transformer(EncoderDecoderModel):
         cache: Cache | None = None,
     ) -> Float[Tensor, "batch seq d_model"]:
         check_ids(ids, self.vocab_size, max_len=self.max_len, real=real)
+        across = self.across(len(ids), memory, memory_real, cache)  # before the cache is written to
         step = self.step(ids, real, None, cache)
         x = self.target_embedding(ids, step.positions)
-        return self.decoder(x, step, rotation=self._rotation(step.positions), **self.across(memory, memory_real, cache))
+        return self.decoder(x, step, rotation=self._rotation(step.positions), **across)
 
     def _rotation(self, positions: Int[Tensor, "#batch seq"]) -> Rotation | None:
         return None if self.rotary is None else self.rotary(positions)

@@ -16,7 +16,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from cutaway.errors import ConfigError
-from cutaway.model.cache import KeysValues, Step
+from cutaway.model.cache import KeysValues, Store
 from cutaway.model.masks import EVERYWHERE, Mask, blind
 from cutaway.model.positions import Rotation
 from cutaway.model.tap import Part
@@ -93,8 +93,10 @@ def look_up_fused(
         return found.unflatten(2, (n_beams, -1)).transpose(1, 2).flatten(0, 1)
     n_query, n_key = query.shape[-2], key.shape[-2]
     table = mask.may_look
-    causal = mask.causal and table is None and bias is None and n_query == n_key and n_query > 1
-    if not causal:
+    causal = False
+    if mask.causal and table is None and bias is None and n_query == n_key and n_query > 1:
+        causal = True  # a branch, not a value: of a symbolic length the comparison would be no plain bool
+    else:
         table = mask.table(n_query, n_key, query.device)
     nowhere = mask.blind
     if nowhere is None and table is not None and not mask.none_blind:
@@ -187,15 +189,14 @@ class SelfAttention(Attention):
         *,
         rotation: Rotation | None = None,
         bias: Bias | None = None,
-        step: Step | None = None,
-        layer: int = 0,
+        store: Store | None = None,
     ) -> Float[Tensor, "batch seq d_model"]:
         query, key, value = (split_heads(part, self.d_head) for part in self.query_key_value(x).split(self.widths, -1))
         if rotation is not None:
             query, key = rotation(query), rotation(key)
         query, key, value = self.tap("query", query), self.tap("key", key), self.tap("value", value)
-        if step is not None:
-            key, value = step.append(layer, key, value)
+        if store is not None:
+            key, value = store.append(key, value)
         return self.find(query, key, value, mask, bias)
 
 

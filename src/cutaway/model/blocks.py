@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from cutaway.errors import InputError
 from cutaway.model.attention import Bias, CrossAttention, SelfAttention
-from cutaway.model.cache import KeysValues, Step
+from cutaway.model.cache import KeysValues, Store
 from cutaway.model.feed_forward import FeedForward, GatedFeedForward
 from cutaway.model.masks import EVERYWHERE, Mask
 from cutaway.model.positions import Rotation
@@ -70,10 +70,9 @@ class Block(Part):
         bias: Bias | None = None,
         memory: KeysValues | None = None,
         memory_mask: Mask = EVERYWHERE,
-        step: Step | None = None,
-        layer: int = 0,
+        store: Store | None = None,
     ) -> Stream:
-        look = partial(self.attention, mask=mask, rotation=rotation, bias=bias, step=step, layer=layer)
+        look = partial(self.attention, mask=mask, rotation=rotation, bias=bias, store=store)
         x = self.tap("residual_before", x)
         x = self.tap("residual_after_attention", self.wiring(x, look, self.attention_norm, self.dropout))
         if self.cross is not None:

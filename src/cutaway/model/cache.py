@@ -1,8 +1,9 @@
 """What a decoder has read so far: the keys and values of every block, so that a new token costs one step.
 
-The cache belongs to the caller and is passed in: `model(ids, cache=cache)` reads the new tokens and appends them. All
-of it is tensors that are allocated once and written in place, lengths included, so that a captured CUDA graph can
-replay a step. Rows may have different lengths; padding is stored as "nothing stands here".
+The cache belongs to the caller and is passed in: `model(ids, cache=cache)` reads the new tokens and appends them, under
+`torch.no_grad()` (otherwise autograd keeps every step alive). All of it is tensors that are allocated once and written
+in place, lengths included, so that a captured CUDA graph can replay a step. Rows may have different lengths; padding is
+stored as "nothing stands here".
 """
 
 from collections.abc import Sequence
@@ -20,31 +21,34 @@ NOTHING = -1  # the position of a slot where nothing stands
 
 
 @dataclass(frozen=True, eq=False)
+class Store:
+    """One layer's keys and values, and where this call's tokens go."""
+
+    keys: Float[Tensor, "batch slot head d_head"]
+    values: Float[Tensor, "batch slot head d_head"]
+    rows: Int[Tensor, "batch 1"]
+    slots: Int[Tensor, "batch seq"]
+
+    def append(
+        self, keys: Float[Tensor, "batch head seq d_head"], values: Float[Tensor, "batch head seq d_head"]
+    ) -> tuple[Float[Tensor, "batch head slot d_head"], Float[Tensor, "batch head slot d_head"]]:
+        """Stores the new keys and values and gives back all that are known."""
+        for store, new in ((self.keys, keys), (self.values, values)):
+            store.index_put_((self.rows, self.slots), new.transpose(1, 2).to(store.dtype))
+        return self.keys.transpose(1, 2).to(keys.dtype), self.values.transpose(1, 2).to(values.dtype)
+
+
+@dataclass(frozen=True, eq=False)
 class Step:
-    """The tokens of one call: where they stand and what they may look at."""
+    """The tokens of one call: where they stand, what they may look at and, with a cache, each layer's store."""
 
     positions: Int[Tensor, "#batch seq"]
     key_positions: Int[Tensor, "#batch key"]
     mask: Mask
+    stores: Sequence[Store] = ()
 
-    def append(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """The keys and values to look at in this layer: without a cache, those of this call."""
-        return keys, values
-
-
-@dataclass(frozen=True, eq=False)
-class CachedStep(Step):
-    """The tokens of one call that follow what a cache remembers."""
-
-    cache: "Cache"
-    rows: Int[Tensor, "batch 1"]
-    slots: Int[Tensor, "batch seq"]
-
-    def append(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Stores this layer's new keys and values (batch head seq d_head) and gives back all that are known."""
-        for store, new in ((self.cache.keys[layer], keys), (self.cache.values[layer], values)):
-            store.index_put_((self.rows, self.slots), new.transpose(1, 2).to(store.dtype))
-        return self.cache.keys[layer].transpose(1, 2), self.cache.values[layer].transpose(1, 2)
+    def store(self, layer: int) -> Store | None:
+        return self.stores[layer] if self.stores else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +98,7 @@ class Cache:
 
     def step(
         self, ids: Int[Tensor, "batch seq"], real: Bool[Tensor, "batch seq"] | None = None, window: int | None = None
-    ) -> CachedStep:
+    ) -> Step:
         """Makes room for new tokens at the end of each row. Slots that right padding took are free again at once."""
         batch, n = ids.shape
         if batch != self.batch:
@@ -106,25 +110,43 @@ class Cache:
             positions = stored = self.seen[:, None] + along
             taken = n_real = torch.full_like(self.lengths, n)
         else:
-            positions = (self.seen[:, None] + real.cumsum(dim=1) - 1).clamp(min=0)
-            stored = positions.masked_fill(~real, NOTHING)
+            counted = self.seen[:, None] + real.cumsum(dim=1) - 1
+            positions, stored = counted.clamp(min=0), counted.masked_fill(~real, NOTHING)
             taken, n_real = ((along + 1) * real).amax(dim=1), real.sum(dim=1)
         self.positions.scatter_(1, slots, stored)
         self.lengths.add_(taken)
         self.seen.add_(n_real)
         here = self.positions[:, None, None, :]
-        mask = Mask((here != NOTHING) & (here <= positions[:, None, :, None]))
+        mask = Mask((here != NOTHING) & (here <= stored[:, None, :, None]))
         if window is not None:
             mask &= sliding_window(window, positions, self.positions)
-        # without padding every token sees itself; padding before the first real token sees nothing
+        # without padding every token sees itself; padding sees nothing
         mask = replace(mask, none_blind=True) if real is None else mask.settled(n, self.max_len, ids.device)
         rows = torch.arange(batch, device=ids.device)[:, None]
-        return CachedStep(positions, self.positions, mask, self, rows, slots)
+        stores = [Store(keys, values, rows, slots) for keys, values in zip(self.keys, self.values, strict=True)]
+        return Step(positions, self.positions, mask, stores)
 
     def first(self, n: int) -> "Cache":
         """A view of the first n slots: the same memory, less to look at while rows are short."""
         keys, values = [k[:, :n] for k in self.keys], [v[:, :n] for v in self.values]
         return Cache(keys, values, self.positions[:, :n], self.lengths, self.seen, self.cross, self.cross_mask)
+
+    def rows(self, start: int, stop: int) -> "Cache":
+        """A view of some rows: a new text is read into its row while the others wait."""
+        each = self.batch // len(self.cross[0][0]) if self.cross else 1  # the beams of a sentence stay together
+        if start % each or stop % each:
+            raise InputError(f"rows {start} to {stop} split the {each} beams of a sentence")
+        own = slice(start // each, stop // each)
+        mask = None if self.cross_mask is None else self.cross_mask.rows(own)
+        return Cache(
+            [k[start:stop] for k in self.keys],
+            [v[start:stop] for v in self.values],
+            self.positions[start:stop],
+            self.lengths[start:stop],
+            self.seen[start:stop],
+            [(keys[own], values[own]) for keys, values in self.cross],
+            mask,
+        )
 
     def reorder(self, rows: Int[Tensor, " batch"]) -> None:
         """Row i becomes a copy of what row rows[i] was: beams that survive. Cross keys stay with their sentence."""

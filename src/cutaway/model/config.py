@@ -31,8 +31,10 @@ class Config:
 
     def check(self) -> None:
         """Refuses numbers that cannot make a model. Families add their own rules."""
+        kinds = get_type_hints(type(self))
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
+            _as_kind(field.name, value, kinds[field.name])
             if isinstance(value, int) and not isinstance(value, bool) and not field.name.endswith("_id"):
                 limit = LIMITS.get(field.name, LIMIT)
                 if not 1 <= value <= limit:

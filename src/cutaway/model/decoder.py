@@ -41,7 +41,6 @@ class Decoder(Stack):
                 bias=bias,
                 memory=looked_at,
                 memory_mask=memory_mask,
-                step=step,
-                layer=layer,
+                store=step.store(layer),
             )
         return x if self.final_norm is None else self.final_norm(x)

@@ -20,6 +20,14 @@ def drawn(n: int, width: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(n, width).uniform_(-bound, bound))
 
 
+WHAT_IT_SAYS = {
+    "real": "True where a token is real and False where it is padding",
+    "memory_real": "True where a source token is real and False where it is padding",
+    "segments": "the segment of each token",
+    "documents": "the document that each token of a packed row belongs to",
+}
+
+
 class TokenMatrix(Part):
     """A row for each token of the vocabulary: of its own, or tied to another part's."""
 
@@ -100,6 +108,7 @@ class Embedding(Part):
     ) -> Float[Tensor, "batch seq d_model"]:
         x = self.tap("tokens", self.tokens(ids))
         if self.segments is not None:
+            check_like("segments", segments, ids, "int")
             kinds = torch.zeros_like(ids) if segments is None else segments
             x = x + self.tap("segments", self.segments(kinds))
         elif segments is not None:
@@ -137,6 +146,8 @@ class PatchEmbedding(Part):
 
     def forward(self, images: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch seq d_model"]:
         expected = (self.n_channels, self.image_size, self.image_size)
+        if images.dtype != self.project.weight.dtype:
+            raise InputError(f"images of {images.dtype} for a model of {self.project.weight.dtype}: use images.to(…)")
         if tuple(images.shape[1:]) != expected:
             raise InputError(f"images of shape {tuple(images.shape[1:])} where this model reads {expected}")
         patches = F.unfold(images, self.patch_size, stride=self.patch_size).transpose(1, 2)
@@ -157,6 +168,18 @@ def check_range(what: str, values: Int[Tensor, "..."], n: int) -> None:
             raise InputError(f"{what} {int(low) if low < 0 else int(high)} is outside 0…{n - 1}")
 
 
+def check_like(name: str, given: Tensor | None, ids: Tensor, kind: str) -> None:
+    """Refuses what is not of one kind, `bool` or `int`, with one entry for each token."""
+    if given is None:
+        return
+    kinds = (torch.bool,) if kind == "bool" else (torch.int64, torch.int32)
+    if given.dtype not in kinds or given.shape != ids.shape[:2]:
+        raise InputError(
+            f"`{name}` is {given.dtype} of shape {tuple(given.shape)}: expected {kinds[0]} of shape "
+            f"{tuple(ids.shape[:2])}, {WHAT_IT_SAYS[name]}"
+        )
+
+
 def check_ids(ids: Tensor, vocab_size: int, *, max_len: int | None = None, real: Tensor | None = None) -> None:
     """Refuses what is no batch of tokens, and sequences that no position reaches, before they do harm."""
     if ids.ndim != 2:
@@ -165,11 +188,7 @@ def check_ids(ids: Tensor, vocab_size: int, *, max_len: int | None = None, real:
         raise InputError(f"ids of type {ids.dtype}: expected whole numbers (torch.int64)")
     if ids.numel() == 0:
         raise InputError(f"ids of shape {tuple(ids.shape)} hold no token")
-    if real is not None and (real.dtype != torch.bool or real.shape != ids.shape):
-        raise InputError(
-            f"`real` is {real.dtype} of shape {tuple(real.shape)}: expected torch.bool of shape {tuple(ids.shape)}, "
-            "True where a token is real and False where it is padding"
-        )
+    check_like("real", real, ids, "bool")
     if max_len is not None and ids.shape[1] > max_len:
         raise InputError(f"a sequence of {ids.shape[1]} tokens is longer than max_len={max_len}: cut or split it")
     check_range("token id", ids, vocab_size)

@@ -7,11 +7,12 @@ table, because fused kernels then skip the future instead of computing and hidin
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Mask:
     """`may_look` is None where everything may be seen; `causal` hides the future besides."""
 
@@ -33,6 +34,14 @@ class Mask:
             return self.may_look
         past = torch.ones(n_query, n_key, dtype=torch.bool, device=device).tril(n_key - n_query)[None, None]
         return past if self.may_look is None else past & self.may_look
+
+    def rows(self, which: slice) -> "Mask":
+        """The mask of some rows of the batch."""
+
+        def of(x: Tensor | None) -> Tensor | None:
+            return x if x is None or len(x) == 1 else x[which]
+
+        return Mask(of(self.may_look), self.causal, of(self.blind), self.none_blind)
 
     def settled(self, n_query: int, n_key: int, device: torch.device) -> "Mask":
         """The same mask as fused kernels want it, made once and not again in each block: a word or a table."""
@@ -57,17 +66,23 @@ def padding(real: Bool[Tensor, "batch key"]) -> Mask:
     return Mask(real[:, None, None, :])
 
 
+def document_starts(documents: Int[Tensor, "batch seq"]) -> Bool[Tensor, "batch seq"]:
+    """True where another document begins."""
+    return F.pad(documents[:, 1:] != documents[:, :-1], (1, 0), value=True)
+
+
 def same_document(documents: Int[Tensor, "batch seq"]) -> Mask:
-    """In a packed row, each token looks at its own document only."""
-    return Mask((documents[:, :, None] == documents[:, None, :])[:, None])
+    """In a packed row, each token looks at its own document only; a number that comes again is another document."""
+    run = document_starts(documents).cumsum(dim=1)
+    return Mask((run[:, :, None] == run[:, None, :])[:, None])
 
 
 def sliding_window(
-    size: int, times: Int[Tensor, "#batch seq"], key_times: Int[Tensor, "#batch key"] | None = None
+    size: int, positions: Int[Tensor, "#batch seq"], key_positions: Int[Tensor, "#batch key"] | None = None
 ) -> Mask:
     """Each token looks at itself and at the `size` - 1 tokens before it, and not beyond the same distance ahead."""
-    key_times = times if key_times is None else key_times
-    return Mask(((times[:, :, None] - key_times[:, None, :]).abs() < size)[:, None])
+    key_positions = positions if key_positions is None else key_positions
+    return Mask(((positions[:, :, None] - key_positions[:, None, :]).abs() < size)[:, None])
 
 
 def padding_mask(real: Bool[Tensor, "batch key"] | None) -> Mask:
@@ -76,7 +91,7 @@ def padding_mask(real: Bool[Tensor, "batch key"] | None) -> Mask:
 
 
 def causal_mask(
-    ids: Int[Tensor, "batch seq"],
+    positions: Int[Tensor, "#batch seq"],
     real: Bool[Tensor, "batch seq"] | None = None,
     documents: Int[Tensor, "batch seq"] | None = None,
     window: int | None = None,
@@ -88,5 +103,5 @@ def causal_mask(
     if documents is not None:
         mask &= same_document(documents)
     if window is not None:
-        mask &= sliding_window(window, torch.arange(ids.shape[1], device=ids.device)[None])
-    return mask.settled(ids.shape[1], ids.shape[1], ids.device)
+        mask &= sliding_window(window, positions)
+    return mask.settled(positions.shape[1], positions.shape[1], positions.device)

@@ -15,6 +15,7 @@ from cutaway.errors import InputError
 from cutaway.model.cache import Cache, Step
 from cutaway.model.config import Config
 from cutaway.model.decoder import Decoder
+from cutaway.model.embeddings import check_like
 from cutaway.model.masks import causal_mask, padding_mask
 from cutaway.model.positions import positions_of
 from cutaway.model.tap import Part
@@ -68,12 +69,26 @@ class DecoderModel(Model):
         cache: Cache | None,
     ) -> Step:
         """Where these tokens stand and what they may look at: among themselves, or after what the cache holds."""
-        if cache is not None:
-            if documents is not None:
-                raise InputError("a cache continues one document per row: leave `documents` out")
-            return cache.step(ids, real, self.window)
-        positions = positions_of(ids, real, documents)
-        return Step(positions, positions, causal_mask(ids, real, documents, self.window))
+        check_like("documents", documents, ids, "int")
+        if cache is None:
+            positions = positions_of(ids, real, documents)
+            return Step(positions, positions, causal_mask(positions, real, documents, self.window))
+        if documents is not None:
+            raise InputError("a cache continues one document per row: leave `documents` out")
+        self._check_cache(cache, ids.shape[1])
+        return cache.step(ids, real, self.window)
+
+    def _check_cache(self, cache: Cache, n: int) -> None:
+        """Refuses before anything is written: a cache of another model, and positions that this one does not know."""
+        attention, kept = self.decoder[0].attention, cache.keys[0]
+        ours = (len(self.decoder), attention.n_kv_heads, attention.d_head)
+        theirs = (len(cache.keys), kept.shape[2], kept.shape[3])
+        if ours != theirs:
+            raise InputError(f"a cache for (layers, kv heads, d_head) = {theirs} in a model of {ours}: use new_cache")
+        if self.max_len is not None and kept.device.type == "cpu" and not torch.compiler.is_compiling():
+            needed = int(cache.seen.max()) + n
+            if needed > self.max_len:
+                raise InputError(f"{needed} tokens, those of the cache included, are more than max_len={self.max_len}")
 
     def new_cache(self, batch: int, max_len: int, *, dtype: torch.dtype | None = None) -> Cache:
         """An empty cache of this model's shape, on its device."""
@@ -104,22 +119,27 @@ class EncoderDecoderModel(DecoderModel):
         """A cache whose cross-attention keys and values are computed once; `batch` is sentences × beams."""
         if batch % len(memory):
             raise InputError(f"{batch} rows cannot be shared out evenly among {len(memory)} sentences")
+        check_like("memory_real", memory_real, memory, "bool")
         cross, mask = self.decoder.remember(memory), padding_mask(memory_real)
         return replace(self.new_cache(batch, max_len, dtype=memory.dtype), cross=cross, cross_mask=mask)
 
     def across(
         self,
+        batch: int,
         memory: Float[Tensor, "sentence source d_model"] | None,
         memory_real: Bool[Tensor, "sentence source"] | None,
         cache: Cache | None,
     ) -> dict[str, Any]:
         """What the decoder's cross-attention looks at: the cache's memory, or this one."""
         if cache is not None and cache.cross_mask is not None:
-            if memory is not None:
-                raise InputError("this cache was made from a memory: leave `memory` out")
+            if memory is not None or memory_real is not None:
+                raise InputError("this cache was made from a memory: leave `memory` and `memory_real` out")
             return {"memory": cache.cross, "memory_mask": cache.cross_mask}
         if memory is None:
             raise InputError("nothing to look across at: give `memory`, or a cache from new_memory_cache")
+        check_like("memory_real", memory_real, memory, "bool")
+        if len(memory) != batch:
+            raise InputError(f"{batch} targets for {len(memory)} sources: give one for each, or beams a cache")
         return {"memory": self.decoder.remember(memory), "memory_mask": padding_mask(memory_real)}
 
     def encode(
@@ -148,5 +168,7 @@ class EncoderDecoderModel(DecoderModel):
         source_real: Bool[Tensor, "batch source"] | None = None,
         real: Bool[Tensor, "batch seq"] | None = None,
     ) -> Float[Tensor, "batch seq d_model"]:
+        if len(source) != len(ids):
+            raise InputError(f"{len(ids)} targets for {len(source)} sources: give one for each")
         memory = self.encode(source, source_real)
         return self.decode(ids, memory=memory, memory_real=source_real, real=real)

@@ -25,8 +25,11 @@ class LayerNorm(Part):
         self.eps = eps
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        if self.reads("scale"):
-            self.tap("scale", (x.var(-1, keepdim=True, unbiased=False) + self.eps).rsqrt())
+        if self.reads("scale") or self.edits("scale"):
+            scale = self.tap("scale", (x.var(-1, keepdim=True, unbiased=False) + self.eps).rsqrt())
+            if self.edits("scale"):
+                centred = x - x.mean(-1, keepdim=True)
+                return self.tap("output", centred * scale * self.weight + self.bias)
         return self.tap("output", F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps))
 
 
@@ -44,6 +47,8 @@ class RMSNorm(Part):
         self.eps = eps
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        if self.reads("scale"):
-            self.tap("scale", (x.square().mean(-1, keepdim=True) + self.eps).rsqrt())
+        if self.reads("scale") or self.edits("scale"):
+            scale = self.tap("scale", (x.square().mean(-1, keepdim=True) + self.eps).rsqrt())
+            if self.edits("scale"):
+                return self.tap("output", x * scale * self.weight)
         return self.tap("output", F.rms_norm(x, self.weight.shape, self.weight, self.eps))

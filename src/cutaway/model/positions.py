@@ -17,6 +17,7 @@ from torch import Tensor
 
 from cutaway.errors import ConfigError
 from cutaway.model.embeddings import check_range, drawn
+from cutaway.model.masks import document_starts
 from cutaway.model.tap import Part
 
 
@@ -30,12 +31,14 @@ def positions_of(
     Counting only real tokens makes left padding and right padding the same to the model.
     """
     index = torch.arange(ids.shape[1], device=ids.device)[None]
+    if real is None and documents is None:
+        return index
+    counted = torch.ones_like(ids) if real is None else real.long()
+    so_far = counted.cumsum(dim=1)
     if documents is not None:
-        starts = F.pad(documents[:, 1:] != documents[:, :-1], (1, 0), value=True)
-        return index - (index * starts).cummax(dim=1).values
-    if real is not None:
-        return (real.cumsum(dim=1) - 1).clamp(min=0)
-    return index
+        before = (so_far - counted) * document_starts(documents)  # what stood in the row before this document
+        so_far = so_far - before.cummax(dim=1).values
+    return (so_far - 1).clamp(min=0)
 
 
 def sinusoids(n: int, d_model: int) -> Float[Tensor, "n d_model"]:
@@ -164,6 +167,8 @@ class Rotary(Part):
     `scaling` slows the pairs down for texts longer than those in training.
     """
 
+    taps = {"angle": "by how much each pair is turned at each position"}
+
     frequencies: Tensor
 
     def __init__(
@@ -190,12 +195,14 @@ class Rotary(Part):
         return self
 
     def forward(self, positions: Int[Tensor, "batch seq"]) -> Rotation:
-        angle = positions[:, None, :, None] * self.frequencies
+        angle = self.tap("angle", positions[:, None, :, None] * self.frequencies)
         return Rotation(angle.cos(), angle.sin())
 
 
 class RelativeBias(Part):
     """T5's positions: a learned number per head and distance, added to the scores; far distances share buckets."""
+
+    taps = {"bias": "what is added to the scores of each query and key, per head"}
 
     def __init__(self, n_heads: int, *, n_buckets: int = 32, max_distance: int = 128, both_ways: bool = True) -> None:
         super().__init__()
@@ -207,7 +214,7 @@ class RelativeBias(Part):
     ) -> Float[Tensor, "batch head query key"]:
         ahead = key_positions[:, None, :] - query_positions[:, :, None]
         # contiguous, or a GPU's fused kernels refuse it
-        return F.embedding(self.bucket(ahead), self.weight).permute(0, 3, 1, 2).contiguous()
+        return self.tap("bias", F.embedding(self.bucket(ahead), self.weight).permute(0, 3, 1, 2).contiguous())
 
     def bucket(self, ahead: Int[Tensor, "batch query key"]) -> Int[Tensor, "batch query key"]:
         """Half of the buckets are exact distances, the other half grows with the logarithm up to max_distance."""

@@ -4,8 +4,8 @@ A part writes `x = self.tap("pattern", x)`. Unwatched, that is one comparison an
 sees a constant and leaves nothing of it in the graph. Inside `with watch(model, "decoder.*.attention.pattern")` the
 value is kept; inside `with edit(model, {...})` it is replaced.
 
-Why one module-level watcher: forward hooks added after `torch.compile` never fire and a ContextVar breaks the graph,
-but a global is guarded by the compiler, which compiles once more for a watched run, without a break.
+Why the watchers are a module-level tuple: forward hooks added after `torch.compile` never fire and a ContextVar breaks
+the graph, but a global is guarded by the compiler, which compiles once more for a watched run, without a break.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,17 +28,19 @@ class Part(nn.Module):
 
     def tap(self, name: str, value: Tensor) -> Tensor:
         """Hands `value` on, past whoever watches this part's `name`."""
-        if _watcher is None:
+        if not _watchers:
             return value
-        return _watcher.see((id(self), name), value)
+        for watcher in _watchers:
+            value = watcher.see((id(self), name), value)
+        return value
 
     def reads(self, *names: str) -> bool:
         """True when somebody reads one of these taps, so that a value nobody else needs is worth computing."""
-        return _watcher is not None and any(_watcher.reads_tap((id(self), name)) for name in names)
+        return any((id(self), name) in watcher.reads for watcher in _watchers for name in names)
 
     def edits(self, *names: str) -> bool:
         """True when somebody replaces one of these taps, so that the value has to be on the way to the output."""
-        return _watcher is not None and any(_watcher.edits_tap((id(self), name)) for name in names)
+        return any((id(self), name) in watcher.edits for watcher in _watchers for name in names)
 
 
 class Seen(dict[str, Any]):
@@ -51,21 +53,33 @@ class Seen(dict[str, Any]):
 class _Watcher:
     """Who looks at which taps. Keyed by part, not by name, so that a second model may run inside the same watch."""
 
-    def __init__(
-        self,
-        reads: dict[tuple[int, str], str],
-        edits: dict[tuple[int, str], Edit],
-        outer: "_Watcher | None",
-        keep: str,
-    ) -> None:
-        self.reads, self.edits, self.outer, self.keep = reads, edits, outer, keep
-        self.seen = Seen()
+    def __init__(self, model: nn.Module, patterns: Mapping[str, Edit | None], keep: str) -> None:
+        self.model, self.keep, self.seen = uncompiled(model), keep, Seen()
+        self.reads: dict[tuple[int, str], str] = {}
+        self.edits: dict[tuple[int, str], Edit] = {}
+        taps = _all_taps(model)
+        for pattern, replace in patterns.items():
+            matching = [name for name in taps if fnmatchcase(name, pattern)]
+            if not matching:
+                raise InputError(f"no tap matches {pattern!r}: {_nearest(pattern, taps) or 'this model has no taps'}")
+            for name in matching:
+                key, _ = taps[name]
+                if replace is None:
+                    self.reads[key] = name
+                elif key in self.edits:
+                    raise InputError(f"two patterns edit {name!r}: give each tap one function")
+                else:
+                    self.edits[key] = replace
 
     def see(self, key: tuple[int, str], value: Tensor) -> Tensor:
-        if self.outer is not None:
-            value = self.outer.see(key, value)
         if key in self.edits:
-            value = self.edits[key](value)
+            edited = self.edits[key](value)
+            if edited.shape != value.shape or edited.dtype != value.dtype:
+                raise InputError(
+                    f"an edit of {key[1]!r} turned {value.dtype} {tuple(value.shape)} into {edited.dtype} "
+                    f"{tuple(edited.shape)}: it has to keep both"
+                )
+            value = edited
         if key in self.reads:
             name = self.reads[key]
             if self.keep == "last":
@@ -76,19 +90,13 @@ class _Watcher:
                 self.seen[name] = [value]
         return value
 
-    def reads_tap(self, key: tuple[int, str]) -> bool:
-        return key in self.reads or (self.outer is not None and self.outer.reads_tap(key))
 
-    def edits_tap(self, key: tuple[int, str]) -> bool:
-        return key in self.edits or (self.outer is not None and self.outer.edits_tap(key))
+_watchers: tuple[_Watcher, ...] = ()  # a tuple, not a stack: watches of several threads need not end in order
 
 
-_watcher: _Watcher | None = None
-
-
-def watching() -> bool:
-    """True inside a `watch` or an `edit`: a captured replay would hide the values, so do not replay."""
-    return _watcher is not None
+def watching(model: nn.Module | None = None) -> bool:
+    """True inside a `watch` or an `edit` (of this model): a captured replay would hide the values, so do not replay."""
+    return any(model is None or watcher.model is uncompiled(model) for watcher in _watchers)
 
 
 @contextmanager
@@ -100,19 +108,25 @@ def watch(model: nn.Module, *patterns: str, keep: Literal["last", "all"] = "last
             model(source, target)
         seen["decoder.0.cross.pattern"]  # batch head query key
 
-    `*` stands for anything. `keep="all"` gives a list with one value per pass, for instance per generated token.
+    `*` stands for anything. `keep="all"` gives a list with one value per pass, for instance per generated token. A
+    compiled model is compiled once more for each new set of taps; past torch's limit of eight it runs uncompiled.
     """
-    with _installed(model, dict.fromkeys(patterns), keep) as watcher:
+    if not patterns:
+        raise InputError('nothing to watch: give at least one tap, such as "decoder.*.attention.pattern"')
+    with _installed(_Watcher(model, dict.fromkeys(patterns), keep)) as watcher:
         yield watcher.seen
 
 
 @contextmanager
-def edit(model: nn.Module, edits: Mapping[str, Edit]) -> Iterator[None]:
+def edit(model: nn.Module, edits: Mapping[str, Any]) -> Iterator[None]:
     """Replaces every tap that matches a pattern by what its function returns.
 
     edit(model, {"decoder.3.attention.heads": torch.zeros_like})  # takes the heads of block 3 out
     """
-    with _installed(model, edits, "last"):
+    for pattern, replace in edits.items():
+        if not callable(replace):
+            raise InputError(f"the edit of {pattern!r} is a {type(replace).__name__}: give a function of the value")
+    with _installed(_Watcher(model, edits, "last")):
         yield
 
 
@@ -121,39 +135,30 @@ def tap_names(model: nn.Module) -> dict[str, str]:
     return {name: meaning for name, (_, meaning) in _all_taps(model).items()}
 
 
+def uncompiled(model: nn.Module) -> nn.Module:
+    """The model that torch.compile wrapped."""
+    return getattr(model, "_orig_mod", model)
+
+
 def _all_taps(model: nn.Module) -> dict[str, tuple[tuple[int, str], str]]:
-    model = getattr(model, "_orig_mod", model)  # torch.compile wraps the model that was compiled
-    return {
-        f"{path}.{tap}" if path else tap: ((id(part), tap), meaning)
-        for path, part in model.named_modules()
-        if isinstance(part, Part)
-        for tap, meaning in part.taps.items()
-    }
+    taps = {}
+    for path, part in model.named_modules():
+        if isinstance(part, Part):
+            # torch.compile and DistributedDataParallel put themselves into the path
+            names = [name for name in path.split(".") if name not in ("", "_orig_mod", "module")]
+            for tap, meaning in part.taps.items():
+                taps[".".join([*names, tap])] = ((id(part), tap), meaning)
+    return taps
 
 
 @contextmanager
-def _installed(model: nn.Module, patterns: Mapping[str, Edit | None], keep: str) -> Iterator[_Watcher]:
-    global _watcher
-    if not patterns:
-        raise InputError('nothing to watch: give at least one tap, such as "decoder.*.attention.pattern"')
-    taps = _all_taps(model)
-    reads: dict[tuple[int, str], str] = {}
-    edits: dict[tuple[int, str], Edit] = {}
-    for pattern, replace in patterns.items():
-        matching = [name for name in taps if fnmatchcase(name, pattern)]
-        if not matching:
-            raise InputError(f"no tap matches {pattern!r}: {_nearest(pattern, taps) or 'this model has no taps'}")
-        for name in matching:
-            key, _ = taps[name]
-            if replace is None:
-                reads[key] = name
-            else:
-                edits[key] = replace
-    outer, _watcher = _watcher, _Watcher(reads, edits, _watcher, keep)
+def _installed(watcher: _Watcher) -> Iterator[_Watcher]:
+    global _watchers
+    _watchers = (*_watchers, watcher)
     try:
-        yield _watcher
+        yield watcher
     finally:
-        _watcher = outer
+        _watchers = tuple(other for other in _watchers if other is not watcher)
 
 
 def _nearest(pattern: str, names: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ from cutaway.tokens.tokenizer import FILE, Tokenizer
 
 FORMS = "tokenizer.json, vocab.txt, vocab.json with merges.txt"
 UNREAD = ("tokenizer.model", "spiece.model", "source.spm", "sentencepiece.bpe.model")
+WITHOUT = "to import the model without it: `--no-tokenizer`, in Python `import_model(…, tokenizer=False)`"
 VOCAB_LIMIT = 64 * MEGABYTE
 
 
@@ -32,7 +33,9 @@ def find_tokenizer(folder: Path) -> Tokenizer | None:
         return _read_wordpiece(folder)
     for name in UNREAD:
         if (folder / name).exists():
-            raise CheckpointError(f"{folder / name} is a SentencePiece model, which is not read; read are {FORMS}")
+            raise CheckpointError(
+                f"{folder / name} is a SentencePiece model, which is not read; read are {FORMS} ({WITHOUT})"
+            )
     return None
 
 
@@ -40,7 +43,9 @@ def _read_wordpiece(folder: Path) -> Tokenizer:
     """BERT's vocab.txt: one entry a line, and the id is the number of the line."""
     config = read_json(folder / CONFIG) if (folder / CONFIG).exists() else {}
     if str(config.get("tokenizer_class", "")).startswith("RoFormer"):
-        raise CheckpointError(f"{folder}: RoFormer's tokenizer cuts Chinese words with jieba, which is not built in")
+        raise CheckpointError(
+            f"{folder}: RoFormer's tokenizer cuts Chinese words with jieba, which is not built in ({WITHOUT})"
+        )
     lines = _lines(folder / "vocab.txt")
     vocab = {token: id for id, token in enumerate(lines)}
     if len(vocab) < len(lines):

@@ -24,7 +24,7 @@ check: .venv/.full  ## format, lint and types
 	$(bin)/ruff check .
 	$(bin)/mypy
 
-mutants: .venv/.full  ## break the code line by line and see that the tests notice (an hour)
+mutants: .venv/.full  ## break the code line by line and see that the tests notice
 	$(bin)/python tests/mutants.py
 
 bench: .venv/.full  ## list the benchmarks and run the first: our forward pass beside transformers'

@@ -16,6 +16,8 @@ studies       experiments that use all of the above
 serving       the model behind HTTP, and the page
 cli           one file per command
 
+Not built yet: baselines, objectives, data, training, evaluation, certificate, serving.
+
 The names below are imported when first used, so that `import cutaway` costs nothing.
 """
 

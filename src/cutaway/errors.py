@@ -3,6 +3,8 @@
 `except CutawayError` catches them all; anything else that escapes is a bug of ours.
 """
 
+import sys
+
 
 class CutawayError(Exception):
     """The base of every error that Cutaway raises on purpose."""
@@ -24,4 +26,5 @@ class MissingExtra(CutawayError, ImportError):
     """An optional package that is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"the package {package!r} is not installed: pip install 'cutaway[{extra}]'")
+        command = f"{sys.executable} -m pip install {package}"
+        super().__init__(f"the package {package!r} of the extra {extra!r} is not installed: {command}")

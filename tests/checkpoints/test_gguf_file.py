@@ -101,5 +101,5 @@ def test_what_the_package_cannot_dequantise_is_told(tmp_path: Path):
 
 def test_without_the_package_the_extra_is_named(tmp_path: Path, monkeypatch):
     monkeypatch.setitem(sys.modules, "gguf", None)
-    with pytest.raises(MissingExtra, match=r"cutaway\[gguf\]"):
+    with pytest.raises(MissingExtra, match=r"-m pip install gguf"):
         GGUFFile(tmp_path / "x.gguf")

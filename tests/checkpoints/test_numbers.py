@@ -77,5 +77,5 @@ def test_what_we_cannot_compute_is_refused_by_name(values: dict, named: str, tmp
 def test_a_place_without_a_model_is_refused(tmp_path: Path):
     (tmp_path / "other.json").write_text("{}")
     for path in (tmp_path, tmp_path / "other.json", tmp_path / "absent.gguf"):
-        with pytest.raises(CheckpointError, match=r"read are folders with a config\.json"):
+        with pytest.raises(CheckpointError, match=r"reads folders with a config\.json"):
             config_at(path)

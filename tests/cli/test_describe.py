@@ -103,7 +103,7 @@ def test_wrong_input_is_named(args, message):
 
 def test_a_folder_without_a_model_is_named(tmp_path):
     (tmp_path / "notes.txt").write_text("x")
-    assert "read are folders with a config.json" in describe(str(tmp_path)).stderr
+    assert "reads folders with a config.json" in describe(str(tmp_path)).stderr
     write_json(tmp_path / "config.json", {"model_type": "mamba"})
     assert "model_type='mamba'" in describe(str(tmp_path)).stderr
 

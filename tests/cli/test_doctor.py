@@ -57,7 +57,7 @@ def test_what_is_essential_and_broken_gives_exit_code_1(monkeypatch):
 def test_a_missing_extra_names_its_fix(monkeypatch):
     monkeypatch.setattr(software, "_version", lambda name: None if name == "gguf" else "1.0")
     row = next(row for row in software.extras() if row.name == "extra gguf")
-    assert (row.status, row.broken, row.fix) == ("missing", False, "pip install 'cutaway[gguf]'")
+    assert (row.status, row.broken, row.fix) == ("missing", False, "make setup")
 
 
 def test_an_old_torch_is_broken(monkeypatch):

@@ -66,7 +66,7 @@ def test_the_models_own_ends_count_unless_others_are_given():
 def test_the_limit_is_the_models_length():
     model = decoder()
     assert greedy(model, torch.randint(31, (1, 5)), n=16).shape == (1, 16)  # the last token is written, never read
-    with pytest.raises(InputError, match="longer than this model's max_len=20"):
+    with pytest.raises(InputError, match="at most n=16 more fit into max_len=20"):
         greedy(model, torch.randint(31, (1, 5)), n=17)
 
 

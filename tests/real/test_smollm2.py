@@ -3,6 +3,7 @@
 The peer's weights come through transformers' own GGUF reader, which shares no line with ours.
 """
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from real.weights import real_weights
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
-from cutaway.checkpoints import export, load, load_tokenizer
+import cutaway
+from cutaway.checkpoints import export, import_model, load, load_tokenizer
 from cutaway.decoding import greedy
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
@@ -87,3 +89,16 @@ def test_exported_it_is_what_transformers_reads(ours: Model, tokenizer: Tokenize
     with torch.inference_mode():
         expected = theirs(ids).logits
         assert (ours(ids) - expected).abs().max() <= 1e-5 * expected.abs().max()
+
+
+def test_the_readmes_second_block_runs_and_says_what_the_readme_says(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    _, block = re.findall(r"^```python\n(.*?)^```$", readme, re.M | re.S)
+    import_model(path, tmp_path / "build/smollm2")
+    monkeypatch.chdir(tmp_path)
+    exec(block, {"cutaway": cutaway, "torch": torch})
+    said = capsys.readouterr().out
+    assert "The capital of France is Paris." in said
+    assert "tensor(0.80" in said

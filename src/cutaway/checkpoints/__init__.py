@@ -17,7 +17,9 @@ from cutaway.checkpoints.gguf import load_gguf
 from cutaway.checkpoints.gguf_file import GGUFFile
 from cutaway.checkpoints.hf import export_hf, load_hf
 from cutaway.checkpoints.llama2c import load_llama2c, open_llama2c
+from cutaway.checkpoints.numbers import READABLE
 from cutaway.errors import CheckpointError
+from cutaway.families import sizes
 from cutaway.files import MEGABYTE, read_bytes, read_json
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer, find_tokenizer, gguf_tokenizer, llama2c_tokenizer
@@ -58,16 +60,19 @@ def import_model(
 
 def _reader(path: Path) -> Callable[..., Model]:
     if not path.exists():
-        raise CheckpointError(f"{path} does not exist")
+        size = " (a size of that name can be built with new weights: build)" if str(path) in sizes() else ""
+        raise CheckpointError(f"{path} does not exist{size}: give a model's folder or file")
     if path.is_dir():
         if not (path / "config.json").exists():
-            raise CheckpointError(f"{path} holds no config.json")
+            raise CheckpointError(f"{path} holds no config.json: a model folder has one beside its .safetensors files")
         return load_folder if "family" in read_json(path / "config.json") else load_hf
     if path.suffix == ".gguf":
         return load_gguf
     if path.suffix == ".bin":
         return load_llama2c
-    raise CheckpointError(f"{path}: read are folders with a config.json, .gguf files and llama2.c's .bin files")
+    if path.suffix == ".safetensors":
+        raise CheckpointError(f"{path} holds weights alone: give its folder, {path.parent}")
+    raise CheckpointError(f"{path}: {READABLE}")
 
 
 def tokenizer_of(path: Path) -> Tokenizer | None:

@@ -9,6 +9,8 @@ from cutaway.families import config_from_dict
 from cutaway.files import read_json
 from cutaway.model.config import Config
 
+READABLE = "Cutaway reads folders with a config.json, .gguf files and llama2.c's .bin files"
+
 
 def config_at(path: Path) -> Config:
     """The numbers of a model folder or file, whatever its layout. Only headers of weights are looked at."""
@@ -18,6 +20,6 @@ def config_at(path: Path) -> Config:
         return llama2c.config_in(llama2c.open_llama2c(path))
     file = path / "config.json" if path.is_dir() else path
     if file.name != "config.json" or not file.exists():
-        raise CheckpointError(f"{path}: read are folders with a config.json, .gguf files and llama2.c's .bin files")
+        raise CheckpointError(f"{path}: {READABLE}")
     values = read_json(file)
     return config_from_dict(values) if "family" in values else hf.read_config(file.parent).config

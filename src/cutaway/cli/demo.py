@@ -1,6 +1,9 @@
 """`cutaway demo`: a model learns to spell words backwards, and shows where it looks."""
 
+import os
+import sys
 import time
+from shutil import which
 from typing import Annotated
 
 import typer
@@ -20,6 +23,7 @@ def demo(
 
     from cutaway.studies import reversal
 
+    word = word.lower()
     reversal.check_word(word)
     torch.set_num_threads(1)  # matrices this small gain nothing from a second thread, and lose when others use it
     start = time.perf_counter()
@@ -59,7 +63,7 @@ def _show(n_parameters: int, seconds: float, score: float, answers: dict[str, st
     from rich.table import Table
 
     console = Console(highlight=False)
-    console.print(f"\nA Transformer of {n_parameters:,} parameters learnt to spell backwards in {seconds:.0f} s:")
+    console.print(f"A Transformer of {n_parameters:,} parameters learnt to spell backwards in {seconds:.0f} s:")
     console.print(f"of 500 new random words it reverses {score:.1%}.\n")
     table = Table(box=None, pad_edge=False)
     table.add_column("you give", style="bold")
@@ -77,12 +81,10 @@ def _draw(pattern, written: list[str], read: list[str]) -> None:  # type: ignore
     from cutaway.inside.draw import heat_map
 
     console = Console(highlight=False)
-    console.print(f"\nWhere it looked while it wrote «{''.join(written).removesuffix('<eos>')}»: a row for each letter")
-    console.print(
-        "that it wrote, a column for each that it read (cross-attention of the last block, mean of its heads)\n"
-    )
+    console.print(f"\nWhere it looked while it wrote «{''.join(written).removesuffix('<eos>')}»:")
+    console.print("a row for each letter that it wrote, a column for each letter that it read")
+    console.print("(cross-attention of the last block, mean of its heads)\n")
     rows, columns = (["⏎" if token == "<eos>" else token for token in tokens] for tokens in (written, read))
     console.print(heat_map(pattern.mean(0), rows=rows, columns=columns))
-    console.print(
-        "\nNext: [bold]cutaway demo yourword[/bold] · [bold]cutaway describe gpt2[/bold] · [bold]cutaway doctor[/bold]"
-    )
+    cutaway = "cutaway" if which("cutaway") else os.path.relpath(sys.argv[0])
+    console.print(f"\nNext: [bold]{cutaway} demo yourword[/bold], [bold]describe gpt2[/bold], [bold]doctor[/bold]")

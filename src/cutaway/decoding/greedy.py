@@ -85,7 +85,14 @@ def check(model: DecoderModel, ids: Tensor, task: str, n: int) -> None:
         raise InputError(f"a model for task={model.config.task!r} scores no next token; one for {task!r} does")
     if model.training:
         raise InputError("this model is in training and drops out at random: call model.eval() first")
+    if not isinstance(ids, Tensor):
+        raise InputError(f"ids is a {type(ids).__name__}: encode a text first, torch.tensor([tokenizer.encode(text)])")
     if ids.ndim != 2:
         raise InputError(f"ids of shape {tuple(ids.shape)}: expected (batch, seq); one sequence is ids[None]")
     if n < 1:
         raise InputError(f"n={n}: at least one token is to be written")
+    read = ids.shape[1] if task == "language_model" else 1
+    if model.max_len is not None and read + n - 1 > model.max_len:
+        raise InputError(
+            f"after {read} tokens at most n={model.max_len - read + 1} more fit into max_len={model.max_len}"
+        )

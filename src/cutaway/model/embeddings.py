@@ -146,6 +146,10 @@ class PatchEmbedding(Part):
 
     def forward(self, images: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch seq d_model"]:
         expected = (self.n_channels, self.image_size, self.image_size)
+        if images.ndim != 4:
+            raise InputError(
+                f"images of shape {tuple(images.shape)}: expected (batch, *{expected}); one is image[None]"
+            )
         if images.dtype != self.project.weight.dtype:
             raise InputError(f"images of {images.dtype} for a model of {self.project.weight.dtype}: use images.to(…)")
         if tuple(images.shape[1:]) != expected:
@@ -182,6 +186,8 @@ def check_like(name: str, given: Tensor | None, ids: Tensor, kind: str) -> None:
 
 def check_ids(ids: Tensor, vocab_size: int, *, max_len: int | None = None, real: Tensor | None = None) -> None:
     """Refuses what is no batch of tokens, and sequences that no position reaches, before they do harm."""
+    if not isinstance(ids, Tensor):
+        raise InputError(f"ids is a {type(ids).__name__}: encode a text first, torch.tensor([tokenizer.encode(text)])")
     if ids.ndim != 2:
         raise InputError(f"ids of shape {tuple(ids.shape)}: expected (batch, seq); one sequence is ids[None]")
     if ids.dtype not in (torch.int64, torch.int32):

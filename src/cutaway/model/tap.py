@@ -47,7 +47,8 @@ class Seen(dict[str, Any]):
     """What a watch has collected: tap name → value."""
 
     def __missing__(self, name: str) -> Any:
-        raise InputError(f"no value of {name!r} was seen: {_nearest(name, self) or 'nothing was; run the model first'}")
+        seen = f"seen were {', '.join(self)}" if self else "nothing was: run the model inside the watch"
+        raise InputError(f"no value of {name!r} was seen: {seen}")
 
 
 class _Watcher:
@@ -56,7 +57,7 @@ class _Watcher:
     def __init__(self, model: nn.Module, patterns: Mapping[str, Edit | None], keep: str) -> None:
         self.model, self.keep, self.seen = uncompiled(model), keep, Seen()
         self.reads: dict[tuple[int, str], str] = {}
-        self.edits: dict[tuple[int, str], Edit] = {}
+        self.edits: dict[tuple[int, str], tuple[str, Edit]] = {}
         taps = _all_taps(model)
         for pattern, replace in patterns.items():
             matching = [name for name in taps if fnmatchcase(name, pattern)]
@@ -69,14 +70,17 @@ class _Watcher:
                 elif key in self.edits:
                     raise InputError(f"two patterns edit {name!r}: give each tap one function")
                 else:
-                    self.edits[key] = replace
+                    self.edits[key] = (name, replace)
 
     def see(self, key: tuple[int, str], value: Tensor) -> Tensor:
         if key in self.edits:
-            edited = self.edits[key](value)
+            name, replace = self.edits[key]
+            edited = replace(value)
+            if edited is None:
+                raise InputError(f"the edit of {name!r} returned None: return the new value")
             if edited.shape != value.shape or edited.dtype != value.dtype:
                 raise InputError(
-                    f"an edit of {key[1]!r} turned {value.dtype} {tuple(value.shape)} into {edited.dtype} "
+                    f"the edit of {name!r} turned {value.dtype} {tuple(value.shape)} into {edited.dtype} "
                     f"{tuple(edited.shape)}: it has to keep both"
                 )
             value = edited

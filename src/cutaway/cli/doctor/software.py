@@ -51,7 +51,7 @@ def libraries() -> Iterator[Row]:
 def extras() -> Iterator[Row]:
     for extra in dict.fromkeys(extra for _, _, extra in _requirements() if extra):
         names = [name for name, _, of in _requirements() if of == extra]
-        yield _packages_row(f"extra {extra}", names, f"pip install 'cutaway[{extra}]'", essential=False)
+        yield _packages_row(f"extra {extra}", names, "make setup", essential=False)
 
 
 def _packages_row(label: str, names: list[str], fix: str, essential: bool) -> Row:

@@ -82,8 +82,12 @@ class MaskedLanguageModelHead(Part):
         self.dense, self.norm, self.words = nn.Linear(d_model, d_model), norm, words
         self.activation = activation_named(activation)
 
+    def transform(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        """The hidden state as the de-embedding reads it."""
+        return self.tap("transformed", self.norm(self.activation(self.dense(hidden))))
+
     def forward(self, hidden: Float[Tensor, "*batch d_model"], real: Real = None) -> Float[Tensor, "*batch vocab"]:
-        return self.words(self.tap("transformed", self.norm(self.activation(self.dense(hidden)))))
+        return self.words(self.transform(hidden))
 
 
 class First(Part):

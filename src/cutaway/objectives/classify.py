@@ -1,0 +1,103 @@
+"""Labels: of a text, of a pair of texts, of every token, or a number; and of a picture.
+
+Fine-tuning a decoder goes better, and generalises better, with language modelling beside it (Radford et al. 2018,
+section 3.2): L = L(labels) + λ · L(next token). An encoder's auxiliary question is BERT's, fill the blanks, asked in a
+second pass, because its words must not be hidden from the first.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor
+
+from cutaway.errors import ConfigError
+from cutaway.model.model import DecoderModel, Model
+from cutaway.objectives.loss import IGNORED, class_loss, summed_cross_entropy
+from cutaway.objectives.masked import Hiding, joined
+from cutaway.objectives.objective import Arrays, Objective, Tensors
+
+NO_LABEL = {"classify": IGNORED, "tag": IGNORED, "regress": np.nan}
+
+
+class Labels(Objective):
+    """From `text`, or `first` and `second`, with their lengths, and `label`; `task` is classify, regress or tag."""
+
+    def __init__(
+        self,
+        task: str,
+        *,
+        cls_id: int | None = None,
+        sep_id: int | None = None,
+        segments: bool = False,
+        smoothing: float = 0.0,
+        auxiliary: float = 0.0,
+        hiding: Hiding | None = None,
+    ) -> None:
+        if task not in NO_LABEL:
+            raise ConfigError(f"task={task!r} is not one of {', '.join(NO_LABEL)}")
+        self.label_task, self.smoothing, self.auxiliary, self.hiding = task, smoothing, auxiliary, hiding
+        self.cls_id, self.sep_id, self.segments = cls_id, sep_id, segments
+        self.targets: Mapping[str, str] = {"label": "targets"} | ({"auxiliary": "words"} if auxiliary else {})
+        self.weights: Mapping[str, float] = {"auxiliary": auxiliary}
+
+    @property
+    def extra(self) -> int:
+        """Places that a row needs besides its tokens, for each text."""
+        return int(self.cls_id is not None) + int(self.sep_id is not None)
+
+    def prepare(self, batch: Arrays, random: np.random.Generator) -> Arrays:
+        names = ["text"] if "text" in batch else ["first", "second"]
+        parts = [(batch[name], batch[f"{name}_length"]) for name in names]
+        ids, segments, real = joined(parts, self.cls_id, self.sep_id, batch["example"] >= 0)
+        prepared: Arrays = {"ids": ids, "real": real, "targets": self._targets(batch, ids.shape)}
+        if self.segments:
+            prepared["segments"] = segments
+        if self.auxiliary:
+            prepared.update(self._words(ids, prepared["real"], random))
+        return prepared
+
+    def _targets(self, batch: Arrays, shape: tuple[int, ...]) -> Any:
+        label, there = batch["label"], batch["example"] >= 0
+        if self.label_task != "tag":
+            label = label.astype(np.float32 if self.label_task == "regress" else np.int64)
+            return np.where(there, label, np.array(NO_LABEL[self.label_task], dtype=label.dtype))
+        targets = np.full(shape, IGNORED, dtype=np.int64)
+        front = int(self.cls_id is not None)
+        inside = np.arange(label.shape[1]) < batch["text_length"][:, None]
+        targets[:, front : front + label.shape[1]] = np.where(inside, label, IGNORED)
+        return targets
+
+    def _words(self, ids: Any, real: Any, random: np.random.Generator) -> Arrays:
+        """What the auxiliary question asks for: the next tokens, or the hidden ones."""
+        if self.hiding is None:
+            following = np.roll(ids, -1, axis=1)
+            counted = np.roll(real, -1, axis=1) & real
+            counted[:, -1] = False
+            return {"words": np.where(counted, following, IGNORED)}
+        hidden, chosen = self.hiding(ids, real, random)
+        return {"hidden_ids": hidden, "words": np.where(chosen, ids, IGNORED)}
+
+    def losses(self, model: Model, batch: Tensors) -> dict[str, Tensor]:
+        more = {"segments": batch["segments"]} if "segments" in batch else {}
+        hidden = model.hidden(batch["ids"], real=batch["real"], **more)
+        scores = model.head(hidden, batch["real"])
+        losses = {"label": label_loss(self.label_task, scores, batch["targets"], smoothing=self.smoothing)}
+        if self.auxiliary:
+            if "hidden_ids" in batch:
+                hidden = model.hidden(batch["hidden_ids"], real=batch["real"], **more)
+            elif not isinstance(model, DecoderModel):
+                raise ConfigError("an encoder's auxiliary question hides words: give `hiding`")
+            matrix: Tensor = model.embedding.tokens.matrix  # type: ignore[union-attr, assignment]
+            losses["auxiliary"] = summed_cross_entropy(hidden, matrix, batch["words"])
+        return losses
+
+
+def label_loss(task: str, scores: Tensor, targets: Tensor, *, smoothing: float = 0.0) -> Tensor:
+    """Cross-entropy for classes; the squared error for numbers."""
+    if task != "regress":
+        return class_loss(scores, targets, smoothing=smoothing)
+    there = ~targets.isnan()
+    error = F.mse_loss(scores.squeeze(-1).float(), targets.where(there, 0.0), reduction="none")
+    return error.where(there, 0.0).sum()

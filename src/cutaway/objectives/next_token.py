@@ -1,0 +1,75 @@
+"""Next-token prediction: at every position, which token comes next? Every text is its own answer (GPT).
+
+Teacher forcing: the true tokens go in, whatever the model would have said, so that all positions learn at once.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from cutaway.model.model import Model
+from cutaway.objectives.loss import IGNORED, token_loss
+from cutaway.objectives.objective import Arrays, Objective, Tensors
+
+
+def next_token_loss(
+    model: Model, ids: Int[Tensor, "batch seq"], documents: Int[Tensor, "batch seq"] | None = None
+) -> Float[Tensor, ""]:
+    """The mean loss of the tokens 1 … n of a text, each given those before it; no document predicts the next one."""
+    targets = ids[:, 1:]
+    if documents is None:
+        return token_loss(model.head, model.hidden(ids[:, :-1]), targets) / targets.numel()
+    targets = targets.masked_fill(documents[:, 1:] != documents[:, :-1], IGNORED)
+    hidden = model.hidden(ids[:, :-1], documents=documents[:, :-1])
+    return token_loss(model.head, hidden, targets) / (targets != IGNORED).sum()
+
+
+class NextToken(Objective):
+    """From windows of a stream (`text`, `document`), or from sequences of their own (`text`, `text_length`)."""
+
+    task: ClassVar[str] = "language_model"
+    targets = {"next_token": "targets"}
+
+    def __init__(self, *, start_id: int | None = None, end_id: int | None = None) -> None:
+        self.start_id, self.end_id = start_id, end_id  # put around sequences; a stream has its borders already
+
+    @property
+    def extra(self) -> int:
+        """Places that a row needs besides its tokens."""
+        return int(self.start_id is not None) + int(self.end_id is not None)
+
+    def prepare(self, batch: Arrays, random: np.random.Generator) -> Arrays:
+        if "text_length" in batch:
+            ids, length = with_ends(batch["text"], batch["text_length"], self.start_id, self.end_id)
+            targets = np.where(np.arange(1, ids.shape[1]) < length[:, None], ids[:, 1:], IGNORED)
+            return {"ids": ids[:, :-1].copy(), "targets": targets}
+        ids = batch["text"]
+        prepared = {"ids": ids[:, :-1].copy(), "targets": ids[:, 1:].copy()}
+        if "document" in batch:
+            documents = batch["document"]
+            prepared["targets"][documents[:, 1:] != documents[:, :-1]] = IGNORED
+            prepared["documents"] = documents[:, :-1].copy()
+        return prepared
+
+    def losses(self, model: Model, batch: Tensors) -> dict[str, Tensor]:
+        packed = {"documents": batch["documents"]} if "documents" in batch else {}
+        # padding stands on the right, where a decoder's tokens do not look: no mask is needed
+        return {"next_token": token_loss(model.head, model.hidden(batch["ids"], **packed), batch["targets"])}
+
+
+def with_ends(
+    rows: np.ndarray, length: np.ndarray, start_id: int | None, end_id: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of tokens with <sos> in front and <eos> after the last one; rows without any token stay empty."""
+    there = length > 0
+    front = int(start_id is not None)
+    width = rows.shape[1] + front + int(end_id is not None)
+    result = np.zeros((len(rows), width), dtype=np.int64)
+    result[:, front : front + rows.shape[1]] = rows
+    if start_id is not None:
+        result[there, 0] = start_id
+    if end_id is not None:
+        result[there, (length + front)[there]] = end_id
+    return result, np.where(there, length + front + int(end_id is not None), 0)

@@ -1,0 +1,59 @@
+"""Averages of weights: a moving one along the way (EMA), and one of the last checkpoints at the end, as in 2017."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from cutaway.checkpoints.source import TensorSource
+from cutaway.errors import CheckpointError
+
+
+class MovingAverage:
+    """average ← decay · average + (1 − decay) · weights, after each step; young averages forget faster."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+    @torch.no_grad()
+    def update(self, model: nn.Module, step: int) -> None:
+        decay = min(self.decay, (1 + step) / (10 + step))
+        torch._foreach_lerp_(list(self.weights.values()), [p.detach() for p in model.parameters()], 1 - decay)
+
+    def load(self, source: TensorSource) -> None:
+        for name, weight in self.weights.items():
+            source.copy_into(name, weight)
+
+
+@contextmanager
+def weights_of(model: nn.Module, average: MovingAverage | None) -> Iterator[None]:
+    """The model with the averaged weights, for as long as the block lasts."""
+    if average is None:
+        yield
+        return
+    own = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    _put(model, average.weights)
+    try:
+        yield
+    finally:
+        _put(model, own)
+
+
+@torch.no_grad()
+def _put(model: nn.Module, weights: dict[str, Tensor]) -> None:
+    for name, parameter in model.named_parameters():
+        parameter.copy_(weights[name])
+
+
+@torch.no_grad()
+def average_of(sources: Sequence[TensorSource], model: nn.Module) -> None:
+    """Gives the model the mean of several checkpoints' weights, one tensor at a time."""
+    if not sources:
+        raise CheckpointError("there are no checkpoints to average")
+    for name, parameter in model.named_parameters():
+        total = torch.zeros(parameter.shape, dtype=torch.float64)
+        for source in sources:
+            total += source.read(name)
+        parameter.copy_((total / len(sources)).to(parameter.dtype))

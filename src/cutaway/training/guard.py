@@ -1,0 +1,63 @@
+"""Standing guard over a run: one trainer to a folder, and signals that end it after a step, not within."""
+
+import fcntl
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from cutaway.errors import CheckpointError
+
+
+@contextmanager
+def only_trainer(folder: Path) -> Iterator[None]:
+    """Holds the folder's lock. The system lets go of it when the process ends, however it ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            holder = file.read().strip() or "unknown"
+            raise CheckpointError(
+                f"{folder} is in use by another trainer (process {holder}): choose another --out"
+            ) from None
+        file.seek(0)
+        file.truncate()
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+class Interruption:
+    """Set when somebody asked the run to stop: SIGTERM, or Ctrl-C. A second Ctrl-C stops at once."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.signal is not None
+
+    @property
+    def exit_code(self) -> int:
+        return 130 if self.signal == signal.SIGINT else 0
+
+    @contextmanager
+    def listening(self) -> Iterator["Interruption"]:
+        def note(number: int, frame: FrameType | None) -> None:
+            if self.signal == signal.SIGINT == number:
+                raise KeyboardInterrupt
+            self.signal = number
+
+        try:
+            before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+        except ValueError:  # not in the main thread: whoever runs us there stops us in another way
+            yield self
+            return
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -1,0 +1,71 @@
+"""LoRA (Hu et al. 2021): a big matrix stays as it is, and a narrow detour beside it learns: Wx + (α / r) · B(Ax).
+
+At the end the detour is added into the matrix, so that a saved model is an ordinary one.
+"""
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from cutaway.errors import ConfigError
+from cutaway.model.tap import Part
+
+
+class Detour(Part):
+    """A frozen linear map with a trained detour of width `rank`, which begins as nothing."""
+
+    def __init__(self, frozen: nn.Linear, rank: int, alpha: float) -> None:
+        super().__init__()
+        self.frozen, self.scale = frozen, alpha / rank
+        self.inward = nn.Parameter(torch.empty(rank, frozen.in_features, device=frozen.weight.device))
+        self.outward = nn.Parameter(torch.zeros(frozen.out_features, rank, device=frozen.weight.device))
+        nn.init.kaiming_uniform_(self.inward, a=5**0.5)
+
+    def forward(self, x: Float[Tensor, "*batch d_in"]) -> Float[Tensor, "*batch d_out"]:
+        return self.frozen(x) + (x @ self.inward.T.to(x.dtype) @ self.outward.T.to(x.dtype)) * self.scale
+
+    @torch.no_grad()
+    def merged(self) -> nn.Linear:
+        """The frozen map with the detour added in."""
+        self.frozen.weight += self.outward @ self.inward * self.scale
+        return self.frozen
+
+
+def add_lora(model: nn.Module, rank: int, alpha: float, patterns: Sequence[str]) -> None:
+    """Freezes the model and gives each linear map whose name fits a pattern a detour; heads go on learning."""
+    found = [
+        (name, part)
+        for name, part in model.named_modules()
+        if isinstance(part, nn.Linear) and any(fnmatchcase(name, pattern) for pattern in patterns)
+    ]
+    if not found:
+        raise ConfigError(f"no linear map of this model fits {', '.join(patterns)} (train.lora_parts)")
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name.startswith("head"))
+    for name, part in found:
+        _replace(model, name, Detour(part, rank, alpha))
+
+
+def merge_lora(model: nn.Module) -> None:
+    """The detours become part of their matrices, and the model an ordinary one again."""
+    for name, part in list(model.named_modules()):
+        if isinstance(part, Detour):
+            _replace(model, name, part.merged())
+
+
+def _replace(model: nn.Module, name: str, part: nn.Module) -> None:
+    owner, _, last = name.rpartition(".")
+    setattr(model.get_submodule(owner), last, part)
+
+
+def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
+    """Parameters whose names fit a pattern stay as they are."""
+    for pattern in patterns:
+        fitting = [parameter for name, parameter in model.named_parameters() if fnmatchcase(name, pattern)]
+        if not fitting:
+            raise ConfigError(f"no parameter of this model fits {pattern!r} (train.freeze)")
+        for parameter in fitting:
+            parameter.requires_grad_(False)

@@ -1,0 +1,146 @@
+"""Optimizers: how a gradient becomes a change of the weights.
+
+AdamW (Loshchilov & Hutter 2019), Adam as in 2017 (β₂ = 0.98, ε = 1e-9, no decay), Muon for matrices. Matrices decay,
+biases and norms do not.
+"""
+
+import re
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from cutaway.checkpoints.source import TensorSource
+from cutaway.errors import CheckpointError, ConfigError
+from cutaway.training.muon import Muon
+from cutaway.training.recipe import OptimizerPart
+
+DEFAULTS: dict[str, tuple[tuple[float, float], float, float]] = {  # betas, eps, weight decay
+    "adamw": ((0.9, 0.95), 1e-8, 0.1),
+    "adam": ((0.9, 0.98), 1e-9, 0.0),
+    "muon": ((0.9, 0.95), 1e-8, 0.1),
+}
+PARTS = {"query_key_value": 3, "key_value": 2, "gate_up": 2}  # matrices that are several in one
+
+
+class Optimizer:
+    """One or two of torch's optimizers with their parameters' names, one learning rate, and a state to save."""
+
+    def __init__(self, model: nn.Module, recipe: OptimizerPart) -> None:
+        if recipe.kind not in DEFAULTS:
+            raise ConfigError(f"optimizer.kind={recipe.kind!r} is not one of {', '.join(DEFAULTS)}")
+        if len(recipe.betas) not in (0, 2):
+            raise ConfigError(f"optimizer.betas={list(recipe.betas)} must be two numbers")
+        self.names = {parameter: name for name, parameter in model.named_parameters() if parameter.requires_grad}
+        if not self.names:
+            raise ConfigError("every parameter is frozen: there is nothing to train")
+        muon = [p for p, name in self.names.items() if recipe.kind == "muon" and in_a_block(name, p)]
+        rest = [p for p in self.names if not any(p is matrix for matrix in muon)]
+        self.optimizers: list[torch.optim.Optimizer] = []
+        if rest:
+            self.optimizers.append(_adam(rest, self.names, recipe))
+        if muon:
+            self.optimizers.append(_muon(muon, self.names, recipe))
+        self._highest = [[group["lr"] for group in optimizer.param_groups] for optimizer in self.optimizers]
+
+    def set_rate(self, share: float) -> None:
+        """The learning rates, as a share of their highest."""
+        for optimizer, highest in zip(self.optimizers, self._highest, strict=True):
+            for group, rate in zip(optimizer.param_groups, highest, strict=True):
+                group["lr"] = rate * share
+
+    def step(self, skip: Tensor) -> None:
+        """Changes the weights, unless `skip` is 1; on a GPU nobody waits to know."""
+        for optimizer in self.optimizers:
+            optimizer.found_inf = skip  # type: ignore[attr-defined]
+            optimizer.step()
+
+    def zero_grad(self) -> None:
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that it remembers, by the parameter's name: `decoder.0.….weight/exp_avg`."""
+        return {
+            f"{self.names[parameter]}/{key}": value  # type: ignore[index]
+            for optimizer in self.optimizers
+            for parameter, state in optimizer.state.items()
+            for key, value in state.items()
+        }
+
+    def load(self, source: TensorSource) -> None:
+        """Puts back what `tensors` gave."""
+        wanted: dict[str, dict[str, Tensor]] = {}
+        for name in source.names():
+            parameter_name, _, key = name.rpartition("/")
+            wanted.setdefault(parameter_name, {})[key] = source.read(name)
+        if unknown := wanted.keys() - set(self.names.values()):
+            raise CheckpointError(f"{source.path} remembers {sorted(unknown)[0]!r}, which this model does not train")
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    kept = wanted.get(self.names[parameter], {})
+                    optimizer.state[parameter] = {key: _like(value, parameter) for key, value in kept.items()}
+
+
+def _like(value: Tensor, parameter: Tensor) -> Tensor:
+    """On the parameter's device, in memory of its own; fused optimizers keep the number of steps there too."""
+    return value.to(device=parameter.device, copy=True)
+
+
+def in_a_block(name: str, parameter: Tensor) -> bool:
+    """A matrix of a block, which Muon is for; embeddings and heads are look-ups, and stay with AdamW."""
+    return parameter.ndim == 2 and re.search(r"coder\.\d+\.", name) is not None
+
+
+def layer_of(name: str) -> int:
+    """The depth of a parameter: 0 for embeddings, 1 … n for blocks, n + 1 for what comes after them."""
+    found = re.search(r"coder\.(\d+)\.", name)
+    if found:
+        return int(found[1]) + 1
+    return 0 if "embedding" in name else 1 << 10
+
+
+def _adam(
+    parameters: list[nn.Parameter], names: Mapping[nn.Parameter, str], recipe: OptimizerPart
+) -> torch.optim.Optimizer:
+    betas, eps, decay = DEFAULTS[recipe.kind]
+    decay = decay if recipe.weight_decay is None else recipe.weight_decay
+    blocks = max((layer_of(name) for name in names.values() if layer_of(name) < 1 << 10), default=0)
+    groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
+    for parameter in parameters:
+        below = max(0, blocks + 1 - min(layer_of(names[parameter]), blocks + 1))
+        groups.setdefault((parameter.ndim >= 2, recipe.layer_decay**below), []).append(parameter)
+    return torch.optim.AdamW(
+        [
+            {"params": group, "weight_decay": decay if is_matrix else 0.0, "lr": recipe.rate * scale}
+            for (is_matrix, scale), group in groups.items()
+        ],
+        lr=recipe.rate,
+        betas=(recipe.betas[0], recipe.betas[1]) if recipe.betas else betas,
+        eps=eps if recipe.eps is None else recipe.eps,
+        fused=True,
+    )
+
+
+def _muon(parameters: list[nn.Parameter], names: Mapping[nn.Parameter, str], recipe: OptimizerPart) -> Muon:
+    groups: dict[int, list[nn.Parameter]] = {}
+    for parameter in parameters:
+        part = names[parameter].split(".")[-2]
+        n = PARTS.get(part, 1)
+        groups.setdefault(n if parameter.shape[0] % n == 0 else 1, []).append(parameter)
+    return Muon(
+        [{"params": group, "parts": n} for n, group in groups.items()],
+        lr=recipe.matrix_rate,
+        momentum=recipe.momentum,
+        weight_decay=DEFAULTS["muon"][2] if recipe.weight_decay is None else recipe.weight_decay,
+    )
+
+
+def clip(parameters: list[nn.Parameter], longest: float) -> Tensor:
+    """Shortens the gradient to `longest`; its length before."""
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    length = nn.utils.get_total_norm(gradients, foreach=True)
+    if longest > 0:
+        nn.utils.clip_grads_with_norm_(parameters, longest, length, foreach=True)
+    return length

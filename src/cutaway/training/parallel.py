@@ -1,0 +1,61 @@
+"""Several machines, one step: each takes some parts of the batch, and the gradients are added up.
+
+Each part's loss is already divided by the real targets of the *whole* step, so the sum is the gradient that one machine
+would have found. `torchrun --nproc-per-node 4 -m cutaway train …` starts one process per GPU.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Group:
+    """The processes that train together; by default this one alone."""
+
+    rank: int = 0
+    world: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes the files."""
+        return self.rank == 0
+
+    def add_up(self, parameters: Sequence[nn.Parameter], terms: Tensor) -> None:
+        """Every process gets the sum of all gradients and of the loss's terms."""
+        if self.world == 1:
+            return
+        for parameter in parameters:
+            if parameter.grad is None:  # no part of this process reached it, but another's may
+                parameter.grad = torch.zeros_like(parameter)
+        flat = torch.cat([parameter.grad.flatten() for parameter in parameters if parameter.grad is not None] + [terms])
+        dist.all_reduce(flat)
+        at = 0
+        for parameter in parameters:
+            assert parameter.grad is not None
+            parameter.grad.copy_(flat[at : at + parameter.numel()].view_as(parameter))
+            at += parameter.numel()
+        terms.copy_(flat[at:])
+
+    def same_start(self, model: nn.Module) -> None:
+        """Every process begins with the weights of the first."""
+        if self.world > 1:
+            for parameter in model.parameters():
+                dist.broadcast(parameter.data, 0)
+
+    def wait(self) -> None:
+        if self.world > 1:
+            dist.barrier()
+
+
+def join_group(device: torch.device) -> Group:
+    """The group that torchrun started, or this process alone."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return Group()
+    if not dist.is_initialized():
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    return Group(dist.get_rank(), dist.get_world_size())

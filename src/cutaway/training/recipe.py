@@ -1,0 +1,311 @@
+"""A recipe: everything that a run depends on, in one TOML file.
+
+    recipe = read_recipe(Path("recipes/shakespeare.toml"), ["train.steps=200", "model.d_model=256"])
+
+Unknown keys are refused, so that a misspelt one cannot be overlooked. The resolved recipe is saved with the model.
+"""
+
+import dataclasses
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from cutaway.errors import ConfigError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelPart:
+    """Where the model starts: a size with new weights, or a model that was trained before."""
+
+    size: str | None = None
+    start: str | None = None  # a folder or file that `cutaway.load` takes
+    changes: dict[str, Any] = field(default_factory=dict)  # numbers of the family's config: d_model, dropout, …
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerPart:
+    """Where the tokens come from: a file, the starting model's, or a new one that is trained on the data."""
+
+    file: str | None = None
+    kind: str | None = None  # word, char, byte, bpe, wordpiece, unigram
+    vocab_size: int = 8000
+    lowercase: bool = False
+    dropout: float = 0.0  # BPE-dropout (Provilkov et al. 2020): merges left out at random, another cut in every epoch
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataPart:
+    """The examples. Paths are relative to `root`."""
+
+    root: str = "."
+    train: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()
+    valid_share: float = 0.0  # where there is no `valid`: the last share of the training text or examples
+    valid_last: int = 0  # or the last so many examples
+    split: str = "file"  # where a text's documents end: file, line, form_feed, blank_line
+    columns: tuple[str, ...] = ()  # names of a table's columns where its file has no header
+    source: str | None = None  # columns, or the second of two parallel files …
+    target: str | None = None
+    text: str | None = None
+    second: str | None = None
+    label: str | None = None
+    labels: tuple[str, ...] = ()  # in the order of their ids; () takes what is found, sorted
+    directions: tuple[str, ...] = ()  # "en-de", "de-en": columns named by language, and a tag in front of the source
+    seq_len: int = 256  # of windows, and the longest row of anything else
+    borders: bool = True  # hide other documents of the same row
+    image_size: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectivePart:
+    kind: str = "next_token"  # masked, pretrain, spans, translate, classify, regress, tag, images
+    smoothing: float = 0.0
+    auxiliary: float = 0.0  # weight of the auxiliary language-modelling loss
+    whole_words: bool = True
+    mask_share: float = 0.15
+    changes: dict[str, Any] = field(default_factory=dict)  # how pictures are varied
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainPart:
+    steps: int = 1000
+    tokens: int = 8192  # places of a step, padding included; pictures: pixels do not count, see rows
+    rows: int | None = None  # rows of a step instead
+    accumulate: int = 1  # parts of a step that run one after another
+    precision: str = "fp32"  # or bf16
+    compile: str = "no"  # or default, reduce-overhead, max-autotune-no-cudagraphs
+    checkpointing: bool = False  # recompute activations instead of keeping them
+    deterministic: bool | None = None  # None: on the CPU
+    device: str = "auto"
+    threads: int | None = None
+    workers: int = 1
+    ema: float = 0.0  # decay of the moving average of the weights
+    average: int = 0  # how many of the last checkpoints are averaged at the end
+    freeze: tuple[str, ...] = ()  # patterns of parameter names that stay as they are
+    lora_rank: int = 0
+    lora_alpha: float = 16.0
+    lora_parts: tuple[str, ...] = ("*attention*", "*feed_forward*")
+    spike: float = 0.0  # skip a step whose loss is more than so many times the usual one; 0: never
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerPart:
+    """`adamw`; `adam`, as in 2017; `muon` for the matrices of the blocks, AdamW for the rest."""
+
+    kind: str = "adamw"
+    rate: float = 1e-3
+    betas: tuple[float, ...] = ()  # () takes the kind's: (0.9, 0.95), or (0.9, 0.98) as in 2017
+    eps: float | None = None  # 1e-8, or 1e-9 as in 2017
+    weight_decay: float | None = None  # 0.1, or 0 as in 2017
+    clip: float = 1.0  # the longest gradient that is let through; 0: any
+    matrix_rate: float = 0.02  # Muon's
+    momentum: float = 0.95  # Muon's
+    layer_decay: float = 1.0  # each block below the last learns slower by this factor
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulePart:
+    kind: str = "cosine"  # inverse_sqrt, linear, constant, wsd
+    warmup: int = 0
+    final: float = 0.0  # share of the rate that is left at the end
+    decay: float = 0.2  # wsd: the share of the steps that decays
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluatePart:
+    every: int = 250
+    batches: int = 0  # 0: all
+    metric: str = "loss"  # what «best» means; a loss is best when low, a score when high
+    keep_best: bool = True  # the model folder gets the best weights, not the last ones
+    patience: int = 0  # stop after so many evaluations without a better one; 0: never
+    samples: int = 3
+    prompt: str = "\n"
+    beam: int = 1
+    log: int = 10  # a line of the run log every so many steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointPart:
+    every: int = 1000
+    keep: int = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    name: str = "model"
+    about: str = ""  # a sentence for the model card
+    licence: str = ""  # of the data, and so of the weights
+    seed: int = 0
+    model: ModelPart = ModelPart()
+    tokenizer: TokenizerPart = TokenizerPart()
+    data: DataPart = DataPart()
+    objective: ObjectivePart = ObjectivePart()
+    train: TrainPart = TrainPart()
+    optimizer: OptimizerPart = OptimizerPart()
+    schedule: SchedulePart = SchedulePart()
+    evaluate: EvaluatePart = EvaluatePart()
+    checkpoint: CheckpointPart = CheckpointPart()
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+# What may differ when a run is resumed: how often something is saved, measured or shown changes no weight.
+FREE = (
+    "name",
+    "about",
+    "licence",
+    "data.root",
+    "train.workers",
+    "evaluate.log",
+    "evaluate.samples",
+    "evaluate.prompt",
+    "checkpoint.keep",
+)
+
+
+def read_recipe(path: Path, changes: Iterable[str] = ()) -> Recipe:
+    """The recipe in a TOML file, with `a.b=c` changes on top."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+    for change in changes:
+        _set(values, change)
+    return recipe_from(values, str(path))
+
+
+def recipe_from(values: Mapping[str, Any], where: str = "the recipe") -> Recipe:
+    """The recipe that these values make; unknown keys and values of another kind are refused."""
+    recipe = _read(Recipe, values, "", where)
+    _check(recipe, where)
+    return recipe
+
+
+def _check(recipe: Recipe, where: str) -> None:
+    if (recipe.model.size is None) == (recipe.model.start is None):
+        raise ConfigError(
+            f"{where}: [model] names a `size` (new weights) or a `start` (a trained model), one of the two"
+        )
+    positive = {
+        "train.steps": recipe.train.steps,
+        "train.tokens": recipe.train.tokens,
+        "train.accumulate": recipe.train.accumulate,
+        "train.workers": recipe.train.workers,
+        "data.seq_len": recipe.data.seq_len,
+        "evaluate.every": recipe.evaluate.every,
+        "evaluate.log": recipe.evaluate.log,
+        "checkpoint.every": recipe.checkpoint.every,
+        "checkpoint.keep": recipe.checkpoint.keep,
+        "train.rows": 1 if recipe.train.rows is None else recipe.train.rows,
+    }
+    for name, value in positive.items():
+        if value < 1:
+            raise ConfigError(f"{where}: {name}={value} must be at least 1")
+    choices = {
+        "train.precision": (recipe.train.precision, ("fp32", "bf16")),
+        "train.compile": (
+            recipe.train.compile,
+            ("no", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
+        ),
+        "data.split": (recipe.data.split, ("file", "line", "form_feed", "blank_line")),
+    }
+    for name, (chosen, known) in choices.items():
+        if chosen not in known:
+            raise ConfigError(f"{where}: {name}={chosen!r} is not one of {', '.join(known)}")
+
+
+def _set(values: dict[str, Any], change: str) -> None:
+    """`train.steps=200`: the value is read as TOML where it is TOML, else as a word."""
+    name, equals, text = change.partition("=")
+    if not equals or not name:
+        raise ConfigError(f"--set {change!r}: write it as a.b=c")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    *tables, key = name.strip().split(".")
+    for table in tables:
+        values = values.setdefault(table, {})
+        if not isinstance(values, dict):
+            raise ConfigError(f"--set {change!r}: {table!r} is no table")
+    values[key] = value
+
+
+def _read(kind: type[T], values: Mapping[str, Any], prefix: str, where: str) -> T:
+    hints = get_type_hints(kind)
+    known = {part.name: hints[part.name] for part in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    values = dict(values)
+    if "changes" in known:  # whatever this table does not know itself is a number of the model's
+        rest = {key: values.pop(key) for key in list(values) if key not in known}
+        values["changes"] = {**values.get("changes", {}), **rest}
+    unknown = sorted(set(values) - set(known))
+    if unknown:
+        table = f"[{prefix.rstrip('.')}]" if prefix else "the top"
+        raise ConfigError(f"{where}: unknown key {unknown[0]!r} in {table}; known: {', '.join(sorted(known))}")
+    return kind(**{key: _as(known[key], value, prefix + key, where) for key, value in values.items()})
+
+
+def _as(kind: Any, value: Any, name: str, where: str) -> Any:
+    if dataclasses.is_dataclass(kind):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{where}: {name} is a table: [{name}]")
+        return _read(kind, value, f"{name}.", where)  # type: ignore[arg-type]
+    if get_origin(kind) in (Union, UnionType):
+        if value is None:
+            return None
+        (kind,) = (inner for inner in get_args(kind) if inner is not type(None))
+    if get_origin(kind) is tuple:
+        items = value if isinstance(value, (list, tuple)) else [value]
+        return tuple(_as(get_args(kind)[0], item, name, where) for item in items)
+    if get_origin(kind) is dict and isinstance(value, Mapping):
+        return dict(value)
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        wanted = getattr(kind, "__name__", str(kind))
+        raise ConfigError(f"{where}: {name}={value!r} is not {wanted}")
+    return value
+
+
+def to_toml(recipe: Recipe) -> str:
+    """The resolved recipe, every value written out."""
+    lines: list[str] = []
+    tables: list[tuple[str, Mapping[str, Any]]] = [("", recipe.to_dict())]
+    while tables:
+        name, values = tables.pop(0)
+        lines += [f"\n[{name}]"] if name else []
+        for key, value in values.items():
+            if isinstance(value, Mapping) and key != "changes":
+                tables.append((key, value))
+        flat = {**{k: v for k, v in values.items() if not isinstance(v, Mapping)}, **values.get("changes", {})}
+        lines += [f"{key} = {_toml(value)}" for key, value in flat.items() if value is not None]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """What differs between two recipes, as `train.steps: 100 → 200`; what may differ freely is left out."""
+    found = []
+    for key in sorted({*old, *new}):
+        name, before, after = f"{prefix}{key}", old.get(key), new.get(key)
+        if name in FREE:
+            continue
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            found += differences(before, after, f"{name}.")
+        elif before != after:
+            found.append(f"{name}: {json.dumps(before)} → {json.dumps(after)}")
+    return found

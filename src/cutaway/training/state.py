@@ -1,0 +1,163 @@
+"""Checkpoints of a run: everything that the next step depends on, whole or absent.
+
+    run/checkpoints/step-00002000/
+        weights.safetensors      the parameters
+        optimizer.safetensors    what the optimizer remembers
+        average.safetensors      the moving average of the weights, where there is one
+        random.safetensors       the state of the random numbers
+        state.json               the step, the counters, what the run depends on
+        manifest.json            the SHA-256 of each of them
+
+A checkpoint is written into a hidden folder, flushed to the disk, and renamed: at any instant it is there with all its
+files, or it is not there. When it is read, every byte is held against the manifest; if one does not fit, the checkpoint
+before it is taken.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import torch
+from torch import Tensor
+
+from cutaway.checkpoints.source import TensorSource
+from cutaway.checkpoints.tensors import open_tensors, write_tensors
+from cutaway.errors import CheckpointError
+from cutaway.files import read_json, write_json
+
+NAME = re.compile(r"step-(\d{8,})")
+MANIFEST, STATE = "manifest.json", "state.json"
+FILES = ("weights", "optimizer", "average", "random")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One that was read and found whole."""
+
+    path: Path
+    state: dict[str, Any]
+
+    @property
+    def step(self) -> int:
+        return int(self.state["step"])
+
+    def tensors(self, name: str) -> TensorSource:
+        return open_tensors(self.path / f"{name}.safetensors")
+
+    def has(self, name: str) -> bool:
+        return (self.path / f"{name}.safetensors").exists()
+
+
+def write_checkpoint(
+    folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]
+) -> Path:
+    """Writes a checkpoint; an error leaves the older ones as they were."""
+    final, temporary = folder / f"step-{step:08d}", folder / f".step-{step:08d}.{uuid4().hex}"
+    need = sum(tensor.nbytes for group in tensors.values() for tensor in group.values())
+    try:
+        temporary.mkdir(parents=True)
+        for name, group in tensors.items():
+            write_tensors(temporary / f"{name}.safetensors", group)
+        write_json(temporary / STATE, {**state, "step": step})
+        files = sorted(path for path in temporary.iterdir() if path.name != MANIFEST)
+        write_json(temporary / MANIFEST, {path.name: _digest(path) for path in files})
+        if final.exists():  # the same step once more, after a resume: the new one takes its place
+            final.rename(folder / f".old-{uuid4().hex}")
+        temporary.rename(final)
+        _flush(folder)
+    except (OSError, CheckpointError) as error:
+        free = shutil.disk_usage(folder).free if folder.exists() else 0
+        older = [path.name for path in checkpoints(folder)]
+        kept = f"{older[-1]} is whole" if older else "no older one exists"
+        raise CheckpointError(
+            f"the checkpoint {final} could not be written ({error}); it needs {need / 1e6:,.0f} MB, "
+            f"{free / 1e6:,.0f} MB are free; {kept}. Free some space, or copy the run's folder elsewhere, and continue with --resume"
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return final
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Those that were finished, oldest first."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if NAME.fullmatch(path.name) and (path / MANIFEST).exists())
+
+
+def clean(folder: Path) -> None:
+    """Removes what a crash left half written. Only the run that holds the lock may."""
+    for path in folder.glob(".*") if folder.is_dir() else ():
+        if path.name.startswith((".step-", ".old-")):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def keep(folder: Path, n: int, besides: int | None = None) -> None:
+    """Removes all but the newest n checkpoints and the one of the step `besides`."""
+    for path in checkpoints(folder)[:-n]:
+        if besides is None or path.name != f"step-{besides:08d}":
+            hidden = folder / f".old-{uuid4().hex}"  # gone in one instant, then taken apart
+            with suppress(OSError):
+                path.rename(hidden)
+                shutil.rmtree(hidden, ignore_errors=True)
+
+
+def newest(folder: Path, complain: Any = print) -> Checkpoint | None:
+    """The newest checkpoint that is whole; each damaged one is named, and the one before it tried."""
+    for path in reversed(checkpoints(folder)):
+        try:
+            return read_checkpoint(path)
+        except CheckpointError as error:
+            complain(f"{error}; trying the one before it")
+    return None
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Checks every file against the manifest."""
+    manifest = read_json(path / MANIFEST)
+    needed = {STATE, "weights.safetensors", "optimizer.safetensors", "random.safetensors"}
+    if missing := sorted(needed - manifest.keys()):
+        raise CheckpointError(f"{path / MANIFEST} does not list {missing[0]}")
+    for name, digest in manifest.items():
+        if "/" in name or not (path / name).is_file():
+            raise CheckpointError(f"{path / name} is missing")
+        if _digest(path / name) != digest:
+            raise CheckpointError(f"{path / name} is damaged: its SHA-256 is not the one in {MANIFEST}")
+    return Checkpoint(path, read_json(path / STATE))
+
+
+def random_state() -> dict[str, Tensor]:
+    """The state of torch's random numbers, on the CPU and on the GPU in use."""
+    state = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_initialized():
+        state["cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def restore_random_state(source: TensorSource) -> None:
+    torch.set_rng_state(source.read("cpu").clone())
+    if "cuda" in source and torch.cuda.is_available():
+        torch.cuda.set_rng_state(source.read("cuda").clone())
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _flush(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -3,7 +3,8 @@
 Exit codes: 0 done · 1 a command found something broken · 2 wrong input, said in one line on stderr · 130 Ctrl-C.
 
 A new command is a line in COMMANDS and a file whose function bears the file's name. `--help` imports every file, to
-read its docstring and options, so a file imports torch, and rooms that do, inside its function.
+read its docstring and options, so a file imports torch, and rooms that do, inside its function. A command of two words
+stands in a folder named as the first, and the first has a line in GROUPS.
 """
 
 import sys
@@ -19,24 +20,44 @@ COMMANDS = {  # command → file in this folder
     "demo": "demo",
     "describe": "describe",
     "doctor": "doctor",
+    "evaluate": "evaluate",
     "export": "export",
     "import": "import_",
+    "plot": "plot",
+    "runs": "runs",
+    "tokenizer show": "tokenizer.show",
+    "tokenizer train": "tokenizer.train",
+    "train": "train",
+}
+GROUPS = {  # the first of two words → what the commands are for
+    "tokenizer": "Train a tokenizer; see how one cuts a text.",
 }
 
 
-class _LazyCommands(TyperGroup):
+class _Lazy(TyperGroup):
+    before = ""  # of the commands' names: "tokenizer " in the group of that name
+
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]  # names now, commands in get_command
+        names = (name.removeprefix(self.before).split()[0] for name in COMMANDS if name.startswith(self.before))
+        self.commands = dict.fromkeys(names)  # type: ignore[assignment]  # names now, commands in get_command
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in COMMANDS:
+        name = self.before + cmd_name
+        single = typer.Typer(add_completion=False, no_args_is_help=name in GROUPS, rich_markup_mode=None)
+        if name in GROUPS:
+            inner = type("_LazyGroup", (_Lazy,), {"before": f"{name} "})
+            single.callback(cls=inner, help=GROUPS[name])(lambda: None)
+        elif name in COMMANDS:
+            file = COMMANDS[name]
+            function = file.rpartition(".")[2]
+            single.command(cmd_name)(getattr(import_module(f"cutaway.cli.{file}"), function))
+        else:
             return None
-        file = COMMANDS[cmd_name]
-        single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command(cmd_name)(getattr(import_module(f"cutaway.cli.{file}"), file))
         return typer.main.get_command(single)
 
+
+class _LazyCommands(_Lazy):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)

@@ -10,7 +10,7 @@ budget of tokens. Every example comes once an epoch, in another order in each.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ LADDER = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256)  
 MOST_SHAPES = 12
 
 
+@runtime_checkable
 class Sequences(Protocol):
     """Token sequences one after another: what a corpus is."""
 
@@ -37,6 +38,7 @@ class Sequences(Protocol):
     def __len__(self) -> int: ...
 
 
+@runtime_checkable
 class Source(Protocol):
     """Where batches come from."""
 
@@ -222,7 +224,7 @@ def padded(corpus: Sequences, examples: Indices, width: int) -> tuple[NDArray[np
     return np.where(inside, rows, 0), length
 
 
-class Rows:
+class Examples:
     """Batches of a table: each text column as rows of tokens and their lengths, and the labels.
 
     `extra` says how many special tokens an objective will add to each column, `longest` where a column is cut.

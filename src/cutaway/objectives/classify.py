@@ -93,6 +93,11 @@ class Labels(Objective):
             losses["auxiliary"] = summed_cross_entropy(hidden, matrix, batch["words"])
         return losses
 
+    def answers(self, model: Model, batch: Tensors) -> Tensor:
+        """The scores of the classes, or the number."""
+        more = {"segments": batch["segments"]} if "segments" in batch else {}
+        return model(batch["ids"], real=batch["real"], **more)
+
 
 def label_loss(task: str, scores: Tensor, targets: Tensor, *, smoothing: float = 0.0) -> Tensor:
     """Cross-entropy for classes; the squared error for numbers."""

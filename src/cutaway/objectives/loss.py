@@ -54,7 +54,7 @@ def summed_cross_entropy(
 
     Label smoothing (Szegedy et al. 2016) gives the target 1 − smoothing and shares the rest among all tokens.
     """
-    if torch.is_autocast_enabled(hidden.device.type):
+    if not hidden.is_meta and torch.is_autocast_enabled(hidden.device.type):
         hidden = hidden.to(torch.get_autocast_dtype(hidden.device.type))
     hidden, targets = hidden.flatten(0, -2), targets.flatten()
     if at_once is None:

@@ -81,6 +81,10 @@ class Pictures(Objective):
             loss = share * loss + (1 - share) * self._loss(scores, batch["other_targets"])
         return {"label": loss.sum()}
 
+    def answers(self, model: Model, batch: Tensors) -> Tensor:
+        """The scores of the classes."""
+        return model(self.numbers(batch["image"]))
+
     def _loss(self, scores: Float[Tensor, "batch n"], targets: Int[Tensor, "batch"]) -> Float[Tensor, "batch"]:
         return F.cross_entropy(scores, targets, ignore_index=IGNORED, reduction="none", label_smoothing=self.smoothing)
 

@@ -34,27 +34,31 @@ class TokenizerPart:
 
     file: str | None = None
     kind: str | None = None  # word, char, byte, bpe, wordpiece, unigram
-    vocab_size: int = 8000
+    vocab_size: int | None = None  # None: 8,000; characters and words keep all there are
     lowercase: bool = False
-    dropout: float = 0.0  # BPE-dropout (Provilkov et al. 2020): merges left out at random, another cut in every epoch
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataPart:
-    """The examples. Paths are relative to `root`."""
+    """The examples. Paths are relative to `root`, and `root` to where the command is given."""
 
     root: str = "."
+    format: str = "auto"  # text, table, parallel (files in pairs), images; auto: by the objective and the names
     train: tuple[str, ...] = ()
     valid: tuple[str, ...] = ()
-    valid_share: float = 0.0  # where there is no `valid`: the last share of the training text or examples
-    valid_last: int = 0  # or the last so many examples
+    valid_share: float = 0.0  # where there is no `valid`: the last share of the training text or examples …
+    valid_last: int = 0  # … or the last so many examples
     split: str = "file"  # where a text's documents end: file, line, form_feed, blank_line
-    columns: tuple[str, ...] = ()  # names of a table's columns where its file has no header
-    source: str | None = None  # columns, or the second of two parallel files …
-    target: str | None = None
-    text: str | None = None
-    second: str | None = None
-    label: str | None = None
+    header: tuple[str, ...] = ()  # names of a table's columns, or of the two sides of parallel files
+    table: str | None = None  # tsv, csv, jsonl, parquet, where the suffix does not say it
+    skip_lines: int = 0
+    quoted: bool | None = None
+    further_fields: bool = False
+    source: str = "source"  # the columns of a table
+    target: str = "target"
+    text: str = "text"
+    second: str | None = None  # of a pair of texts
+    label: str = "label"
     labels: tuple[str, ...] = ()  # in the order of their ids; () takes what is found, sorted
     directions: tuple[str, ...] = ()  # "en-de", "de-en": columns named by language, and a tag in front of the source
     seq_len: int = 256  # of windows, and the longest row of anything else
@@ -156,6 +160,8 @@ class Recipe:
         return dataclasses.asdict(self)
 
 
+OBJECTIVES = ("next_token", "masked", "pretrain", "spans", "translate", "classify", "regress", "tag", "images")
+
 # What may differ when a run is resumed: how often something is saved, measured or shown changes no weight.
 FREE = (
     "name",
@@ -217,6 +223,8 @@ def _check(recipe: Recipe, where: str) -> None:
             ("no", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
         ),
         "data.split": (recipe.data.split, ("file", "line", "form_feed", "blank_line")),
+        "data.format": (recipe.data.format, ("auto", "text", "table", "parallel", "images")),
+        "objective.kind": (recipe.objective.kind, OBJECTIVES),
     }
     for name, (chosen, known) in choices.items():
         if chosen not in known:

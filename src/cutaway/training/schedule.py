@@ -17,7 +17,7 @@ def rate_at(schedule: SchedulePart, step: int, steps: int) -> float:
     warmup = schedule.warmup
     if step < warmup:
         return step / warmup
-    gone = min(1.0, (step - warmup) / max(1, steps - warmup))
+    gone = min(1.0, (step - warmup) / max(1, steps + 1 - warmup))  # the end is one step after the last: all steps count
     final = schedule.final
     match schedule.kind:
         case "constant":

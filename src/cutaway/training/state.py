@@ -78,7 +78,8 @@ def write_checkpoint(
         kept = f"{older[-1]} is whole" if older else "no older one exists"
         raise CheckpointError(
             f"the checkpoint {final} could not be written ({error}); it needs {need / 1e6:,.0f} MB, "
-            f"{free / 1e6:,.0f} MB are free; {kept}. Free some space, or copy the run's folder elsewhere, and continue with --resume"
+            f"{free / 1e6:,.0f} MB are free; {kept}. Free some space, or copy the run's folder elsewhere, "
+            f"and continue with --resume"
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

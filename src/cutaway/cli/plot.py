@@ -1,0 +1,29 @@
+"""`cutaway plot`: the curves of some runs as one picture."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cutaway.cli.options import Json
+
+
+def plot(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Model folders that `cutaway train` made.")],
+    out: Annotated[Path, typer.Option(help="The SVG file to write.")] = Path("curve.svg"),
+    metric: Annotated[str, typer.Option(help="What to draw: loss, accuracy, bits_per_byte, …")] = "loss",
+    as_json: Json = False,
+) -> None:
+    """Draw the loss, or a score, of some runs by step: one SVG file that needs nothing else."""
+    from cutaway.files import replacing
+    from cutaway.training.curves import plot_runs, read_run
+
+    picture = plot_runs([read_run(folder) for folder in folders], metric)
+    with replacing(out) as temporary:
+        temporary.write_text(picture, encoding="utf-8")
+    if as_json:
+        import json
+
+        print(json.dumps({"out": str(out), "metric": metric, "runs": [str(folder) for folder in folders]}))
+    else:
+        print(out)

@@ -1,0 +1,128 @@
+"""`cutaway train`: a recipe becomes a model folder."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cutaway.cli.options import Json
+
+
+def train(
+    recipe: Annotated[Path, typer.Argument(help="The recipe, a TOML file; see recipes/.")],
+    out: Annotated[Path, typer.Option(help="Where the model folder goes.")],
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a value of the recipe: --set train.steps=200")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run in --out stopped.")] = False,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="The same bits every time, on a GPU too (slower).")
+    ] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard files to OUT/run.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Train a model as a recipe says; Ctrl-C leaves a checkpoint that --resume goes on from."""
+    from cutaway.training.recipe import read_recipe
+    from cutaway.training.train import train as run
+
+    changes = [*(changes or []), *(["train.deterministic=true"] if deterministic else [])]
+    resolved = read_recipe(recipe, changes)
+    shown = Shown(quiet=as_json)
+    listeners: list[Any] = [shown]
+    if tensorboard:
+        from cutaway.training.tensorboard import TensorBoard
+
+        listeners.append(TensorBoard(out / "run"))
+    with shown:
+        outcome = run(resolved, out, resume=resume, listeners=listeners)
+    if as_json:
+        import dataclasses
+        import json
+
+        print(json.dumps({**dataclasses.asdict(outcome), "out": str(out)}))
+    else:
+        shown.end(outcome, out)
+    raise typer.Exit(outcome.exit_code)
+
+
+class Shown:
+    """What a person sees of a run: a bar while it goes on, a line for each measurement; when piped, lines alone."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self.console = Console(highlight=False, quiet=quiet)
+        self.progress = Progress(
+            TextColumn("step {task.completed:,}/{task.total:,}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[told]}"),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=quiet or not self.console.is_terminal,
+        )
+        self.bar: Any = None
+        self.next_line = 0
+
+    def __enter__(self) -> "Shown":
+        self.progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.progress.stop()
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        tell = getattr(self, f"_{event['event']}", None)
+        if tell is not None:
+            tell(event)
+
+    def _note(self, event: dict[str, Any]) -> None:
+        self.console.print(event["text"], markup=False)
+
+    def _start(self, event: dict[str, Any]) -> None:
+        self.console.print(
+            f"[bold]{event['name']}[/bold]: {event['parameters']:,} parameters on {event['machine']}, "
+            f"{event['examples']:,} examples, {event['steps_per_epoch']:,} steps an epoch"
+        )
+        self.bar = self.progress.add_task("", total=event["steps"], told="")
+
+    def _resume(self, event: dict[str, Any]) -> None:
+        self.console.print(f"going on from step {event['step']:,}")
+        self.progress.update(self.bar, completed=event["step"])
+
+    def _step(self, event: dict[str, Any]) -> None:
+        told = (
+            f"loss {event['loss']:.3f}  rate {event['rate']:.1e}  {amount(event['tokens_per_second'])} tok/s  "
+            f"{event['share_of_peak']:.0%} of peak"
+        )
+        if event["skipped"]:
+            told += f"  {event['skipped']} skipped"
+        self.progress.update(self.bar, completed=event["step"], told=told)
+        if not self.console.is_terminal and event["step"] >= self.next_line:
+            self.next_line = event["step"] + event["steps"] // 10
+            self.console.print(f"step {event['step']:,}/{event['steps']:,}  {told}")
+
+    def _skip(self, event: dict[str, Any]) -> None:
+        self.console.print(f"[yellow]step {event['step']:,} had no usable loss and was skipped[/yellow]")
+
+    def _evaluate(self, event: dict[str, Any]) -> None:
+        hidden = ("event", "step", "samples", "seconds", "best")
+        scores = "  ".join(f"{name} {value:.4f}" for name, value in event.items() if name not in hidden)
+        mark = "  [green]best so far[/green]" if event["best"] else ""
+        self.console.print(f"[bold]step {event['step']:,}[/bold]  {scores}{mark}")
+        for sample in event["samples"]:
+            self.console.print(f"    {sample.strip()}", style="dim", markup=False)
+
+    def end(self, outcome: Any, out: Path) -> None:
+        if outcome.finished:
+            self.console.print(f"done after {outcome.step:,} steps, {outcome.seconds:,.0f} s: the model is in {out}")
+        else:
+            self.console.print(f"stopped at step {outcome.step:,}; the same command with --resume goes on")
+
+
+def amount(x: float) -> str:
+    """3.2 M, 45 k: as many digits as one can read at a glance."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if x >= size:
+            return f"{x / size:.3g} {letter}"
+    return f"{x:.0f}"

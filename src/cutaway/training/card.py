@@ -1,0 +1,46 @@
+"""The model card: what the model is, what it learnt from, how, and how good it is. It lies beside the weights."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from cutaway.model.model import Model
+from cutaway.training.recipe import Recipe
+
+
+def model_card(recipe: Recipe, model: Model, facts: dict[str, Any]) -> str:
+    """The README.md of a model folder."""
+    scores = "\n".join(f"| {name} | {value:.4f} |" for name, value in facts["scores"].items())
+    files = ", ".join(f"`{name}`" for name in recipe.data.train)
+    return f"""# {recipe.name}
+
+{recipe.about or f"A {model.config.family} model trained with Cutaway."}
+
+| | |
+|---|---|
+| family, task | {model.config.family}, {model.config.task} |
+| parameters | {model.n_parameters():,} |
+| objective | {recipe.objective.kind} |
+| training data | {files} |
+| licence of the data | {recipe.licence or "not stated in the recipe"} |
+| steps, tokens seen | {facts["step"]:,}, {facts["tokens"]:,} |
+| training time | {facts["seconds"]:,.0f} s on {facts["machine"]} |
+| operations | {facts["flops"]:.2e} |
+| steps skipped (no finite loss) | {facts["skipped"]} |
+| date | {datetime.now(UTC):%Y-%m-%d} |
+
+## Scores on the validation examples
+
+| score | value |
+|---|---|
+{scores or "| none: the recipe names no validation data | |"}
+
+{facts["weights"]}
+
+## How to make it again
+
+The resolved recipe is `recipe.toml` in this folder:
+
+```
+cutaway train recipe.toml --out again
+```
+"""

@@ -1,0 +1,72 @@
+"""From a recipe to what is learnt from: the tokenizer, the examples, the objective, and where batches come from."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cutaway.data.cache import cached
+from cutaway.data.text import read_documents
+from cutaway.errors import ConfigError
+from cutaway.tokens import Tokenizer
+from cutaway.training.material.common import Material, Say, paths_of
+from cutaway.training.material.tables import columns_of, rows_of, tables
+from cutaway.training.material.texts import texts
+from cutaway.training.recipe import Recipe
+
+ON_TEXT = ("next_token", "masked", "pretrain", "spans")
+
+
+def prepare(recipe: Recipe, start: Tokenizer | None, say: Say = lambda text: None) -> Material:
+    """Reads the data, trains the tokenizer where none is given, and chooses the objective."""
+    if not recipe.data.train:
+        raise ConfigError("[data] names no `train` files")
+    if recipe.objective.kind == "images":
+        from cutaway.training.material.pictures import pictures
+
+        return pictures(recipe, say)
+    tokenizer = _tokenizer(recipe, start, say)
+    if recipe.objective.kind in ON_TEXT and recipe.data.format in ("auto", "text"):
+        return texts(recipe, tokenizer, say)
+    return tables(recipe, tokenizer, say)
+
+
+def _tokenizer(recipe: Recipe, start: Tokenizer | None, say: Say) -> Tokenizer:
+    t = recipe.tokenizer
+    if t.file is not None:
+        return Tokenizer.load(Path(t.file))
+    if t.kind is None:
+        if start is None:
+            raise ConfigError("[tokenizer] names neither a `file` nor a `kind` to train, and no model brings one along")
+        return start
+    from cutaway.tokens.train import train_tokenizer
+
+    paths = paths_of(recipe, recipe.data.train)
+    tags = sorted({direction.split("-")[1] for direction in recipe.data.directions})
+    vocab_size = 8000 if t.vocab_size is None and t.kind in ("bpe", "wordpiece", "unigram") else t.vocab_size
+    settings = {"kind": "tokenizer", "tokenizer": t.kind, "vocab_size": vocab_size, "lowercase": t.lowercase}
+    settings |= {"tags": tags, "data": repr(recipe.data), "objective": recipe.objective.kind}
+
+    def build(folder: Path) -> dict[str, Any]:
+        say(f"training a {t.kind} tokenizer")
+        assert t.kind is not None
+        tokenizer = train_tokenizer(
+            _training_texts(recipe), kind=t.kind, vocab_size=vocab_size, lowercase=t.lowercase, tags=tags,
+            mask=recipe.objective.kind in ("masked", "pretrain") and t.kind != "wordpiece",
+            special=[f"<extra_id_{i}>" for i in range(100)] if recipe.objective.kind == "spans" else [],
+        )  # fmt: skip
+        tokenizer.save(folder)
+        return {"vocab_size": tokenizer.vocab_size}
+
+    return Tokenizer.load(cached(paths, settings, build))
+
+
+def _training_texts(recipe: Recipe) -> Iterator[str]:
+    if recipe.objective.kind in ON_TEXT and recipe.data.format in ("auto", "text"):
+        for piece in read_documents(paths_of(recipe, recipe.data.train), recipe.data.split):  # type: ignore[arg-type]
+            yield piece.text
+        return
+    names = columns_of(recipe)
+    for row in rows_of(recipe, recipe.data.train):
+        for name in names:
+            value = row[name]
+            yield value if isinstance(value, str) else " ".join(value)

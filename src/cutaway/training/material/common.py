@@ -1,0 +1,92 @@
+"""What all kinds of material share: what is found out about the examples, and the objective that a recipe asks for."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cutaway.data.batches import Source
+from cutaway.errors import ConfigError
+from cutaway.objectives import Hiding, Labels, Masked, NextToken, Objective, Pretraining, SpanCorruption, Translation
+from cutaway.tokens import Tokenizer
+from cutaway.training.recipe import Recipe
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Material:
+    """Everything about the examples that a run needs."""
+
+    objective: Objective
+    train: Source
+    valid: Source | None
+    fingerprint: str  # of the data: with another one a run may not be resumed
+    tokenizer: Tokenizer | None = None
+    numbers: dict[str, Any] = field(default_factory=dict)  # of the model: vocabulary, classes, special tokens
+    bytes_per_token: float | None = None  # of the validation text
+    sample_source: list[tuple[str, int | None]] = field(default_factory=list)  # sources to translate, and their tags
+    notes: list[str] = field(default_factory=list)  # what a person should know: examples left out
+
+
+def paths_of(recipe: Recipe, names: Iterable[str]) -> list[Path]:
+    return [Path(recipe.data.root) / name for name in names]
+
+
+def special_numbers(tokenizer: Tokenizer) -> dict[str, Any]:
+    """What a model has to know about its tokens."""
+    numbers: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.pad_id}
+    if tokenizer.bos_id is not None:
+        numbers["start_id"] = tokenizer.bos_id
+    if tokenizer.eos_id is not None:
+        numbers["end_ids"] = [tokenizer.eos_id]
+    return numbers
+
+
+def needed(tokenizer: Tokenizer, role: str, id: int | None) -> int:
+    if id is None:
+        raise ConfigError(f"this objective needs a tokenizer with a token for «{role}», and this one has none")
+    return id
+
+
+def objective_for(recipe: Recipe, tokenizer: Tokenizer) -> Objective:
+    """The objective of a recipe that is about tokens."""
+    o, d = recipe.objective, recipe.data
+    cls_id, sep_id = tokenizer.cls_id, tokenizer.sep_id
+    match o.kind:
+        case "next_token":
+            ends = d.split == "line"  # a line is a sequence of its own; its <eos> stands in the corpus
+            return NextToken(start_id=tokenizer.bos_id if ends else None)
+        case "masked":
+            return Masked(hiding_for(recipe, tokenizer), cls_id=cls_id, sep_id=sep_id)
+        case "pretrain":
+            return Pretraining(hiding_for(recipe, tokenizer), cls_id=cls_id, sep_id=sep_id)
+        case "translate" | "spans":
+            start_id = needed(tokenizer, "begins a sentence", tokenizer.bos_id)
+            end_id = needed(tokenizer, "ends a sentence", tokenizer.eos_id)
+            if o.kind == "spans":
+                names = [f"<extra_id_{i}>" for i in range(100)]
+                sentinels = [tokenizer.id(name) for name in names if name in tokenizer]
+                return SpanCorruption(start_id=start_id, end_id=end_id, sentinels=sentinels, share=o.mask_share)
+            return Translation(
+                start_id=start_id, end_id=end_id, smoothing=o.smoothing, tagged=bool(recipe.data.directions)
+            )
+        case "classify" | "regress" | "tag":
+            encoder = cls_id is not None
+            hiding = hiding_for(recipe, tokenizer) if o.auxiliary and encoder else None
+            return Labels(
+                o.kind, cls_id=cls_id, sep_id=sep_id if encoder else tokenizer.eos_id, segments=encoder,
+                smoothing=o.smoothing, auxiliary=o.auxiliary, hiding=hiding,
+            )  # fmt: skip
+    raise ConfigError(f"objective.kind={o.kind!r} is not about text")
+
+
+def hiding_for(recipe: Recipe, tokenizer: Tokenizer) -> Hiding:
+    continues = tuple(tokenizer.continues_word()) if recipe.objective.whole_words else None
+    return Hiding(
+        mask_id=needed(tokenizer, "hides a word", tokenizer.mask_id),
+        vocab_size=tokenizer.vocab_size,
+        special_ids=tuple(tokenizer.special_ids().values()),
+        continues=continues,
+        share=recipe.objective.mask_share,
+    )

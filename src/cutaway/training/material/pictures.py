@@ -1,0 +1,74 @@
+"""Pictures and their labels."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cutaway.data.batches import Pictures
+from cutaway.data.images import Images, idx_images, image_folder, npz_images
+from cutaway.errors import ConfigError
+from cutaway.objectives import Changes
+from cutaway.objectives import Pictures as PictureObjective
+from cutaway.training.material.common import Material, Say, paths_of
+from cutaway.training.recipe import Recipe
+
+
+def pictures(recipe: Recipe, say: Say) -> Material:
+    d, t = recipe.data, recipe.train
+    say(f"reading {', '.join(d.train)}")
+    train = read_images(paths_of(recipe, d.train), size=d.image_size)
+    labels = np.asarray(train.labels)
+    kept, held_out = np.arange(len(labels)), np.arange(0)
+    valid: Images | None = None
+    if d.valid:
+        valid = read_images(paths_of(recipe, d.valid), size=d.image_size)
+        if valid.names != train.names:
+            raise ConfigError(f"the validation pictures have classes {valid.names}, the training ones {train.names}")
+    elif d.valid_share or d.valid_last:
+        n = len(labels) - (d.valid_last or round(len(labels) * d.valid_share))
+        kept, held_out = kept[:n], kept[n:]
+    channels = train.pixels.shape[1]
+    mean, std = statistics(train.pixels, kept)
+    objective = PictureObjective(
+        mean=mean, std=std, smoothing=recipe.objective.smoothing, changes=changes_of(recipe.objective.changes)
+    )
+    rows = t.rows or 256
+    source = Pictures(train.pixels[: len(kept)], labels[: len(kept)], rows=rows, seed=recipe.seed)
+    valid_source = None
+    if valid is not None:
+        valid_source = Pictures(valid.pixels, np.asarray(valid.labels), rows=rows, shuffle=False)
+    elif len(held_out):
+        valid_source = Pictures(train.pixels[len(kept) :], labels[len(kept) :], rows=rows, shuffle=False)
+    numbers: dict[str, Any] = {"n_classes": len(train.names), "labels": list(train.names), "n_channels": channels}
+    numbers["image_size"] = train.pixels.shape[2]
+    prints = f"{train.fingerprint} {'' if valid is None else valid.fingerprint} {len(kept)}"
+    return Material(objective, source, valid_source, prints, None, numbers)
+
+
+def read_images(paths: list[Path], size: int | None) -> Images:
+    """An image folder, an npz file, or two idx files: pictures, labels."""
+    if len(paths) == 1 and paths[0].is_dir():
+        return image_folder(paths[0], size=size)
+    if len(paths) == 1 and paths[0].suffix == ".npz":
+        return npz_images(paths[0])
+    if len(paths) == 2:
+        return idx_images(*paths)
+    raise ConfigError(
+        f"pictures are a folder of folders, one .npz file, or two idx files (pictures, labels), not {len(paths)} files"
+    )
+
+
+def statistics(pixels: Any, examples: Any) -> tuple[list[float], list[float]]:
+    """The mean and the spread of each channel, from at most 10,000 pictures."""
+    some = np.asarray(pixels[examples[:: max(1, len(examples) // 10_000)]], dtype=np.float32) / 255
+    return some.mean(axis=(0, 2, 3)).round(4).tolist(), np.maximum(some.std(axis=(0, 2, 3)), 0.01).round(4).tolist()
+
+
+def changes_of(values: dict[str, Any]) -> Changes:
+    known = {field.name for field in fields(Changes)}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise ConfigError(f"unknown key {unknown[0]!r} in [objective]; pictures know {', '.join(sorted(known))}")
+    return Changes(**values)

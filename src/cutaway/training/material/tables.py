@@ -1,0 +1,190 @@
+"""Tables and parallel texts: rows of text columns with their labels, or pairs in one direction or several."""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from cutaway.data.batches import Batch, Buckets, Examples, Source, padded
+from cutaway.data.columns import Dataset, tokenised_columns
+from cutaway.data.labels import Labels as LabelColumn
+from cutaway.data.order import Indices
+from cutaway.data.tables import Rows, read_parallel, read_table
+from cutaway.errors import ConfigError, InputError
+from cutaway.objectives import Translation
+from cutaway.tokens import Tokenizer
+from cutaway.training.material.common import Material, Say, objective_for, paths_of, special_numbers
+from cutaway.training.recipe import Recipe
+
+
+def columns_of(recipe: Recipe) -> list[str]:
+    """The columns of text that the objective reads, as the files call them."""
+    d = recipe.data
+    if recipe.objective.kind == "translate":
+        if d.directions:
+            return sorted({side for direction in d.directions for side in direction.split("-")})
+        return list(d.header[:2]) if d.format == "parallel" and d.header else [d.source, d.target]
+    return [d.text] if d.second is None else [d.text, d.second]
+
+
+def rows_of(recipe: Recipe, names: Sequence[str]) -> Rows:
+    """The rows of all files, one after another."""
+    d = recipe.data
+    paths = paths_of(recipe, names)
+    if d.format == "parallel":
+        if len(paths) % 2:
+            raise ConfigError(f"parallel files come in pairs: {len(paths)} are named")
+        sides = tuple(d.header) if len(d.header) == 2 else (d.source, d.target)
+        tables = [
+            read_parallel(a, b, names=sides)  # type: ignore[arg-type]
+            for a, b in zip(paths[::2], paths[1::2], strict=True)
+        ]
+    else:
+        wanted = columns_of(recipe) + ([d.label] if recipe.objective.kind in ("classify", "regress", "tag") else [])
+        quirks: dict[str, Any] = {"kind": d.table} if d.table else {}
+        if d.header:
+            quirks["header"] = d.header
+        if d.quoted is not None:
+            quirks["quoted"] = d.quoted
+        if d.further_fields:
+            quirks["further_fields"] = True
+        if d.skip_lines:
+            quirks["skip_lines"] = d.skip_lines
+        tables = [read_table(path, wanted, **quirks) for path in paths]
+    return tables[0] if len(tables) == 1 else _one_after_another(tables)
+
+
+def _one_after_another(tables: list[Rows]) -> Rows:
+    def read(rows: Rows) -> Iterator[tuple[int, Any]]:
+        for table in tables:
+            yield from table.numbered()
+            rows.skipped += table.skipped
+
+    return Rows(
+        tuple(chain.from_iterable(table.paths for table in tables)),
+        {"kind": "several", "tables": [table.settings for table in tables]},
+        read,
+    )
+
+
+def tables(recipe: Recipe, tokenizer: Tokenizer, say: Say) -> Material:
+    d, kind = recipe.data, recipe.objective.kind
+    names = columns_of(recipe)
+    labels = None
+    if kind in ("classify", "regress", "tag"):
+        label_kind = {"classify": "class", "regress": "number", "tag": "tags"}[kind]
+        labels = LabelColumn(d.label, label_kind, tuple(d.labels) or None)  # type: ignore[arg-type]
+
+    def read(files: Sequence[str], column: LabelColumn | None) -> Dataset:
+        say(f"reading {', '.join(files)}")
+        return tokenised_columns(rows_of(recipe, files), names, tokenizer, column)
+
+    train = read(d.train, labels)
+    if labels is not None and train.label_names is not None:  # what is a class is what was one in training
+        labels = LabelColumn(d.label, labels.kind, train.label_names)
+    valid = read(d.valid, labels) if d.valid else None
+    objective = objective_for(recipe, tokenizer)
+    every = np.arange(len(train))
+    kept, held_out = every, every[:0]
+    if valid is None and (d.valid_share or d.valid_last):
+        n = len(train) - (d.valid_last or round(len(train) * d.valid_share))
+        kept, held_out = every[:n], every[n:]
+        valid = train
+    source = _table_source(recipe, train, objective, tokenizer, kept, shuffle=True)
+    valid_source = None
+    if valid is not None:
+        of_valid = held_out if valid is train else np.arange(len(valid))
+        valid_source = _table_source(recipe, valid, objective, tokenizer, of_valid, shuffle=False)
+    numbers = special_numbers(tokenizer)
+    if kind == "classify" or kind == "tag":
+        assert train.label_names is not None
+        numbers |= {"n_classes": len(train.label_names), "labels": list(train.label_names)}
+    prints = f"{train.fingerprint} {'' if valid is None else valid.fingerprint} {len(kept)}"
+    material = Material(objective, source, valid_source, prints, tokenizer, numbers)
+    if isinstance(source, Directions):
+        of_valid = held_out if valid is train else np.arange(0 if valid is None else len(valid))
+        material.sample_source = [] if valid is None else some_sources(recipe, valid, tokenizer, of_valid)
+        if source.too_long:
+            material.notes.append(f"{source.too_long:,} pairs are longer than seq_len={d.seq_len} and were left out")
+    if train.skipped:
+        material.notes.append(f"{train.skipped:,} rows had an empty text and were left out")
+    return material
+
+
+def some_sources(
+    recipe: Recipe, data: Dataset, tokenizer: Tokenizer, examples: Indices
+) -> list[tuple[str, int | None]]:
+    """A few sources, spread over the examples, in all directions by turns."""
+    ways = list(recipe.data.directions) or ["-".join(columns_of(recipe))]
+    found: list[tuple[str, int | None]] = []
+    for i, example in enumerate(examples[:: max(1, len(examples) // 16)][:16].tolist()):
+        a, _, b = ways[i % len(ways)].partition("-")
+        name = a if recipe.data.directions else columns_of(recipe)[0]
+        tag = tokenizer.tag_id(b) if recipe.data.directions else None
+        found.append((tokenizer.decode(data.columns[name][example].tolist()), tag))
+    return found
+
+
+def _table_source(
+    recipe: Recipe, data: Dataset, objective: Any, tokenizer: Tokenizer, examples: Indices, *, shuffle: bool
+) -> Source:
+    d, t = recipe.data, recipe.train
+    kind = recipe.objective.kind
+    common: dict[str, Any] = {
+        "tokens": t.tokens, "seed": recipe.seed, "shuffle": shuffle, "multiple": t.accumulate, "most_rows": t.rows,
+    }  # fmt: skip
+    if kind == "translate":
+        return Directions(recipe, data, objective, tokenizer, examples, common)
+    names = ["text"] if len(data.columns) == 1 else ["first", "second"]
+    columns = dict(zip(names, data.columns.values(), strict=True))
+    extra = {names[0]: objective.extra} | ({names[1]: objective.extra - 1} if len(names) > 1 else {})
+    longest = {name: d.seq_len // len(names) for name in names}
+    return Examples(columns, data.labels, extra=extra, longest=longest, examples=examples, **common)
+
+
+class Directions:
+    """Pairs in each wanted direction: an example is a pair and the way it is read, with the tag of its target.
+
+    A pair with a side longer than seq_len is left out: a sentence that is cut short has another translation.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        data: Dataset,
+        objective: Translation,
+        tokenizer: Tokenizer,
+        examples: Indices,
+        common: dict[str, Any],
+    ) -> None:
+        d, names = recipe.data, columns_of(recipe)
+        ways = [(a, b) for a, _, b in (way.partition("-") for way in d.directions)] or [(names[0], names[1])]
+        self.ways = [(data.columns[a], data.columns[b]) for a, b in ways]
+        self.tags = np.array([tokenizer.tag_id(b) for _, b in ways] if d.directions else [0])
+        self.pair, self.way = np.tile(examples, len(ways)), np.repeat(np.arange(len(ways)), len(examples))
+        self.extra = objective.extra
+        source, target = (
+            np.concatenate([way[side].lengths[examples] for way in self.ways]) + self.extra[name]
+            for side, name in enumerate(("source", "target"))
+        )
+        fits = (source <= d.seq_len) & (target <= d.seq_len)
+        self.too_long = int((~fits).sum())
+        if not fits.any():
+            raise InputError(f"every pair is longer than seq_len={d.seq_len}: allow more")
+        self.pair, self.way = self.pair[fits], self.way[fits]
+        self.buckets = Buckets([source[fits], target[fits]], **common)
+        self.steps, self.n_examples = self.buckets.steps, self.buckets.n_examples
+
+    def __call__(self, step: int) -> Batch:
+        bucket, places = self.buckets.rows_of(step)
+        there = places >= 0
+        pair = np.where(there, self.pair[places], -1)
+        way = np.where(there, self.way[places], -1)
+        batch: Batch = {"example": pair, "tag": self.tags[np.maximum(way, 0)]}
+        for side, name in enumerate(("source", "target")):
+            width = bucket.widths[side] - self.extra[name]
+            sides = [padded(pairs[side], np.where(way == i, pair, -1), width) for i, pairs in enumerate(self.ways)]
+            batch[name] = np.sum([rows for rows, _ in sides], axis=0)  # a row is 0 in every way but its own
+            batch[f"{name}_length"] = np.sum([lengths for _, lengths in sides], axis=0)
+        return batch

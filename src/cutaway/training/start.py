@@ -1,0 +1,78 @@
+"""Where a model starts: from nothing, or from any model that `cutaway.load` takes.
+
+A model that was trained for one task can start another: its body comes along, and what the new task needs besides is
+drawn anew.
+"""
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from cutaway.checkpoints import load, tokenizer_of
+from cutaway.errors import ConfigError
+from cutaway.families import build, config_of
+from cutaway.model.config import Config
+from cutaway.model.model import Model
+from cutaway.tokens import Tokenizer
+from cutaway.training.recipe import Recipe
+
+TASKS = {
+    "next_token": "language_model",
+    "masked": "masked_language_model",
+    "pretrain": "pretrain",
+    "spans": "translate",
+    "translate": "translate",
+    "classify": "classify",
+    "regress": "regress",
+    "tag": "tag",
+    "images": "classify",
+}
+
+
+def starting_tokenizer(recipe: Recipe) -> Tokenizer | None:
+    """The tokenizer that comes with the model which the recipe starts from."""
+    from pathlib import Path
+
+    return None if recipe.model.start is None else tokenizer_of(Path(recipe.model.start))
+
+
+def starting_model(recipe: Recipe, numbers: dict[str, Any], device: torch.device) -> tuple[Model, list[str]]:
+    """The model at step 0, and the names of the parameters that were drawn anew."""
+    task = {"task": TASKS[recipe.objective.kind]}
+    if recipe.model.size is not None:
+        known = config_of(recipe.model.size)
+        config = known.with_(**(_fitting(known, numbers) | task | recipe.model.changes))
+        model = build(config, seed=recipe.seed, device=device)
+        return model, [name for name, _ in model.named_parameters()]
+    assert recipe.model.start is not None
+    old = load(recipe.model.start)
+    numbers = {name: value for name, value in numbers.items() if name in ("n_classes", "labels")}
+    if task["task"] == "regress":
+        numbers = {}
+    config = old.config.with_(**({"n_classes": None, "labels": None} | numbers | task | recipe.model.changes))
+    model = build(config, seed=recipe.seed, device=device)
+    return model, _take_over(old, model)
+
+
+def _fitting(config: Config, numbers: dict[str, Any]) -> dict[str, Any]:
+    """The numbers that this family has: a Llama has no max_len, a ViT no vocabulary."""
+    known = {field.name for field in dataclasses.fields(config)}
+    return {name: value for name, value in numbers.items() if name in known and value is not None}
+
+
+@torch.no_grad()
+def _take_over(old: Model, new: Model) -> list[str]:
+    """Copies every parameter that both have; only a head may differ. The names of those that are new."""
+    given, drawn = dict(old.named_parameters()), []
+    for name, parameter in new.named_parameters():
+        if name in given and given[name].shape == parameter.shape:
+            parameter.copy_(given[name])
+        elif name.startswith("head"):
+            drawn.append(name)
+        else:
+            raise ConfigError(
+                f"the starting model has no {name!r} of shape {tuple(parameter.shape)}: [model] may change its task "
+                f"and dropout, not the size of its body"
+            )
+    return drawn

@@ -1,0 +1,28 @@
+"""The run log as TensorBoard reads it. An optional extra: `pip install 'cutaway[tensorboard]'`."""
+
+from pathlib import Path
+from typing import Any
+
+from cutaway.errors import MissingExtra
+
+
+class TensorBoard:
+    """Listens to a run and writes every number of its steps and evaluations."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise MissingExtra("tensorboard", "tensorboard") from None
+        self.writer: Any = SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        kind = event["event"]
+        if kind in ("step", "evaluate"):
+            for name, value in event.items():
+                if isinstance(value, int | float) and not isinstance(value, bool) and name not in ("step", "steps"):
+                    self.writer.add_scalar(f"{'train' if kind == 'step' else 'valid'}/{name}", value, event["step"])
+            for i, sample in enumerate(event.get("samples", [])):
+                self.writer.add_text(f"sample/{i}", sample, event["step"])
+        if kind in ("evaluate", "checkpoint", "end"):
+            self.writer.flush()

@@ -148,6 +148,21 @@ class Cache:
             mask,
         )
 
+    def spread(self, each: int) -> "Cache":
+        """A new cache in which every row stands `each` times, side by side: the beams of one prompt."""
+
+        def of(tensor: Tensor) -> Tensor:
+            return tensor.repeat_interleave(each, dim=0)
+
+        return replace(
+            self,
+            keys=[of(keys) for keys in self.keys],
+            values=[of(values) for values in self.values],
+            positions=of(self.positions),
+            lengths=of(self.lengths),
+            seen=of(self.seen),
+        )
+
     def reorder(self, rows: Int[Tensor, " batch"]) -> None:
         """Row i becomes a copy of what row rows[i] was: beams that survive. Cross keys stay with their sentence."""
         for tensor in (*self.keys, *self.values, self.positions, self.lengths, self.seen):

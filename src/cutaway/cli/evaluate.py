@@ -1,0 +1,185 @@
+"""`cutaway evaluate`: how good a model is at what it was made for, and how sure that is."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cutaway.cli.options import Dtype, Json
+
+if TYPE_CHECKING:
+    from cutaway.evaluation.report import Report
+    from cutaway.model.model import Model
+    from cutaway.tokens import Tokenizer
+
+
+class Device(StrEnum):
+    """Where the model runs."""
+
+    auto = "auto"  # the GPU where there is one
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class Split(StrEnum):
+    """What parts the documents of a text."""
+
+    file = "file"
+    line = "line"
+    form_feed = "form_feed"
+    blank_line = "blank_line"
+
+
+Where = Annotated[Path, typer.Argument(metavar="MODEL", help="A model's folder or file.")]
+Data = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA", help="A text, a table, pictures; or two files with a comma between: a.en,a.de or idx files."
+    ),
+]
+SourceColumn = Annotated[str | None, typer.Option("--source-column", help="Translation: the column to translate.")]
+TargetColumn = Annotated[str | None, typer.Option("--target-column", help="Translation: the column of references.")]
+TextColumn = Annotated[str | None, typer.Option("--text-column", help="Labels: the column of texts.")]
+SecondColumn = Annotated[str | None, typer.Option("--second-column", help="Labels: the second text of a pair.")]
+LabelColumn = Annotated[str | None, typer.Option("--label-column", help="Labels: the column of labels.")]
+Header = Annotated[str | None, typer.Option("--header", help="Names of all columns, where line 1 has none: en,de.")]
+To = Annotated[str | None, typer.Option("--to", help="Translation: the language that is wanted, such as de.")]
+Beam = Annotated[int, typer.Option("--beam", min=1, help="Translation: how many beginnings are kept.")]
+LengthPenalty = Annotated[float, typer.Option("--length-penalty", help="Translation: score = log p / length^penalty.")]
+Context = Annotated[int | None, typer.Option("--context", min=1, help="Text: tokens in a window; else at most 1024.")]
+Stride = Annotated[int | None, typer.Option("--stride", min=1, help="Text: how far windows move; else half of that.")]
+SplitAt = Annotated[Split, typer.Option("--split", help="Text: what parts its documents.")]
+NoStart = Annotated[bool, typer.Option("--no-start", help="Text: no start token; a document's first is not scored.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first examples, or characters of a text.")]
+Resamples = Annotated[int, typer.Option("--resamples", min=0, help="Draws for the intervals; 0 leaves them out.")]
+Seed = Annotated[int, typer.Option("--seed", help="Of those draws.")]
+Kind = Annotated[Dtype, typer.Option("--dtype", help="Of the weights.")]
+On = Annotated[Device, typer.Option("--device", help="Where the model runs.")]
+
+
+def evaluate(
+    model: Where,
+    data: Data,
+    source_column: SourceColumn = None,
+    target_column: TargetColumn = None,
+    text_column: TextColumn = None,
+    second_column: SecondColumn = None,
+    label_column: LabelColumn = None,
+    header: Header = None,
+    to: To = None,
+    beam: Beam = 4,
+    length_penalty: LengthPenalty = 1.0,
+    context: Context = None,
+    stride: Stride = None,
+    split: SplitAt = Split.file,
+    no_start: NoStart = False,
+    limit: Limit = None,
+    resamples: Resamples = 1000,
+    seed: Seed = 0,
+    dtype: Kind = Dtype.float32,
+    device: On = Device.auto,
+    as_json: Json = False,
+) -> None:
+    """BLEU and chrF, bits per byte, GLUE's metrics: how good a model is at what it was made for."""
+    import torch
+
+    from cutaway.checkpoints import load, tokenizer_of
+    from cutaway.evaluation import Sureness
+    from cutaway.evaluation import evaluate as score
+    from cutaway.evaluation.examples import Columns, read_examples
+
+    chosen = device.value
+    if device is Device.auto:
+        chosen = "cuda" if torch.cuda.is_available() else "cpu"
+    loaded = load(model, dtype=getattr(torch, dtype.value), device=chosen)
+    tokenizer = tokenizer_of(model)
+    names = None if header is None else tuple(header.split(","))
+    columns = Columns(source_column, target_column, text_column, second_column, label_column, names)
+    examples = read_examples(loaded, _files(data), columns, to=to, split=split.value, limit=limit)
+    options = _options(loaded, tokenizer, model, to=to, beam=beam, length_penalty=length_penalty,
+                       context=context, stride=stride, start=not no_start)  # fmt: skip
+    with _progress() as report:
+        found = score(
+            loaded,
+            tokenizer,
+            examples.inputs,
+            examples.wanted,
+            sure=Sureness(seed=seed, resamples=resamples),
+            report=report,
+            **options,
+        )
+    said = {"model": str(model), "data": data, "device": chosen, "dtype": dtype.value, "skipped": examples.skipped}
+    if as_json:
+        print(json.dumps({**said, **found.to_dict()}, indent=2, allow_nan=False))
+    else:
+        _show(said, found)
+
+
+def _options(
+    model: "Model", tokenizer: "Tokenizer | None", path: Path, *, to: str | None, **asked: Any
+) -> dict[str, Any]:
+    """Those of all options that the model's task knows."""
+    from cutaway.evaluation.examples import picture_numbers, tag_for
+    from cutaway.model.model import EncoderDecoderModel
+
+    if isinstance(model, EncoderDecoderModel):
+        tag = None if tokenizer is None else tag_for(tokenizer, to)
+        return {"beam": asked["beam"], "length_penalty": asked["length_penalty"], "tag": tag}
+    if model.config.task == "language_model":
+        return {name: asked[name] for name in ("context", "stride", "start")}
+    if model.config.family == "vit":
+        return dict(picture_numbers(path))
+    return {"as_trained": (path / "recipe.toml").is_file()}  # `cutaway train` leaves its recipe beside the model
+
+
+def _files(data: str) -> list[Path]:
+    """One path, or two with a comma between; a path that exists is one, whatever is in its name."""
+    if Path(data).exists() or "," not in data:
+        return [Path(data)]
+    return [Path(part) for part in data.split(",")]
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr, which keeps silent when nobody watches."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (BarColumn(), TextColumn("{task.completed:.0f} of {task.total:.0f}"), TimeRemainingColumn())
+    with Progress(*columns, transient=True, console=console, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("", total=None)
+        yield lambda done, total: progress.update(bar, completed=done, total=total)
+
+
+UNITS = {"translate": "sentence", "language_model": "document", "tag": "sentence"}
+
+
+def _show(said: dict[str, Any], found: "Report") -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    unit = UNITS.get(found.task, "example") + ("" if found.n == 1 else "s")
+    console.print(Text.assemble((said["model"], "bold"), f" on {said['data']}: {found.n:,} {unit}"), soft_wrap=True)
+    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
+    level = next((interval.level for interval in found.intervals.values()), 0.95)
+    for title, side in (("score", "left"), ("", "right"), (f"{level:.0%}".replace("%", " %") + " interval", "right")):
+        table.add_column(title, justify=side)  # type: ignore[arg-type]
+    for name, value in found.scores.items():
+        digits = 1 if name in found.signatures else 4 if abs(value) < 10 else 2
+        interval = found.intervals.get(name)
+        between = "" if interval is None else f"{interval.low:.{digits}f} … {interval.high:.{digits}f}"
+        table.add_row(Text(name, "bold"), f"{value:.{digits}f}", between)
+    console.print(table)
+    for name, signature in found.signatures.items():
+        console.print(Text(f"{name}: {signature}", "dim"), soft_wrap=True)
+    settings = {**found.settings, **({"skipped": said["skipped"]} if said["skipped"] else {})}
+    told = [f"{name} {value}" for name, value in settings.items() if value is not None]
+    told += [said["dtype"], said["device"], f"{found.seconds:.1f} s"]
+    console.print(Text(" · ".join(told), "dim"), soft_wrap=True)

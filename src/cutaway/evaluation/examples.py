@@ -1,0 +1,223 @@
+"""From files to what a model is asked and what should come out, by the model's task.
+
+translate        a table with two columns of text, or two parallel files
+language_model   text files
+classify, tag …  a table with one or two columns of text, and one of labels
+pictures         a folder for each class, an .npz archive, or two idx files
+"""
+
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cutaway.data.images import Images, idx_images, image_folder, npz_images
+from cutaway.data.tables import Row, Rows, Value, read_parallel, read_table
+from cutaway.data.text import Split, read_documents
+from cutaway.errors import InputError
+from cutaway.files import read_json
+from cutaway.model.model import EncoderDecoderModel, Model
+from cutaway.tokens import Tokenizer
+
+LABELS = ("label", "labels", "tags", "class", "score", "gold_label")  # what tables call what is wanted
+TAG = re.compile(r"<2(.+)>|>>(.+)<<")  # a token that asks for a language: ours, OPUS-MT's
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of columns where they do not go without saying; `header` names all where a table's first line does not."""
+
+    source: str | None = None
+    target: str | None = None
+    text: str | None = None
+    second: str | None = None
+    label: str | None = None
+    header: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """What goes in and what should come out; `skipped` rows had an empty side."""
+
+    inputs: list[Any] | np.ndarray
+    wanted: list[Any] | np.ndarray | None
+    skipped: int = 0
+
+
+def read_examples(
+    model: Model,
+    paths: Sequence[Path],
+    columns: Columns | None = None,
+    *,
+    to: str | None = None,
+    split: Split = "file",
+    limit: int | None = None,
+) -> Examples:
+    """The first `limit` examples of some files; of a language model's text, the first `limit` characters."""
+    columns = columns or Columns()
+    if model.config.family == "vit":
+        return _pictures(model, paths, limit)
+    if isinstance(model, EncoderDecoderModel):
+        return _pairs(paths, columns, to, limit)
+    if model.config.task == "language_model":
+        return Examples(list(_documents(paths, split, limit)), None)
+    if model.config.task in ("classify", "regress", "tag"):
+        return _labelled(_table(paths, columns), columns, model.config.task, limit)
+    raise InputError(f"no score is known for a {model.config.family} model with task={model.config.task!r}")
+
+
+def tag_for(tokenizer: Tokenizer, to: str | None) -> int | None:
+    """The token that asks for a language; None where a model knows but one."""
+    found = [(TAG.fullmatch(token), id) for token, id in tokenizer.special_ids().items()]
+    known = {match[1] or match[2]: id for match, id in found if match}
+    if not known:
+        return None
+    if to not in known:
+        said = "say which language is wanted" if to is None else f"no language is called {to!r}"
+        raise InputError(f"{said}: this model knows {', '.join(known)}")
+    return known[to]
+
+
+def picture_numbers(folder: Path) -> dict[str, list[float]]:
+    """How bytes become numbers, as a model's folder says: its config, or the `preprocessor_config.json` of others."""
+    said = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
+    own = {name: said.get(f"pixel_{name}") for name in ("mean", "std")}
+    if all(own.values()):
+        return {name: [float(x) for x in values] for name, values in own.items() if values}
+    file = folder / "preprocessor_config.json"
+    if not file.is_file():
+        return {}
+    said = read_json(file)
+    found = {ours: said.get(theirs) for ours, theirs in (("mean", "image_mean"), ("std", "image_std"))}
+    return {name: [float(x) for x in values] for name, values in found.items() if isinstance(values, list)}
+
+
+def _documents(paths: Sequence[Path], split: Split, limit: int | None) -> Iterator[list[str]]:
+    """Each document as its pieces."""
+    pieces: list[str] = []
+    for piece in read_documents(paths, split):
+        text = piece.text if limit is None else piece.text[:limit]
+        limit = limit if limit is None else limit - len(text)
+        pieces.append(text)
+        if piece.ends or limit == 0:
+            yield pieces
+            pieces = []
+        if limit == 0:
+            return
+
+
+def _pairs(paths: Sequence[Path], columns: Columns, to: str | None, limit: int | None) -> Examples:
+    if len(paths) == 2:
+        rows, source, target = read_parallel(*paths), "source", "target"
+    else:
+        rows = _table(paths, columns)
+        source, target = _sides(list(_first(rows)), columns, to, rows)
+    some = list(islice(rows, limit))
+    kept = [row for row in some if _text(row[source]).strip() and _text(row[target]).strip()]
+    if not kept:
+        raise InputError(f"{_names(rows)}: no pair of texts")
+    sources, references = ([_text(row[name]) for row in kept] for name in (source, target))
+    return Examples(sources, references, rows.skipped + len(some) - len(kept))
+
+
+def _sides(names: list[str], columns: Columns, to: str | None, rows: Rows) -> tuple[str, str]:
+    """The columns of source and target: as said; by the language that is wanted; by name; or the only two."""
+    source, target = columns.source, columns.target
+    if target is None:
+        target = to if to in names else "target" if "target" in names else None
+    if source is None and "source" in names:
+        source = "source"
+    if len(names) == 2:
+        if source is None:
+            source = names[0] if target is None else next((name for name in names if name != target), None)
+        if target is None:
+            target = next((name for name in names if name != source), None)
+    if source is None or target is None:
+        raise InputError(f"{_names(rows)} has the columns {', '.join(names)}: say which are source and target")
+    for name in (source, target):
+        _check_column(name, names, rows)
+    return source, target
+
+
+def _labelled(rows: Rows, columns: Columns, task: str, limit: int | None) -> Examples:
+    names = list(_first(rows))
+    label = columns.label or next((name for name in LABELS if name in names), None)
+    others = [name for name in names if name != label]
+    text = columns.text or (others[0] if len(others) == 1 else "text" if "text" in others else None)
+    if label is None or text is None:
+        missing = "labels" if label is None else "text"
+        raise InputError(f"{_names(rows)} has the columns {', '.join(names)}: say which holds the {missing}")
+    for name in filter(None, (label, text, columns.second)):
+        _check_column(name, names, rows)
+    inputs: list[Any] = []
+    wanted: list[Any] = []
+    for row in islice(rows, limit):
+        if task == "tag":
+            inputs.append(_words(row[text]))
+            wanted.append(_words(row[label]))
+        else:
+            first = _text(row[text])
+            inputs.append(first if columns.second is None else (first, _text(row[columns.second])))
+            wanted.append(_text(row[label]))
+    if not inputs:
+        raise InputError(f"{_names(rows)}: no rows")
+    return Examples(inputs, wanted)
+
+
+def _pictures(model: Model, paths: Sequence[Path], limit: int | None) -> Examples:
+    numbers = model.config.to_dict()
+    decoded = {"size": numbers["image_size"], "channels": numbers["n_channels"]}
+    images: Images
+    if len(paths) == 2:
+        images = idx_images(*paths)
+    elif paths[0].is_dir():
+        images = image_folder(paths[0], **decoded)
+    elif paths[0].suffix == ".npz":
+        images = npz_images(paths[0], **({} if _holds_arrays(paths[0]) else decoded))
+    else:
+        raise InputError(f"{paths[0]}: pictures come as a folder for each class, an .npz archive, or two idx files")
+    wanted = [images.names[label] for label in images.labels[:limit].tolist()]
+    return Examples(np.asarray(images.pixels[:limit]), wanted)
+
+
+def _holds_arrays(path: Path) -> bool:
+    """Whether an archive's pictures are decoded already; what is no archive at all is the reader's to refuse."""
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return "images.npy" in archive.namelist()
+
+
+def _table(paths: Sequence[Path], columns: Columns) -> Rows:
+    if len(paths) != 1:
+        raise InputError(f"{len(paths)} files: one table is wanted here")
+    return read_table(paths[0], header=columns.header)
+
+
+def _first(rows: Rows) -> Row:
+    first = next(iter(rows), None)
+    if first is None:
+        raise InputError(f"{_names(rows)}: no rows")
+    return first
+
+
+def _check_column(name: str, names: list[str], rows: Rows) -> None:
+    if name not in names:
+        raise InputError(f"{_names(rows)} has no column {name!r}; there are {', '.join(names)}")
+
+
+def _names(rows: Rows) -> str:
+    return " and ".join(map(str, rows.paths))
+
+
+def _text(value: Value) -> str:
+    return value if isinstance(value, str) else " ".join(value)
+
+
+def _words(value: Value) -> list[str]:
+    return value.split() if isinstance(value, str) else value

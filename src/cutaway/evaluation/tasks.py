@@ -1,0 +1,307 @@
+"""How good a model is at what it was made for: one report for each task, by the task's usual scores.
+
+    translate        BLEU and chrF of its beam search
+    language_model   bits per byte and perplexity
+    classify         accuracy, F1 (of class 1, or the mean of all classes), Matthews: GLUE's
+    regress          Pearson, Spearman: GLUE's
+    tag              accuracy of words, and F1 of whole spans where tags are B-… I-… O
+    pictures         accuracy
+
+    report = evaluate(model, tokenizer, sources, references)
+    report = evaluate(model, tokenizer, ["a whole book"])
+    report = evaluate(model, tokenizer, [("a man sleeps", "he is awake"), …], ["no", …])
+
+Intervals are bootstrapped over sentences, examples or windows (see `evaluation.bootstrap`).
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from cutaway.decoding.translate import translate_all
+from cutaway.errors import InputError
+from cutaway.evaluation import bleu, bootstrap, scores
+from cutaway.evaluation.labelled import Told, answers_to, answers_to_images, first_tokens, rows_of
+from cutaway.evaluation.perplexity import surprisal
+from cutaway.evaluation.report import SURE, Report, Sureness
+from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
+from cutaway.tokens import Tokenizer
+
+LONGEST_CONTEXT = 1024  # unless asked for: some models would read 8192 tokens to score one
+
+
+def evaluate(
+    model: Model,
+    tokenizer: Tokenizer | None,
+    inputs: Sequence[Any] | np.ndarray,
+    wanted: Sequence[Any] | np.ndarray | None = None,
+    **options: Any,
+) -> Report:
+    """Scores a model by its own task. `options` are those of the task's function below."""
+    if model.training:
+        raise InputError("this model is in training and drops out at random: call model.eval() first")
+    begin = time.perf_counter()
+    if isinstance(inputs, np.ndarray):
+        report = pictures(model, inputs, _given(wanted), **options)
+    elif tokenizer is None:
+        raise InputError(f"a model for task={model.config.task!r} reads text: give its tokenizer")
+    elif isinstance(model, EncoderDecoderModel):
+        report = translation(model, tokenizer, inputs, _given(wanted), **options)
+    elif model.config.task == "language_model":
+        assert isinstance(model, DecoderModel)
+        report = language_modelling(model, tokenizer, inputs, **options)
+    elif model.config.task == "tag":
+        report = tagging(model, tokenizer, inputs, _given(wanted), **options)
+    elif model.config.task in ("classify", "regress"):
+        report = labelling(model, tokenizer, inputs, _given(wanted), **options)
+    else:
+        raise InputError(f"no score is known for a {model.config.family} model with task={model.config.task!r}")
+    return replace(report, seconds=time.perf_counter() - begin)
+
+
+def translation(
+    model: EncoderDecoderModel,
+    tokenizer: Tokenizer,
+    sources: Sequence[str],
+    references: Sequence[str],
+    *,
+    sure: Sureness = SURE,
+    **search: Any,
+) -> Report:
+    """BLEU and chrF of what `translate_all` finds; `search` are its options."""
+    if len(sources) != len(references):
+        raise InputError(f"{len(sources)} sources for {len(references)} references")
+    report = translations(translate_all(model, tokenizer, sources, **search), references, sure=sure)
+    told = {name: value for name, value in search.items() if name != "report" and value is not None}
+    return replace(report, settings={"beam": 4, **told})
+
+
+def translations(hypotheses: Sequence[str], references: Sequence[str], *, sure: Sureness = SURE) -> Report:
+    """BLEU and chrF of translations that are there already."""
+    counts = [bleu.bleu_counts(hypotheses, references), bleu.chrf_counts(hypotheses, references)]
+    found = [one.score() for one in counts]
+    return Report(
+        "translate",
+        len(references),
+        {score.name: score.value for score in found},
+        sure.of({one.name: _interval(bootstrap.corpus(one), len(references), sure) for one in counts}),
+        {score.name: score.signature for score in found},
+    )
+
+
+def language_modelling(
+    model: DecoderModel,
+    tokenizer: Tokenizer,
+    texts: Sequence[str | Sequence[str]],
+    *,
+    context: int | None = None,
+    stride: int | None = None,
+    start: bool = True,
+    batch: int = 8,
+    precision: torch.dtype | None = None,
+    sure: Sureness = SURE,
+    report: Told = lambda done, total: None,
+) -> Report:
+    """Bits per byte and perplexity of texts, each a document by itself; a long one may come in pieces.
+
+    With `start`, the model's start token stands before each, if it has one, and its first token is scored as well.
+    """
+    context = min(model.max_len or LONGEST_CONTEXT, LONGEST_CONTEXT) if context is None else context
+    stride = max(1, context // 2) if stride is None else stride
+    pieces = [[text] if isinstance(text, str) else text for text in texts]
+    documents = [[id for ids in tokenizer.encode_batch(text, special=False) for id in ids] for text in pieces]
+    n_bytes = sum(len(piece.encode()) for text in pieces for piece in text)
+    start_id = model.config.start_id if start else None
+    found = surprisal(
+        model,
+        documents,
+        context=context,
+        stride=stride,
+        batch=batch,
+        start_id=start_id,
+        autocast=precision,
+        report=report,
+    )
+    per_token = bootstrap.ratio_of(found.nats, found.tokens.astype(np.float64))
+    n_tokens = found.n_tokens
+    n_windows = len(found.nats)
+    return Report(
+        "language_model",
+        len(texts),
+        {"bits_per_byte": found.bits_per_byte(n_bytes), "perplexity": found.perplexity},
+        sure.of(
+            {
+                "bits_per_byte": _interval(
+                    lambda draws: per_token(draws) * (n_tokens / n_bytes / math.log(2)), n_windows, sure
+                ),
+                "perplexity": _interval(lambda draws: np.exp(per_token(draws)), n_windows, sure),
+            }
+        ),
+        settings={
+            "context": context,
+            "stride": stride,
+            "start_id": start_id,
+            "tokens": n_tokens,
+            "bytes": n_bytes,
+            "windows": n_windows,
+        },
+    )
+
+
+def labelling(
+    model: Model,
+    tokenizer: Tokenizer,
+    texts: Sequence[str | tuple[str, str]],
+    wanted: Sequence[Any] | np.ndarray,
+    *,
+    as_trained: bool = False,
+    batch_tokens: int = 8192,
+    precision: torch.dtype | None = None,
+    sure: Sureness = SURE,
+    report: Told = lambda done, total: None,
+) -> Report:
+    """The scores of a classifier, or of a model that answers with a number, for texts or pairs of them.
+
+    `as_trained` puts the special tokens around a text as `cutaway train` does, not as its tokenizer does.
+    """
+    _same_number(len(texts), len(wanted))
+    rows = rows_of(tokenizer, texts, getattr(model, "max_len", None), as_trained=as_trained)
+    answers = np.stack(answers_to(model, rows, batch_tokens=batch_tokens, precision=precision, report=report))
+    cut = sum(row.cut for row in rows)
+    if model.config.task == "regress":
+        numbers = _numbers(wanted)
+        made = _scored(answers[:, 0], numbers, {"pearson": scores.pearson, "spearman": scores.spearman}, sure)
+    else:
+        made = _scored(answers.argmax(axis=1), _classes(model, wanted), _class_scores(model), sure)
+    return Report(model.config.task, len(texts), *made, settings={"cut": cut})
+
+
+def tagging(
+    model: Model,
+    tokenizer: Tokenizer,
+    sentences: Sequence[Sequence[str]],
+    wanted: Sequence[Sequence[str]],
+    *,
+    as_trained: bool = False,
+    batch_tokens: int = 8192,
+    precision: torch.dtype | None = None,
+    sure: Sureness = SURE,
+    report: Told = lambda done, total: None,
+) -> Report:
+    """The scores of a tagger. A word that was cut off is tagged O where that is a tag, else with the first label."""
+    _same_number(len(sentences), len(wanted))
+    labels = model.config.labels
+    if labels is None:
+        raise InputError("this model does not name its tags: its config has no `labels`")
+    max_len = getattr(model, "max_len", None)
+    cut_up = [first_tokens(tokenizer, sentence, max_len, as_trained=as_trained) for sentence in sentences]
+    rows, places = [row for row, _ in cut_up], [where for _, where in cut_up]
+    answers = answers_to(model, rows, batch_tokens=batch_tokens, precision=precision, report=report)
+    nothing = "O" if "O" in labels else labels[0]
+    said = [
+        [labels[int(answer[at].argmax())] for at in where] + [nothing] * (len(sentence) - len(where))
+        for answer, where, sentence in zip(answers, places, sentences, strict=True)
+    ]
+    for number, (tags, sentence) in enumerate(zip(wanted, sentences, strict=True)):
+        if len(tags) != len(sentence):
+            raise InputError(f"sentence {number + 1} has {len(sentence)} words and {len(tags)} tags")
+    right = np.array([sum(map(str.__eq__, *pair)) for pair in zip(said, wanted, strict=True)], dtype=np.float64)
+    words = np.array([len(tags) for tags in wanted], dtype=np.float64)
+    spans = any(label.startswith(("B-", "I-")) for label in labels)
+    values = {"accuracy": float(right.sum() / words.sum())}
+    intervals = {"accuracy": _interval(bootstrap.ratio_of(right, words), len(wanted), sure)}
+    if spans:
+        values["span_f1"] = scores.span_f1(said, wanted)
+
+        def of_draws(draws: np.ndarray) -> np.ndarray:
+            return np.asarray([scores.span_f1([said[i] for i in row], [wanted[i] for i in row]) for row in draws])
+
+        intervals["span_f1"] = _interval(of_draws, len(wanted), sure)
+    cut = sum(row.cut for row in rows)
+    return Report("tag", len(wanted), values, sure.of(intervals), settings={"cut": cut, "words": int(words.sum())})
+
+
+def pictures(
+    model: Model,
+    images: np.ndarray,
+    wanted: Sequence[Any] | np.ndarray,
+    *,
+    mean: Sequence[float] = (0.5,),
+    std: Sequence[float] = (0.5,),
+    batch: int = 256,
+    precision: torch.dtype | None = None,
+    sure: Sureness = SURE,
+    report: Told = lambda done, total: None,
+) -> Report:
+    """The accuracy for pictures (n, channel, height, width): bytes, or numbers that the model reads as they are."""
+    _same_number(len(images), len(wanted))
+    answers = answers_to_images(model, images, mean=mean, std=std, batch=batch, precision=precision, report=report)
+    made = _scored(answers.argmax(axis=1), _classes(model, wanted), {"accuracy": scores.accuracy}, sure)
+    return Report(model.config.task, len(images), *made, settings={"mean": list(mean), "std": list(std)})
+
+
+# --- parts ----------------------------------------------------------------------------------------------------------
+
+
+def _class_scores(model: Model) -> dict[str, Callable[..., float]]:
+    f1: tuple[str, Callable[..., float]] = ("macro_f1", scores.macro_f1)
+    if model.config.n_classes == 2:
+        f1 = ("f1", scores.f1)
+    return {"accuracy": scores.accuracy, f1[0]: f1[1], "matthews": scores.matthews}
+
+
+def _scored(
+    said: np.ndarray, wanted: np.ndarray, metrics: Mapping[str, Callable[..., float]], sure: Sureness
+) -> tuple[dict[str, float], dict[str, bootstrap.Interval]]:
+    statistics = {
+        name: bootstrap.mean_of(said == wanted) if name == "accuracy" else bootstrap.each(score, said, wanted)
+        for name, score in metrics.items()
+    }
+    intervals = sure.of({name: _interval(each, len(wanted), sure) for name, each in statistics.items()})
+    return {name: score(said, wanted) for name, score in metrics.items()}, intervals
+
+
+def _classes(model: Model, wanted: Sequence[Any] | np.ndarray) -> np.ndarray:
+    """The number of each wanted class. A name counts as the model's label; digits may also be the number itself."""
+    known = {label: number for number, label in enumerate(model.config.labels or ())}
+    n_classes = model.config.n_classes or len(known)
+    numbers = []
+    for row, label in enumerate(wanted):
+        number = known.get(str(label))
+        if number is None and str(label).isdigit():
+            number = int(label)
+        if number is None or not 0 <= number < n_classes:
+            names = ", ".join(list(known)[:10]) or f"0 … {n_classes - 1}"
+            raise InputError(f"label {row + 1} is {label!r}; this model knows {names}")
+        numbers.append(number)
+    return np.array(numbers)
+
+
+def _numbers(wanted: Sequence[Any] | np.ndarray) -> np.ndarray:
+    try:
+        return np.array([float(label) for label in wanted])
+    except ValueError as error:
+        raise InputError(f"this model answers with a number, but a label is none: {error}") from None
+
+
+def _interval(statistic: bootstrap.Statistic, n: int, sure: Sureness) -> Callable[[], bootstrap.Interval]:
+    return partial(bootstrap.interval, statistic, n, **sure.options())
+
+
+def _given(wanted: Sequence[Any] | np.ndarray | None) -> Any:
+    if wanted is None:
+        raise InputError("what should have come out? Give references or labels")
+    return wanted
+
+
+def _same_number(inputs: int, wanted: int) -> None:
+    if inputs != wanted:
+        raise InputError(f"{inputs} examples with {wanted} labels")
+    if not inputs:
+        raise InputError("no examples, no score")

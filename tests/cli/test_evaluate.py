@@ -1,0 +1,141 @@
+"""`cutaway evaluate`: the whole way from files to scores, for every kind of model."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from decoding.test_translate import TEXTS, translator
+from evaluation.test_tasks import LABELS, SENTENCES, TAGGED, classifier, wordpiece
+from tiny import tiny
+from tokens.test_tokenizer import byte_level
+from typer.testing import CliRunner
+
+from cutaway import cli
+from cutaway.checkpoints import save
+from cutaway.evaluation import evaluate
+
+FEW = ["--resamples", "20"]
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUTAWAY_CACHE", str(tmp_path / "cache"))
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def run(*args: object) -> str:
+    result = CliRunner().invoke(cli.app, ["evaluate", *map(str, args)])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def said(*args: object) -> dict:
+    return json.loads(run(*args, *FEW, "--json", "--device", "cpu"))
+
+
+def test_a_translator(tmp_path):
+    model, tokenizer = translator(), byte_level()
+    save(model, tmp_path / "model", tokenizer)
+    sources = [text for text in TEXTS if text]
+    (tmp_path / "a.en").write_text("\n".join(sources) + "\n")
+    (tmp_path / "a.de").write_text("\n".join(reversed(sources)) + "\n")
+    found = said(tmp_path / "model", f"{tmp_path}/a.en,{tmp_path}/a.de", "--beam", 2)
+    expected = evaluate(model, tokenizer, sources, sources[::-1], beam=2)
+    assert found["scores"] == expected.scores
+    assert found["signatures"] == expected.signatures
+    assert (found["n"], found["settings"]["beam"], found["task"]) == (6, 2, "translate")
+    table = tmp_path / "a.tsv"
+    table.write_text("".join(f"{a}\t{b}\n" for a, b in zip(sources, sources[::-1], strict=True)))
+    again = said(tmp_path / "model", table, "--beam", 2, "--header", "en,de", "--to", "de")
+    assert again["scores"] == found["scores"]
+    assert said(tmp_path / "model", table, "--header", "en,de", "--limit", 3, "--beam", 1)["n"] == 3
+
+
+def test_a_language_model(tmp_path):
+    model, tokenizer = tiny("gpt2", vocab_size=400, start_id=1, dtype=torch.float32), byte_level()
+    save(model, tmp_path / "model", tokenizer)
+    text = "The quick brown fox jumps over the lazy dog.\n" * 5
+    (tmp_path / "a.txt").write_text(text)
+    found = said(tmp_path / "model", tmp_path / "a.txt", "--context", 16, "--stride", 4)
+    expected = evaluate(model, tokenizer, [text], context=16, stride=4)
+    assert found["scores"] == pytest.approx(expected.scores)
+    assert found["settings"] == expected.settings
+    lines = said(tmp_path / "model", tmp_path / "a.txt", "--split", "line", "--no-start")
+    assert lines["n"] == 5
+    assert lines["settings"]["tokens"] == 5 * (len(tokenizer.encode(text.splitlines()[0], special=False)) - 1)
+
+
+def test_a_classifier(tmp_path):
+    model, tokenizer = classifier(dtype=torch.float32), wordpiece()
+    save(model, tmp_path / "model", tokenizer)
+    wanted = [0, 1, 2, 0, 1, 2]
+    rows = "".join(f"{text}\t{label}\n" for text, label in zip(SENTENCES, wanted, strict=True))
+    (tmp_path / "a.tsv").write_text("sentence\tlabel\n" + rows)
+    found = said(tmp_path / "model", tmp_path / "a.tsv")
+    assert found["scores"] == pytest.approx(evaluate(model, tokenizer, SENTENCES, wanted).scores)
+
+
+def test_a_decoder_that_was_trained_here_reads_its_ends(tmp_path):
+    model, tokenizer = classifier("gpt2", vocab_size=400, dtype=torch.float32), byte_level()
+    save(model, tmp_path / "model", tokenizer)
+    (tmp_path / "model" / "recipe.toml").write_text("")
+    rows = [{"text": text, "label": i % 3} for i, text in enumerate(SENTENCES)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    expected = evaluate(model, tokenizer, SENTENCES, [row["label"] for row in rows], as_trained=True)
+    assert said(tmp_path / "model", tmp_path / "a.jsonl")["scores"] == pytest.approx(expected.scores)
+
+
+def test_a_tagger(tmp_path):
+    model, tokenizer = tiny("bert", task="tag", n_classes=3, labels=LABELS, dtype=torch.float32), wordpiece()
+    save(model, tmp_path / "model", tokenizer)
+    tags = [["O"] * len(sentence) for sentence in TAGGED]
+    rows = [{"words": words, "tags": its} for words, its in zip(TAGGED, tags, strict=True)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = said(tmp_path / "model", tmp_path / "a.jsonl")
+    assert found["scores"] == evaluate(model, tokenizer, TAGGED, tags).scores
+
+
+def test_pictures(tmp_path):
+    model = tiny("vit", dtype=torch.float32, n_channels=1)
+    save(model, tmp_path / "model")
+    (tmp_path / "model" / "preprocessor_config.json").write_text('{"image_mean": [0.3], "image_std": [0.2]}')
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 8, 8), dtype=np.uint8)
+    labels = np.arange(30) % 7
+    np.savez(tmp_path / "a.npz", images=pixels, labels=labels)
+    found = said(tmp_path / "model", tmp_path / "a.npz")
+    expected = evaluate(model, None, pixels[:, None], labels, mean=[0.3], std=[0.2])
+    assert (found["scores"], found["settings"]) == (expected.scores, expected.settings)
+
+
+def test_the_page_shows_scores_intervals_and_signatures(tmp_path):
+    save(translator(), tmp_path / "model", byte_level())
+    (tmp_path / "a.tsv").write_text("I ate an apple.\tIch\nHi\tHallo du\n")
+    page = run(tmp_path / "model", tmp_path / "a.tsv", "--header", "en,de", "--beam", 1, *FEW)
+    assert "2 sentences" in page
+    assert "95 % interval" in page
+    assert "BLEU: nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:" in page
+    assert "chrF2" in page
+    assert "beam 1" in page
+    without = run(tmp_path / "model", tmp_path / "a.tsv", "--header", "en,de", "--beam", 1, "--resamples", 0)
+    assert "…" not in without
+
+
+def test_errors_name_the_thing(tmp_path: Path):
+    def failed(*args: object) -> str:
+        result = CliRunner().invoke(cli.app, ["evaluate", *map(str, args)])
+        assert result.exit_code == 2
+        return result.stderr
+
+    save(translator(), tmp_path / "model", byte_level())
+    assert "does not exist" in failed(tmp_path / "nobody", tmp_path / "a.tsv")
+    assert "a.tsv cannot be read" in failed(tmp_path / "model", tmp_path / "a.tsv")
+    (tmp_path / "a.tsv").write_text("a\tb\tc\n1\t2\t3\n")
+    assert "say which are source and target" in failed(tmp_path / "model", tmp_path / "a.tsv")
+    save(translator(), tmp_path / "mute")
+    (tmp_path / "b.tsv").write_text("source\ttarget\na\tb\n")
+    assert "give its tokenizer" in failed(tmp_path / "mute", tmp_path / "b.tsv")

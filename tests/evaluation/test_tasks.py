@@ -1,0 +1,273 @@
+"""Reports: each task's scores are those of its parts, on any model that fits, whatever is in the batch."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from decoding.test_translate import TEXTS, translator
+from tiny import tiny
+from tokenizers import AddedToken, models, pre_tokenizers, processors
+from tokenizers import Tokenizer as Backend
+from tokens.test_tokenizer import byte_level
+
+from cutaway.decoding import translate_all
+from cutaway.errors import InputError
+from cutaway.evaluation import Sureness, evaluate
+from cutaway.evaluation.bleu import bleu, chrf
+from cutaway.evaluation.labelled import answers_to, first_tokens, rows_of, shares
+from cutaway.evaluation.perplexity import surprisal
+from cutaway.evaluation.scores import accuracy, f1, macro_f1, matthews, pearson, span_f1, spearman
+from cutaway.model.model import Model
+from cutaway.objectives.masked import joined
+from cutaway.tokens import Tokenizer
+
+FEW = Sureness(resamples=50)
+WORDS = "[UNK] a man sleeps he is awake the dog ##s runs no one saw it".split()
+SENTENCES = ["a man sleeps", "he is awake", "the dog runs", "no one saw it", "a dog saw the man", "it is a man"]
+PAIRS = list(zip(SENTENCES, reversed(SENTENCES), strict=True))
+
+
+def wordpiece() -> Tokenizer:
+    backend = Backend(models.WordPiece({word: id for id, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.add_special_tokens([AddedToken(token) for token in ("[PAD]", "[CLS]", "[SEP]")])
+    cls_id, sep_id = backend.token_to_id("[CLS]"), backend.token_to_id("[SEP]")
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", cls_id), ("[SEP]", sep_id)],
+    )
+    return Tokenizer(backend)
+
+
+@pytest.fixture(scope="module")
+def words() -> Tokenizer:
+    return wordpiece()
+
+
+def classifier(name: str = "bert", **changes) -> Model:
+    return tiny(name, **{"task": "classify", "n_classes": 3, "seed": 1, **changes})
+
+
+def alone(model: Model, tokenizer: Tokenizer, text: str | tuple[str, str]) -> np.ndarray:
+    """The model's answer to one text, the plain way."""
+    if isinstance(text, str):
+        return model(torch.tensor([tokenizer.encode(text)]))[0].detach().numpy()
+    pair = tokenizer.encode_pair(*text)
+    segmented = model.config.family in ("bert", "roformer")
+    more = {"segments": torch.tensor([pair.segments])} if segmented else {}
+    return model(torch.tensor([pair.ids]), **more)[0].detach().numpy()
+
+
+# --- classes and numbers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "roformer", "gpt2", "llama"])
+@pytest.mark.parametrize("texts", [SENTENCES, PAIRS], ids=["sentences", "pairs"])
+def test_an_answer_is_the_same_alone_and_in_any_batch(words, name, texts):
+    model = classifier(name)
+    rows = rows_of(words, texts, 32)
+    one_by_one = [alone(model, words, text) for text in texts]
+    for batch_tokens in (1, 20, 1000):
+        assert np.allclose(answers_to(model, rows, batch_tokens=batch_tokens), one_by_one, atol=1e-9)
+
+
+@pytest.mark.parametrize("texts", [SENTENCES, PAIRS], ids=["sentences", "pairs"])
+def test_classes(words, texts):
+    model = classifier(labels=("yes", "no", "maybe"))
+    said = [int(alone(model, words, text).argmax()) for text in texts]
+    wanted = [0, 1, 2, 0, 1, said[5]]
+    report = evaluate(model, words, texts, wanted, sure=FEW)
+    expected = {"accuracy": accuracy, "macro_f1": macro_f1, "matthews": matthews}
+    assert report.scores == {name: score(said, wanted) for name, score in expected.items()}
+    names = [model.config.labels[number] for number in wanted]
+    assert evaluate(model, words, texts, names, sure=FEW).scores == report.scores
+    assert evaluate(model, words, texts, np.array(wanted), sure=FEW).scores == report.scores
+    assert (report.task, report.n, report.settings) == ("classify", 6, {"cut": 0})
+    assert report.intervals.keys() == report.scores.keys()
+    assert all(found.low <= report.scores[name] <= found.high for name, found in report.intervals.items())
+
+
+def test_two_classes_have_the_f1_of_the_second(words):
+    model = classifier(n_classes=2)
+    said = [int(alone(model, words, text).argmax()) for text in SENTENCES]
+    wanted = [1, 0, 1, 1, 0, 1]
+    report = evaluate(model, words, SENTENCES, wanted, sure=FEW)
+    assert report.scores.keys() == {"accuracy", "f1", "matthews"}
+    assert report.scores["f1"] == f1(said, wanted)
+
+
+def test_numbers(words):
+    model = classifier(task="regress", n_classes=None)
+    said = [float(alone(model, words, text)[0]) for text in SENTENCES]
+    wanted = [0.5, 1, 2, "3.5", 4, 5]
+    report = evaluate(model, words, SENTENCES, wanted, sure=FEW)
+    numbers = [float(x) for x in wanted]
+    assert report.scores == pytest.approx({"pearson": pearson(said, numbers), "spearman": spearman(said, numbers)})
+    with pytest.raises(InputError, match="a label is none"):
+        evaluate(model, words, ["a"], ["yes"])
+
+
+def test_what_does_not_fit_is_cut_and_counted(words):
+    model = classifier(max_len=6)
+    report = evaluate(model, words, SENTENCES, [0] * 6, sure=FEW)
+    assert report.settings == {"cut": 1}  # 5 words + 2 special tokens
+    cls_id, sep_id = words.cls_id, words.sep_id
+    (row,) = rows_of(words, ["a dog saw the man"], 6)
+    assert row.ids == [cls_id, *words.encode("a dog saw the", special=False), sep_id]
+    (row,) = rows_of(words, [("a dog saw the man", "it")], 6)
+    assert row.ids == [cls_id, *words.encode("a dog", special=False), sep_id, words.id("it"), sep_id]
+    assert row.segments == [0, 0, 0, 0, 1, 1]
+
+
+def test_special_tokens_stand_as_in_training(words):
+    """What `cutaway train` shows a model, this shows it again: with [CLS] and [SEP], or with <eos> alone."""
+    for tokenizer, cls_id, sep_id in ((words, words.cls_id, words.sep_id), (byte_level(), None, 2)):
+        for texts in (SENTENCES[:1], PAIRS[:1]):
+            parts = [texts[0]] if isinstance(texts[0], str) else texts[0]
+            ids = [np.array([tokenizer.encode(part, special=False)]) for part in parts]
+            wanted, segments, _ = joined([(row, np.array([row.shape[1]])) for row in ids], cls_id, sep_id)
+            (row,) = rows_of(tokenizer, texts, None, as_trained=True)
+            assert (row.ids, row.segments) == (wanted[0].tolist(), segments[0].tolist())
+
+
+def test_a_tokenizers_own_rule_is_kept(words):
+    for tokenizer in (words, byte_level()):
+        (row,) = rows_of(tokenizer, SENTENCES[:1], None)
+        assert row.ids == tokenizer.encode(SENTENCES[0])
+        (row,) = rows_of(tokenizer, PAIRS[:1], None)
+        pair = tokenizer.encode_pair(*PAIRS[0])
+        assert (row.ids, row.segments) == (pair.ids, pair.segments)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "room"), [([7], 5), ([9, 2], 6), ([2, 9], 6), ([9, 9], 6), ([9, 8], 7), ([3, 4], 6)]
+)
+def test_the_longer_of_two_is_cut_first(lengths, room):
+    kept = shares(lengths, room)
+    assert sum(kept) == room
+    assert all(0 < k <= n for k, n in zip(kept, lengths, strict=True))
+    if len(kept) == 2:
+        assert abs(kept[0] - kept[1]) <= 1 or min(kept) == min(lengths)
+
+
+# --- tags -------------------------------------------------------------------------------------------------------------
+
+TAGGED = [sentence.split() for sentence in ["a man sleeps", "the dogs runs", "no one saw it"]]
+LABELS = ("O", "B-X", "I-X")
+
+
+def test_a_word_is_tagged_by_its_first_token(words):
+    row, places = first_tokens(words, ["the", "dogs", "runs"], None)
+    assert [words.token(row.ids[at]) for at in places] == ["the", "dog", "runs"]
+    assert words.token(row.ids[places[1] + 1]) == "##s"
+    row, places = first_tokens(words, ["the", "dogs", "runs"], 5)  # [CLS] the dog ##s [SEP]
+    assert (len(row.ids), row.ids[-1], len(places), row.cut) == (5, words.sep_id, 2, True)
+
+
+def test_byte_level_words_begin_with_a_space():
+    tokenizer = byte_level()
+    row, places = first_tokens(tokenizer, ["I", "ate", "apples"], None)
+    assert [tokenizer.decode([row.ids[at]])[:2] for at in places] == ["I", " a", " a"]
+
+
+def test_tags(words):
+    model = tiny("bert", task="tag", n_classes=3, labels=LABELS, seed=2)
+    said = []
+    for sentence in TAGGED:
+        row, places = first_tokens(words, sentence, None)
+        answer = model(torch.tensor([row.ids]))[0]
+        said.append([LABELS[int(answer[at].argmax())] for at in places])
+    wanted = [["O", *tags[1:]] for tags in said]
+    report = evaluate(model, words, TAGGED, wanted, sure=FEW)
+    assert report.scores["span_f1"] == span_f1(said, wanted)
+    right = sum(a == b for pair in zip(said, wanted, strict=True) for a, b in zip(*pair, strict=True))
+    assert report.scores["accuracy"] == right / 10
+    assert report.settings == {"cut": 0, "words": 10}
+    with pytest.raises(InputError, match="sentence 1 has 3 words and 1 tags"):
+        evaluate(model, words, TAGGED[:1], [["O"]])
+    plain = tiny("bert", task="tag", n_classes=3, labels=("D", "N", "V"))
+    assert evaluate(plain, words, TAGGED[:1], [["D", "N", "V"]], sure=FEW).scores.keys() == {"accuracy"}
+
+
+# --- translations, texts, pictures ------------------------------------------------------------------------------------
+
+
+def test_translations():
+    tokenizer, model = byte_level(), translator()
+    references = [text or "nothing" for text in TEXTS]
+    report = evaluate(model, tokenizer, TEXTS, references, sure=FEW, beam=2, max_len=20)
+    written = translate_all(model, tokenizer, TEXTS, beam=2, max_len=20)
+    assert report.scores == {"BLEU": bleu(written, references).value, "chrF2": chrf(written, references).value}
+    assert report.signatures["BLEU"] == bleu(written, references).signature
+    assert report.intervals.keys() == {"BLEU", "chrF2"}
+    assert report.settings == {"beam": 2, "max_len": 20}
+    with pytest.raises(InputError, match="1 sources for 2 references"):
+        evaluate(model, tokenizer, ["a"], ["a", "b"])
+
+
+@pytest.mark.parametrize("start_id", [None, 1])
+def test_texts(start_id):
+    tokenizer, model = byte_level(), tiny("gpt2", vocab_size=400, start_id=start_id)
+    texts = ["The quick brown fox jumps over the lazy dog. " * 4, "naïve café"]
+    report = evaluate(model, tokenizer, texts, context=16, sure=FEW)
+    documents = tokenizer.encode_batch(texts, special=False)
+    found = surprisal(model, documents, context=16, stride=8, start_id=start_id)
+    n_bytes = sum(len(text.encode()) for text in texts)
+    assert report.scores["bits_per_byte"] == pytest.approx(found.total / math.log(2) / n_bytes)
+    assert report.scores["perplexity"] == pytest.approx(found.perplexity)
+    assert report.settings["bytes"] == n_bytes == 45 * 4 + 12
+    assert report.settings["tokens"] == sum(map(len, documents)) - (2 if start_id is None else 0)
+    low, high = report.intervals["perplexity"].low, report.intervals["perplexity"].high
+    assert low < report.scores["perplexity"] < high
+    bits = report.intervals["bits_per_byte"]
+    per_byte = report.settings["tokens"] / n_bytes / math.log(2)
+    assert (bits.low, bits.high) == pytest.approx((math.log(low) * per_byte, math.log(high) * per_byte), rel=1e-3)
+
+
+def test_pictures():
+    model = tiny("vit", dtype=torch.float32)
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 3, 8, 8), dtype=np.uint8)
+    mean, std = (0.1, 0.2, 0.3), (0.4, 0.5, 0.6)
+    numbers = (pixels / 255 - np.array(mean)[:, None, None]) / np.array(std)[:, None, None]
+    said = model(torch.tensor(numbers, dtype=torch.float32)).argmax(dim=1).numpy()
+    wanted = np.where(np.arange(20) < 15, said, 0)
+    report = evaluate(model, None, pixels, wanted, mean=mean, std=std, batch=7, sure=FEW)
+    assert report.scores == {"accuracy": float((said == wanted).mean())}
+    assert evaluate(model, None, numbers, wanted, sure=FEW).scores == report.scores
+    with pytest.raises(InputError, match="2 numbers for pictures of 3 channels"):
+        evaluate(model, None, pixels, wanted, mean=(0.5, 0.5))
+
+
+# --- every report -----------------------------------------------------------------------------------------------------
+
+
+def test_a_report_is_json_and_says_how_long_it_took(words):
+    report = evaluate(classifier(), words, SENTENCES, [0] * 6, sure=Sureness(resamples=20, level=0.9))
+    said = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    assert said["scores"] == report.scores
+    assert said["intervals"]["accuracy"]["level"] == 0.9
+    assert report.seconds > 0
+    assert evaluate(classifier(), words, SENTENCES, [0] * 6, sure=Sureness(resamples=0)).intervals == {}
+
+
+def test_what_cannot_be_evaluated_is_refused(words):
+    model = classifier()
+    with pytest.raises(InputError, match="2 examples with 1 labels"):
+        evaluate(model, words, ["a", "a"], [0])
+    with pytest.raises(InputError, match="no examples"):
+        evaluate(model, words, [], [])
+    with pytest.raises(InputError, match=r"label 1 is 3; this model knows 0 … 2"):
+        evaluate(model, words, ["a"], [3])
+    with pytest.raises(InputError, match=r"label 1 is 'perhaps'; this model knows yes, no, maybe"):
+        evaluate(classifier(labels=("yes", "no", "maybe")), words, ["a"], ["perhaps"])
+    with pytest.raises(InputError, match="Give references or labels"):
+        evaluate(model, words, ["a"])
+    with pytest.raises(InputError, match="give its tokenizer"):
+        evaluate(model, None, ["a"], [0])
+    with pytest.raises(InputError, match="no score is known for a bert model with task='hidden'"):
+        evaluate(tiny("bert", task="hidden"), words, ["a"], [0])
+    with pytest.raises(InputError, match=r"model.eval\(\)"):
+        evaluate(classifier().train(), words, ["a"], [0])

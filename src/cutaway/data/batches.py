@@ -130,12 +130,15 @@ class Buckets:
         multiple: int = 1,
         most_rows: int | None = None,
         most_shapes: int = MOST_SHAPES,
+        widest: Sequence[int | None] = (),
     ) -> None:
         self.seed, self.shuffle = seed, shuffle
         self.n_examples = len(lengths[0])
         if self.n_examples == 0:
             raise InputError("there are no examples to make batches of")
-        self.buckets = _buckets(np.stack(lengths, axis=1), tokens, multiple, most_rows, most_shapes)
+        table = np.stack(lengths, axis=1)
+        limits = np.array([width or 1 << 62 for width in widest or [None] * len(lengths)])
+        self.buckets = _buckets(table, limits, tokens, multiple, most_rows, most_shapes)
         self.ends = np.cumsum([bucket.n_batches for bucket in self.buckets])
         self.steps = int(self.ends[-1])
 
@@ -163,12 +166,12 @@ class Buckets:
 
 
 def _buckets(
-    lengths: NDArray[np.int64], tokens: int, multiple: int, most_rows: int | None, most_shapes: int
+    lengths: NDArray[np.int64], limits: Indices, tokens: int, multiple: int, most_rows: int | None, most_shapes: int
 ) -> list[Bucket]:
     widest = lengths.sum(axis=1).max()
     if widest > tokens:
         raise InputError(f"an example of {widest} tokens does not fit a batch of {tokens}: allow more, or cut it")
-    shapes, which = np.unique(_rounded_up(lengths), axis=0, return_inverse=True)
+    shapes, which = np.unique(np.minimum(_rounded_up(lengths), limits), axis=0, return_inverse=True)
     counts = np.bincount(which.ravel(), minlength=len(shapes))
     group = _merge([tuple(shape) for shape in shapes.tolist()], counts.tolist(), most_shapes)
     buckets = []
@@ -251,7 +254,7 @@ class Examples:
         lengths = [self._lengths(name, (longest or {}).get(name)) for name in columns]
         self.buckets = Buckets(
             lengths, tokens=tokens, seed=seed, shuffle=shuffle, multiple=multiple, most_rows=most_rows,
-            most_shapes=most_shapes,
+            most_shapes=most_shapes, widest=[(longest or {}).get(name) for name in columns],
         )  # fmt: skip
         self.steps, self.n_examples = self.buckets.steps, self.buckets.n_examples
 

@@ -1,0 +1,170 @@
+"""What was read once need not be read again: folders of arrays, keyed by the content that they were made from.
+
+    entry = cached([path], {"kind": "documents", "split": "line"}, build)
+
+`build(folder)` writes its files into the folder that it is given, and returns facts for `meta.json`.
+
+An entry is whole or absent: it is written beside its place, flushed to the disk, then renamed. `meta.json` is written
+last and names the size of each file; an entry that does not match it is made again.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutaway.data.text import file_size
+from cutaway.errors import CheckpointError, InputError
+from cutaway.files import read_json, write_json
+
+FORMAT = 1  # of the entries; a higher number leaves all older ones behind
+META = "meta.json"
+
+Array = NDArray[Any]
+Build = Callable[[Path], Mapping[str, Any]]
+
+
+def cache_folder() -> Path:
+    """Where entries live: `$CUTAWAY_CACHE/data`, or `~/.cache/cutaway/data`."""
+    return Path(os.environ.get("CUTAWAY_CACHE") or Path.home() / ".cache" / "cutaway") / "data"
+
+
+def content_key(paths: Sequence[Path], settings: Mapping[str, Any]) -> str:
+    """SHA-256 of what is in the files, in their order, and of how they are read; names and dates do not count."""
+    whole = hashlib.sha256(json.dumps({"format": FORMAT, "files": len(paths), **settings}, sort_keys=True).encode())
+    for path in paths:
+        file_size(path)  # refuses what is not a file
+        try:
+            with path.open("rb") as file:
+                whole.update(hashlib.file_digest(file, "sha256").digest())
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    return whole.hexdigest()
+
+
+def cached(paths: Sequence[Path], settings: Mapping[str, Any], build: Build, cache: Path | None = None) -> Path:
+    """The folder of the entry that `build` makes of these files, built where it is absent or damaged.
+
+    Its name is the key. While one process builds an entry, others that want the same wait for it.
+    """
+    parent = cache or cache_folder()
+    stamps = _stamps(paths)
+    entry = parent / content_key(paths, settings)
+    if is_whole(entry):
+        return entry
+
+    def build_of_unchanged(folder: Path) -> Mapping[str, Any]:
+        said = build(folder)
+        for path, before, after in zip(paths, stamps, _stamps(paths), strict=True):
+            if before != after:  # the key would tell of other bytes than the entry
+                raise InputError(f"{path} changed while it was read; start again when it is written")
+        return said
+
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        with _locked(_lock_of(parent, entry.name)):
+            if not is_whole(entry):  # the one that we waited for may have built it
+                _sweep(parent, entry.name)
+                _build(entry, build_of_unchanged)
+    except OSError as error:
+        raise InputError(
+            f"the cache {parent} cannot be written: {error.strerror or error}; "
+            "make room, or set CUTAWAY_CACHE to another folder"
+        ) from error
+    return entry
+
+
+def is_whole(entry: Path) -> bool:
+    """Whether an entry holds all files that its meta.json names, in their sizes."""
+    try:
+        files = read_json(entry / META)["files"]
+        return all((entry / name).stat().st_size == size for name, size in files.items())
+    except (CheckpointError, OSError, KeyError, AttributeError):
+        return False
+
+
+def facts(entry: Path) -> dict[str, Any]:
+    """What the builder of an entry said about it."""
+    result: dict[str, Any] = read_json(entry / META)["facts"]
+    return result
+
+
+def open_array(path: Path, dtype: str, shape: tuple[int, ...]) -> Array:
+    """A file as an array that is read from the disk where it is touched; it cannot be written to."""
+    if 0 in shape:
+        return np.zeros(shape, dtype)  # nothing cannot be mapped
+    return np.asarray(np.memmap(path, dtype, "r", shape=shape))
+
+
+def _build(entry: Path, build: Build) -> None:
+    temporary, damaged = (entry.parent / f".{entry.name}.{uuid4().hex}.tmp" for _ in range(2))
+    temporary.mkdir()
+    try:
+        said = dict(build(temporary))
+        files = sorted(temporary.iterdir())
+        for file in files:
+            _flush(file)
+        write_json(temporary / META, {"files": {file.name: file.stat().st_size for file in files}, "facts": said})
+        if entry.exists():  # damaged, since we are here; who has mapped it keeps what was mapped
+            entry.rename(damaged)
+        try:
+            temporary.rename(entry)
+        except OSError:  # where locks do not work, another may have been faster
+            if not is_whole(entry):
+                raise
+        _flush(entry.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(damaged, ignore_errors=True)
+
+
+def _sweep(parent: Path, ours: str) -> None:
+    """Remove what builders left behind that were killed: nobody holds their locks, or it is `ours`, which we hold."""
+    for leftover in parent.glob(".*.tmp"):
+        key = leftover.name.split(".")[1]
+        if key == ours:
+            shutil.rmtree(leftover, ignore_errors=True)
+            continue
+        with _locked(_lock_of(parent, key), wait=False) as held:
+            if held:
+                shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _lock_of(parent: Path, key: str) -> Path:
+    return parent / f".{key}.lock"
+
+
+@contextmanager
+def _locked(path: Path, wait: bool = True) -> Iterator[bool]:
+    """Hold a lock that the system gives back when the process ends, however it ends; false when another holds it."""
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
+    try:
+        held = True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except OSError:  # another holds it, or this file system knows no locks
+            held = wait
+        yield held
+    finally:
+        os.close(descriptor)
+
+
+def _stamps(paths: Sequence[Path]) -> list[tuple[int, int]]:
+    return [(file_size(path), path.stat().st_mtime_ns) for path in paths]
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

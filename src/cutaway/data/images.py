@@ -1,0 +1,253 @@
+"""Images → arrays of bytes on the disk, decoded once and mapped into memory from then on.
+
+    images = image_folder(Path("flowers"), size=224)         # a folder for each class
+    images = idx_images(Path("train-images-idx3-ubyte.gz"), Path("train-labels-idx1-ubyte.gz"))
+    images = npz_images(Path("train.npz"))                   # images and labels, or jpeg_bytes, offsets and labels
+    images.pixels[0]                                         # channel × height × width, 0 … 255
+
+What a header says about sizes is compared with the file before anything is allocated by it.
+"""
+
+import io
+import math
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutaway.data.cache import Array, cached, facts, open_array
+from cutaway.data.image_files import Member, Npz, open_idx
+from cutaway.errors import InputError, MissingExtra
+from cutaway.files import MEGABYTE
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+MOST_PIXELS = 1 << 26  # of one image: 8192 × 8192
+AT_A_TIME = 16
+
+Size = tuple[int, int]  # height, width
+Report = Callable[[int, int], None]  # done, total
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Images of one size with their classes; `names[labels[i]]` is what image i shows."""
+
+    pixels: NDArray[np.uint8]  # image, channel, height, width
+    labels: NDArray[np.int64]
+    names: tuple[str, ...]
+    fingerprint: str
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def image_folder(
+    folder: Path,
+    *,
+    size: int | Size | None = None,
+    channels: int | None = None,
+    cache: Path | None = None,
+    report: Report | None = None,
+) -> Images:
+    """The images of a folder that has one folder for each class; classes and images in the order of their names.
+
+    With `size`, each is scaled until it covers that size, and its middle cut out; without, all must have one size.
+    `channels` is 3 (colour) or 1 (grey), by default what the first image has.
+    """
+    paths, classes, names = _listed(folder)
+    settings = {
+        "kind": "image folder",
+        "size": _size(size),
+        "channels": channels,
+        "names": names,
+        "classes": classes,
+    }
+
+    def build(target: Path) -> dict[str, Any]:
+        pixels = _decoded(((str(path), path) for path in paths), _size(size), channels)
+        return _write(target, _told(pixels, len(paths), report), np.array(classes, np.int64), str(folder))
+
+    return _open(cached(paths, settings, build, cache), names)
+
+
+def idx_images(images: Path, labels: Path, *, names: Sequence[str] | None = None, cache: Path | None = None) -> Images:
+    """Images and labels from two idx files, as MNIST has them, plain or packed."""
+
+    def build(target: Path) -> dict[str, Any]:
+        with open_idx(labels, 1) as (_, chunks):
+            numbers = np.frombuffer(b"".join(chunks), np.uint8).astype(np.int64)
+        with open_idx(images, 3) as ((n, height, width), chunks):
+            _same_number(n, str(images), len(numbers), str(labels))
+            arrays = (np.frombuffer(chunk, np.uint8).reshape(-1, 1, height, width) for chunk in chunks)
+            return _write(target, arrays, numbers, str(images))
+
+    return _open(cached([images, labels], {"kind": "idx"}, build, cache), names)
+
+
+def npz_images(
+    path: Path,
+    *,
+    size: int | Size | None = None,
+    channels: int | None = None,
+    names: Sequence[str] | None = None,
+    cache: Path | None = None,
+    report: Report | None = None,
+) -> Images:
+    """Images and labels from an npz archive.
+
+    It holds `labels` and either `images` (bytes; image, height, width, and where there is one, channel behind or before
+    these two) or `jpeg_bytes` and `offsets` (image i is jpeg_bytes[offsets[i]:offsets[i + 1]]). `size` and `channels`
+    are as in `image_folder`, and only for the latter.
+    """
+
+    def build(target: Path) -> dict[str, Any]:
+        with Npz(path) as archive:
+            numbers = archive.integers("labels")
+            if "images" not in archive.names:
+                offsets = archive.integers("offsets")
+                _same_number(len(offsets) - 1, f"offsets of {path}", len(numbers), "its labels")
+                with archive.open("jpeg_bytes") as member:
+                    sources = ((f"{path}, image {i}", data) for i, data in enumerate(member.parts(offsets)))
+                    pixels = _decoded(sources, _size(size), channels)
+                    return _write(target, _told(pixels, len(numbers), report), numbers, str(path))
+            if size is not None or channels is not None:
+                raise InputError(f"{path} holds images as arrays: size and channels are for encoded images")
+            with archive.open("images") as member:
+                _same_number(member.shape[0] if member.shape else 0, member.where, len(numbers), "its labels")
+                return _write(target, _stacked(member), numbers, str(path))
+
+    settings = {"kind": "npz", "size": _size(size), "channels": channels}
+    return _open(cached([path], settings, build, cache), names)
+
+
+def _listed(folder: Path) -> tuple[list[Path], list[int], list[str]]:
+    """The images of a folder of classes, the number of each one's class, and the names of the classes."""
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a folder")
+    classes = sorted(child for child in folder.iterdir() if child.is_dir() and not child.name.startswith("."))
+    if not classes:
+        raise InputError(f"{folder} has no folders: one for each class is expected, with its images in it")
+    paths, numbers = [], []
+    for number, of_class in enumerate(classes):
+        files = sorted(path for path in of_class.rglob("*") if path.is_file() and not path.name.startswith("."))
+        if not files:
+            raise InputError(f"{of_class} has no images")
+        for path in files:
+            if path.suffix.lower() not in SUFFIXES:
+                raise InputError(f"{path} is not an image ({', '.join(SUFFIXES)}): take it out of the folder")
+        paths += files
+        numbers += [number] * len(files)
+    return paths, numbers, [of_class.name for of_class in classes]
+
+
+def _stacked(member: Member) -> Iterator[Array]:
+    """Chunks of an array of images, channels first."""
+    _, *rest = member.shape
+    if member.dtype != np.uint8 or len(rest) not in (2, 3) or 0 in rest:
+        raise InputError(f"{member.where} is {member.about}; bytes of image, height, width (and channel) are expected")
+    if len(rest) == 3 and rest[2] not in (1, 3) and rest[0] not in (1, 3):
+        raise InputError(f"{member.where} is {member.about}: no axis of 1 or 3 channels, neither first nor last")
+    for chunk in member.chunks(math.prod(rest)):
+        images = np.frombuffer(chunk, np.uint8).reshape(-1, *rest)
+        if len(rest) == 2:
+            yield images[:, None]
+        else:
+            yield images.transpose(0, 3, 1, 2) if rest[2] in (1, 3) else images
+
+
+def _decoded(sources: Iterator[tuple[str, Path | bytes]], size: Size | None, channels: int | None) -> Iterator[Array]:
+    """Images from encoded ones, on all cores; without `size`, all must be as large as the first."""
+    if find_spec("PIL") is None:
+        raise MissingExtra("pillow", "images")
+    if channels not in (None, 1, 3):
+        raise InputError(f"channels={channels}: 3 (colour) or 1 (grey)")
+    first = None
+    with ThreadPoolExecutor() as pool:
+        while some := list(islice(sources, AT_A_TIME)):
+            if channels is None:
+                channels = len(_decode(some[0], size, None))
+            for (where, _), image in zip(
+                some, pool.map(partial(_decode, size=size, channels=channels), some), strict=True
+            ):
+                first = first or image.shape
+                if image.shape != first:
+                    (_, h, w), (_, height, width) = image.shape, first
+                    raise InputError(
+                        f"{where} has {h} × {w} pixels, the first image {height} × {width}: give a size to bring all to"
+                    )
+                yield image[None]
+
+
+def _decode(source: tuple[str, Path | bytes], size: Size | None, channels: int | None) -> Array:
+    """One image as channel × height × width; how large it will be is known before it is unpacked."""
+    from PIL import Image, ImageOps
+
+    where, data = source
+    bombs = (Image.DecompressionBombError, Image.DecompressionBombWarning)  # the latter where warnings are errors
+    try:
+        with Image.open(io.BytesIO(data) if isinstance(data, bytes) else data, formats=FORMATS) as image:
+            if image.width * image.height > MOST_PIXELS:
+                raise InputError(f"{where} has {image.height} × {image.width} pixels; at most {MOST_PIXELS:,} are read")
+            if image.mode.startswith(("I", "F")):
+                raise InputError(f"{where} has values of {image.mode!r}, more than 8 bits: convert it to 8")
+            grey = channels == 1 if channels is not None else image.mode in ("1", "L", "LA")
+            plain = image.convert("L" if grey else "RGB")
+        if size is not None:
+            plain = ImageOps.fit(plain, size[::-1], Image.Resampling.BICUBIC)
+        pixels = np.asarray(plain, np.uint8)
+        return pixels[None] if grey else pixels.transpose(2, 0, 1)
+    except InputError:
+        raise
+    except (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, *bombs) as error:
+        raise InputError(f"{where} cannot be read as an image: {error}") from None
+
+
+def _told(pixels: Iterator[Array], total: int, report: Report | None) -> Iterator[Array]:
+    for done, image in enumerate(pixels, 1):
+        if report is not None and (done % AT_A_TIME == 0 or done == total):
+            report(done, total)
+        yield image
+
+
+def _write(folder: Path, chunks: Iterable[Array], labels: Array, where: str) -> dict[str, Any]:
+    shape: tuple[int, ...] = (0,)
+    n = 0
+    with (folder / "pixels").open("wb", MEGABYTE) as file:
+        for chunk in chunks:
+            file.write(np.ascontiguousarray(chunk).tobytes())
+            n, shape = n + len(chunk), chunk.shape[1:]
+    if not n:
+        raise InputError(f"{where} holds no images")
+    (folder / "labels").write_bytes(labels.astype("<i8").tobytes())
+    return {"shape": [n, *shape], "n_classes": int(labels.max()) + 1}
+
+
+def _open(entry: Path, names: Sequence[str] | None) -> Images:
+    said = facts(entry)
+    names = tuple(names if names is not None else map(str, range(said["n_classes"])))
+    if len(names) < said["n_classes"]:
+        raise InputError(f"{len(names)} names for labels up to {said['n_classes'] - 1}")
+    pixels = open_array(entry / "pixels", "u1", tuple(said["shape"]))
+    return Images(pixels, open_array(entry / "labels", "<i8", (said["shape"][0],)), names, entry.name)
+
+
+def _size(size: int | Size | None) -> Size | None:
+    height, width = (size, size) if isinstance(size, int) else size or (1, 1)
+    if min(height, width) < 1 or height * width > MOST_PIXELS:
+        raise InputError(f"size={size}: a height and a width, at most {MOST_PIXELS:,} pixels")
+    return None if size is None else (height, width)
+
+
+def _same_number(n: int, images: str, n_labels: int, labels: str) -> None:
+    if n != n_labels:
+        raise InputError(f"{images} has {n:,} images, {labels} has {n_labels:,} labels")

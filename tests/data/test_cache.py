@@ -1,0 +1,198 @@
+"""The cache: keyed by content, whole or absent, safe to share."""
+
+import fcntl
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cutaway.data.cache import cache_folder, cached, content_key, facts, is_whole, open_array
+from cutaway.errors import InputError
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "source.txt"
+    path.write_bytes(b"some text")
+    return path
+
+
+class Builder:
+    """Writes one file, and counts how often it was asked to."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, folder: Path) -> dict[str, int]:
+        self.calls += 1
+        (folder / "data").write_bytes(b"12345678")
+        return {"n": self.calls}
+
+
+def test_the_second_time_nothing_is_built(tmp_path, source):
+    build = Builder()
+    first = cached([source], {}, build, tmp_path / "cache")
+    second = cached([source], {}, build, tmp_path / "cache")
+    assert first == second
+    assert build.calls == 1
+    assert facts(second) == {"n": 1}
+
+
+def test_the_key_is_made_of_content(tmp_path, source):
+    key = content_key([source], {"split": "line"})
+    copy = tmp_path / "elsewhere"
+    copy.write_bytes(source.read_bytes())
+    assert content_key([copy], {"split": "line"}) == key
+    other = tmp_path / "other"
+    for i in range(len(b"some text")):
+        data = bytearray(b"some text")
+        data[i] ^= 1
+        other.write_bytes(data)
+        assert content_key([other], {"split": "line"}) != key
+    assert content_key([source], {"split": "file"}) != key
+    assert content_key([source, copy], {"split": "line"}) != key
+    other.write_bytes(b"other text")
+    assert content_key([source, other], {}) != content_key([other, source], {})
+
+
+def test_where_one_file_ends_matters(tmp_path):
+    names = [tmp_path / name for name in "abcd"]
+    for path, data in zip(names, [b"ab", b"c", b"a", b"bc"], strict=True):
+        path.write_bytes(data)
+    assert content_key(names[:2], {}) != content_key(names[2:], {})
+
+
+@pytest.mark.parametrize("damage", ["shorter", "longer", "gone", "no meta", "half a meta", "not an entry"])
+def test_a_damaged_entry_is_built_again(tmp_path, source, damage):
+    build = Builder()
+    entry = cached([source], {}, build, tmp_path / "cache")
+    match damage:
+        case "shorter" | "longer":
+            (entry / "data").write_bytes(b"1" * (7 if damage == "shorter" else 9))
+        case "gone":
+            (entry / "data").unlink()
+        case "no meta":
+            (entry / "meta.json").unlink()
+        case "half a meta":
+            (entry / "meta.json").write_text((entry / "meta.json").read_text()[:20])
+        case "not an entry":
+            (entry / "meta.json").write_text('{"files": []}')
+    assert not is_whole(entry)
+    again = cached([source], {}, build, tmp_path / "cache")
+    assert build.calls == 2
+    assert is_whole(again)
+    assert (again / "data").read_bytes() == b"12345678"
+    assert not list((tmp_path / "cache").glob(".*.tmp"))
+
+
+def test_an_error_leaves_nothing_behind(tmp_path, source):
+    def build(folder):
+        (folder / "data").write_bytes(b"half")
+        raise InputError("a bad line")
+
+    with pytest.raises(InputError, match="a bad line"):
+        cached([source], {}, build, tmp_path / "cache")
+    assert [path.name for path in (tmp_path / "cache").iterdir() if path.is_dir()] == []
+
+
+DIE = """
+import os, sys
+from pathlib import Path
+from cutaway.data.cache import cached
+
+def build(folder):
+    (folder / "data").write_bytes(b"half")
+    os._exit(9)
+
+cached([Path(sys.argv[1])], {}, build, Path(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("settings", [{}, {"other": 1}])
+def test_what_a_killed_builder_leaves_is_ignored_and_removed(tmp_path, source, settings):
+    cache = tmp_path / "cache"
+    assert subprocess.run([sys.executable, "-c", DIE, source, cache]).returncode == 9
+    assert len(list(cache.glob(".*.tmp"))) == 1
+    build = Builder()
+    entry = cached([source], settings, build, cache)  # the same key, and another
+    assert (entry / "data").read_bytes() == b"12345678"
+    assert build.calls == 1
+    assert list(cache.glob(".*.tmp")) == []
+
+
+def test_what_another_is_building_is_left_alone(tmp_path, source):
+    cache = tmp_path / "cache"
+    theirs = cache / ".abc.123.tmp"
+    theirs.mkdir(parents=True)
+    with (cache / ".abc.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        cached([source], {}, Builder(), cache)
+        assert theirs.exists()
+    cached([source], {"other": 1}, Builder(), cache)
+    assert not theirs.exists()
+
+
+BUILD_SLOWLY = """
+import sys, time
+from pathlib import Path
+from cutaway.data.cache import cached
+
+def build(folder):
+    with Path(sys.argv[3]).open("a") as file:
+        file.write("built\\n")
+    (folder / "data").write_bytes(b"1234")
+    time.sleep(1)
+    return {}
+
+entry = cached([Path(sys.argv[1])], {}, build, Path(sys.argv[2]))
+assert (entry / "data").read_bytes() == b"1234"
+"""
+
+
+def test_two_processes_build_one_entry_once(tmp_path, source):
+    log = tmp_path / "log"
+    command = [sys.executable, "-c", BUILD_SLOWLY, source, tmp_path / "cache", log]
+    processes = [subprocess.Popen(command) for _ in range(3)]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert log.read_text() == "built\n"
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, source):
+    def build(folder):
+        source.write_bytes(b"other text")
+        return {}
+
+    with pytest.raises(InputError, match=r"source\.txt changed while it was read"):
+        cached([source], {}, build, tmp_path / "cache")
+
+
+def test_a_cache_that_cannot_be_written_names_the_way_out(tmp_path, source):
+    (tmp_path / "cache").write_text("a file stands here")
+    with pytest.raises(InputError, match=r"cache cannot be written.*CUTAWAY_CACHE"):
+        cached([source], {}, Builder(), tmp_path / "cache")
+
+
+def test_a_full_disk_names_the_way_out(tmp_path, source):
+    def build(folder):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(InputError, match=r"No space left on device; make room, or set CUTAWAY_CACHE"):
+        cached([source], {}, build, tmp_path / "cache")
+
+
+def test_the_folder_comes_from_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUTAWAY_CACHE", str(tmp_path))
+    assert cache_folder() == tmp_path / "data"
+    monkeypatch.delenv("CUTAWAY_CACHE")
+    assert cache_folder() == Path.home() / ".cache" / "cutaway" / "data"
+
+
+def test_arrays_cannot_be_written_to(tmp_path):
+    path = tmp_path / "array"
+    path.write_bytes(b"\1\2\3\4")
+    array = open_array(path, "u1", (2, 2))
+    assert array.tolist() == [[1, 2], [3, 4]]
+    with pytest.raises(ValueError, match="read-only"):
+        array[0, 0] = 9
+    assert open_array(tmp_path / "absent", "u1", (0, 3)).shape == (0, 3)

@@ -9,7 +9,10 @@ from cutaway.cli.options import Json
 
 
 def train(
-    recipe: Annotated[Path, typer.Argument(help="The recipe, a TOML file; see recipes/.")],
+    what: Annotated[
+        list[Path],
+        typer.Argument(metavar="RECIPE.toml|FILES…", help="A recipe, or files to learn from: text, a table, …"),
+    ],
     out: Annotated[Path, typer.Option(help="Where the model folder goes.")],
     changes: Annotated[
         list[str] | None, typer.Option("--set", help="Change a value of the recipe: --set train.steps=200")
@@ -21,12 +24,14 @@ def train(
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard files to OUT/run.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Train a model as a recipe says; Ctrl-C leaves a checkpoint that --resume goes on from."""
+    """Train a model as a recipe says, or on your own files; Ctrl-C leaves a checkpoint that --resume goes on from."""
+    from cutaway.training.presets import recipe_for
     from cutaway.training.recipe import read_recipe
     from cutaway.training.train import train as run
 
     changes = [*(changes or []), *(["train.deterministic=true"] if deterministic else [])]
-    resolved = read_recipe(recipe, changes)
+    is_recipe = len(what) == 1 and what[0].suffix == ".toml"
+    resolved = read_recipe(what[0], changes) if is_recipe else recipe_for(what, changes)
     shown = Shown(quiet=as_json)
     listeners: list[Any] = [shown]
     if tensorboard:

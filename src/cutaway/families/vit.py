@@ -45,6 +45,8 @@ class ViTConfig(Config):
     attention_dropout: float | None = None  # None: as elsewhere
     query_key_value_bias: bool = True
     pooler: bool = True  # whether a model without a head brings its pooler along
+    pixel_mean: tuple[float, ...] | None = None  # of each channel in 0…1: what pictures lose before they are read …
+    pixel_std: tuple[float, ...] | None = None  # … and what they are divided by
 
     def check(self) -> None:
         super().check()
@@ -54,6 +56,10 @@ class ViTConfig(Config):
         n_patches, n_pixels = (self.image_size // self.patch_size) ** 2, self.n_channels * self.patch_size**2
         if max(n_patches, n_pixels) > LIMIT:
             raise ConfigError(f"{n_patches} patches of {n_pixels} numbers: more than {LIMIT} is no picture")
+        for name in ("pixel_mean", "pixel_std"):
+            values = getattr(self, name)
+            if values is not None and len(values) != self.n_channels:
+                raise ConfigError(f"{name} has {len(values)} numbers for n_channels={self.n_channels}")
 
 
 SIZES: dict[str, Config] = {

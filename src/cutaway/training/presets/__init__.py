@@ -1,0 +1,73 @@
+"""Recipes for people who bring files and no recipe: what the files look like says what is trained.
+
+cutaway train novel.txt --out novel-model             a language model
+cutaway train pairs.tsv --out translator              columns source and target: a translator
+cutaway train train.en train.de --out translator      two parallel files: the same
+cutaway train reviews.csv --out classifier            columns text (second) and label: a classifier
+cutaway train flowers/ --out flower-model             a folder for each class, .npz or idx files: pictures
+"""
+
+import os
+import tomllib
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from cutaway.data.tables import SUFFIXES, read_table
+from cutaway.errors import ConfigError, InputError
+from cutaway.training.recipe import Recipe, change, recipe_from
+
+PACKED = (".gz", ".xz")
+SMALL_TEXT = 200_000  # bytes: too little for word pieces, so its letters are learnt
+COLUMNS = "columns named source and target, or text and label (and second, for pairs), are needed"
+
+
+def recipe_for(paths: Sequence[Path], changes: Iterable[str] = ()) -> Recipe:
+    """The recipe that fits these files, with `a.b=c` changes on top."""
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path} does not exist: give a recipe (.toml), or files to learn from")
+    kind, data = _looks_like(paths)
+    values = tomllib.loads(files(__package__).joinpath(f"{kind}.toml").read_text(encoding="utf-8"))
+    values["data"] |= {"root": "", "train": [os.fspath(path) for path in paths], **data}
+    if kind == "text" and sum(path.stat().st_size for path in paths) < SMALL_TEXT:
+        values["tokenizer"] = {"kind": "char"}
+    for text in changes:
+        change(values, text)
+    return recipe_from(values, f"the recipe for {', '.join(map(str, paths))}")
+
+
+def _looks_like(paths: Sequence[Path]) -> tuple[str, dict[str, Any]]:
+    """text, pairs, labels or images, and what [data] has to say about them."""
+    suffixes = {_suffix(path) for path in paths}
+    if paths[0].is_dir() or suffixes == {".npz"} or any("idx" in path.name for path in paths):
+        return "images", {}
+    if suffixes <= set(SUFFIXES):
+        return _table(paths[0])
+    if len(paths) == 2 and len(suffixes) == 2 and _stem(paths[0]) == _stem(paths[1]):
+        return "pairs", {"format": "parallel", "header": [suffix.lstrip(".") for suffix in map(_suffix, paths)]}
+    if suffixes & set(SUFFIXES):
+        raise ConfigError(f"{', '.join(map(str, paths))}: give texts, or tables, not both")
+    return "text", {}
+
+
+def _table(path: Path) -> tuple[str, dict[str, Any]]:
+    columns = next(iter(read_table(path)), {}).keys()
+    if {"source", "target"} <= columns:
+        return "pairs", {"format": "table"}
+    text = next((name for name in ("text", "sentence", "first", "sentence1") if name in columns), None)
+    second = next((name for name in ("second", "sentence2") if name in columns), None)
+    if text is None or "label" not in columns:
+        raise InputError(
+            f"{path} has the columns {', '.join(columns)}: {COLUMNS}; or say it in a recipe (see recipes/)"
+        )
+    return "labels", {"format": "table", "text": text} | ({"second": second} if second else {})
+
+
+def _suffix(path: Path) -> str:
+    return Path(path.stem).suffix if path.suffix in PACKED else path.suffix
+
+
+def _stem(path: Path) -> str:
+    return Path(path.stem).stem if path.suffix in PACKED else path.stem

@@ -16,7 +16,7 @@ studies       experiments that use all of the above
 serving       the model behind HTTP, and the page
 cli           one file per command
 
-Not built yet: baselines, objectives, data, training, evaluation, certificate, serving.
+Not built yet: baselines, certificate, serving.
 
 The names below are imported when first used, so that `import cutaway` costs nothing.
 """
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from cutaway.decoding import greedy, greedy_translate
     from cutaway.families import build
     from cutaway.model.tap import edit, tap_names, watch
+    from cutaway.objectives import next_token_loss
+    from cutaway.tokens.train import train_tokenizer
+    from cutaway.training.train import train
 
     __version__: str
 
@@ -41,8 +44,11 @@ __all__ = [
     "greedy_translate",
     "load",
     "load_tokenizer",
+    "next_token_loss",
     "save",
     "tap_names",
+    "train",
+    "train_tokenizer",
     "watch",
 ]
 
@@ -54,8 +60,11 @@ _HOME = {
     "greedy_translate": "cutaway.decoding",
     "load": "cutaway.checkpoints",
     "load_tokenizer": "cutaway.checkpoints",
+    "next_token_loss": "cutaway.objectives",
     "save": "cutaway.checkpoints",
     "tap_names": "cutaway.model.tap",
+    "train": "cutaway.training.train",
+    "train_tokenizer": "cutaway.tokens.train",
     "watch": "cutaway.model.tap",
 }
 

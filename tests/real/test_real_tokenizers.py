@@ -14,6 +14,7 @@ from transformers import AutoTokenizer
 from cutaway.checkpoints.gguf_file import GGUFFile
 from cutaway.checkpoints.llama2c_file import Llama2cFile
 from cutaway.tokens import Tokenizer, find_tokenizer, gguf_tokenizer, llama2c_tokenizer
+from cutaway.tokens.trace import Tracer
 
 TEXTS = varied_texts(300)
 WITHOUT_DIGITS = [text for text in TEXTS if not any(character.isnumeric() for character in text)]
@@ -149,3 +150,21 @@ def test_what_is_saved_is_what_was_loaded(
         again = Tokenizer.load(tmp_path / name)
         assert again.roles == tokenizer.roles
         assert again.encode_batch(TEXTS) == tokenizer.encode_batch(TEXTS)
+
+
+# --- how they cut, step by step ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["minilm", "smollm2", "stories", "gpt2"])
+def test_the_last_step_of_the_trace_is_what_encode_gives(name: str, request: pytest.FixtureRequest):
+    found = find_tokenizer(real_weights("minilm")) if name == "minilm" else request.getfixturevalue(name)
+    tokenizer = found[0] if isinstance(found, tuple) else found
+    tracer = Tracer(tokenizer)
+    for text in TEXTS:
+        assert tracer.trace(text).tokens == tokenizer.encode_full(text, special=False).tokens, text
+
+
+def test_gpt2_merges_an_apple(gpt2: Tokenizer):
+    first, *_, last = Tracer(gpt2).trace(" apple").words[0].steps
+    assert (first.pieces, last.pieces) == (list("Ġapple"), ["Ġapple"])
+    assert "".join(last.pair) == "Ġapple"

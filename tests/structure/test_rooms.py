@@ -21,7 +21,7 @@ def read_table(text: str) -> dict[str, set[str]]:
     for line in table.splitlines()[1:]:
         if not line.startswith("|"):
             break
-        rows.append([re.sub(r" *\(.*?\)", "", cell).strip() for cell in line.strip("|").split("|")])
+        rows.append([re.sub(r" *\(.*?\)|\\", "", cell).strip() for cell in line.strip("|").split("|")])
     leaves = {room for left, right in rows for room in right.split(", ") if left == "every room"}
     rows = [(left.split(", "), right) for left, right in rows if left != "every room"]
     rooms = {room for left, _ in rows for room in left}

@@ -1,12 +1,24 @@
 """Tokens: text → ids and back. The first room of the lecture.
 
 A vocabulary has N entries; a token is an index 0 … N−1. The `tokenizers` library cuts the text; this room gives it one
-face (`Tokenizer`), finds the special tokens by their roles, and reads the published forms. It does not know torch.
+face (`Tokenizer`), finds the special tokens by their roles, reads the published forms, trains new ones, and shows step
+by step how a text is cut. It does not know torch.
 """
 
 from cutaway.tokens.gguf import gguf_tokenizer
 from cutaway.tokens.pieces import llama2c_tokenizer
 from cutaway.tokens.readers import find_tokenizer
 from cutaway.tokens.tokenizer import Encoded, Tokenizer
+from cutaway.tokens.trace import Trace, trace_tokens
+from cutaway.tokens.train import train_tokenizer
 
-__all__ = ["Encoded", "Tokenizer", "find_tokenizer", "gguf_tokenizer", "llama2c_tokenizer"]
+__all__ = [
+    "Encoded",
+    "Tokenizer",
+    "Trace",
+    "find_tokenizer",
+    "gguf_tokenizer",
+    "llama2c_tokenizer",
+    "trace_tokens",
+    "train_tokenizer",
+]

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, processors
 from tokenizers import Tokenizer as Backend
+from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import PreTokenizer
 
 from cutaway.errors import CheckpointError
@@ -18,6 +19,20 @@ def byte_level(model: models.BPE, split: PreTokenizer | None = None) -> Backend:
     backend = Backend(model)
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False) if split is None else split
     backend.decoder = decoders.ByteLevel()
+    return backend
+
+
+def wordpiece(vocab: dict[str, int], normalizer: Normalizer, *, unk: str, cls: str, sep: str) -> Backend:
+    """BERT's: of each word the longest piece that is an entry, then of the rest; [CLS] … [SEP] around the text."""
+    backend = Backend(models.WordPiece(vocab, unk_token=unk))
+    backend.normalizer = normalizer
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece(prefix="##")
+    backend.post_processor = processors.TemplateProcessing(
+        single=f"{cls}:0 $A:0 {sep}:0",
+        pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
+        special_tokens=[(cls, vocab[cls]), (sep, vocab[sep])],
+    )
     return backend
 
 

@@ -16,10 +16,10 @@ from tokenizers import decoders, models, normalizers
 from cutaway.errors import CheckpointError
 from cutaway.tokens.assemble import surround, with_special
 from cutaway.tokens.guard import damage
+from cutaway.tokens.marks import SPACE
 from cutaway.tokens.tokenizer import Tokenizer
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # as SentencePiece and GGUF number the kinds
-SPACE = "▁"
 
 
 @dataclass(frozen=True)

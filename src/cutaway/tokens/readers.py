@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as Backend
 
 from cutaway.errors import CheckpointError
 from cutaway.files import MEGABYTE, read_bytes, read_json
-from cutaway.tokens.assemble import byte_level, split_merges, with_special
+from cutaway.tokens.assemble import byte_level, split_merges, with_special, wordpiece
 from cutaway.tokens.guard import damage
 from cutaway.tokens.roles import CONFIG, stated_roles
 from cutaway.tokens.tokenizer import FILE, Tokenizer
@@ -55,21 +55,13 @@ def _read_wordpiece(folder: Path) -> Tokenizer:
     if missing:
         raise CheckpointError(f"{folder / 'vocab.txt'} lacks {', '.join(missing)}")
     with damage(str(folder)):
-        backend = Backend(models.WordPiece(vocab, unk_token=roles["unk"]))
-        backend.normalizer = normalizers.BertNormalizer(
+        normalizer = normalizers.BertNormalizer(
             clean_text=True,
             handle_chinese_chars=bool(config.get("tokenize_chinese_chars", True)),
             strip_accents=config.get("strip_accents"),  # None: as the lower-casing
             lowercase=bool(config.get("do_lower_case", True)),
         )
-        backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        backend.decoder = decoders.WordPiece(prefix="##")
-        cls, sep = roles["cls"], roles["sep"]
-        backend.post_processor = processors.TemplateProcessing(
-            single=f"{cls}:0 $A:0 {sep}:0",
-            pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
-            special_tokens=[(cls, vocab[cls]), (sep, vocab[sep])],
-        )
+        backend = wordpiece(vocab, normalizer, unk=roles["unk"], cls=roles["cls"], sep=roles["sep"])
         return with_special(backend, [token for token in roles.values() if token in vocab], roles)
 
 

@@ -1,13 +1,16 @@
 """What the special tokens are for: which one pads, which begins and which ends a sentence.
 
 `I ate an apple <eos>`; `<sos> Ich habe einen Apfel gegessen <eos>`. A tokenizer.json says that a token is special, not
-what it is for. Folders say it in `tokenizer_config.json`; otherwise the usual names decide.
+what it is for. Folders say it in `tokenizer_config.json`; otherwise the usual names decide. A tag, `<2de> I ate an
+apple <eos>`, says which language is wanted, where a model knows several.
 """
 
-from collections.abc import Mapping, Set
+import re
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any
 
+from cutaway.errors import InputError
 from cutaway.files import read_json
 
 USUAL_NAMES = {
@@ -51,3 +54,15 @@ def _roles_in(config: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(content, str):
             roles[role] = content
     return roles
+
+
+def tag_token(tag: str) -> str:
+    """The special token that asks for a translation to a language: de → <2de>. (Johnson 2017)"""
+    if not re.fullmatch(r"[\w-]+", tag):
+        raise InputError(f"{tag!r} is no tag of a language: write letters, digits, - and _, such as de or pt-BR")
+    return f"<2{tag}>"
+
+
+def find_tags(special: Iterable[str]) -> list[str]:
+    """The languages that the special tokens name."""
+    return [found[1] for token in special if (found := re.fullmatch(r"<2([\w-]+)>", token))]

@@ -16,7 +16,8 @@ import tokenizers
 from cutaway.errors import CheckpointError, InputError
 from cutaway.files import MEGABYTE, parse_json, read_bytes, replacing, write_json
 from cutaway.tokens.guard import damage, misfit, refuse_broken_charsmap
-from cutaway.tokens.roles import CONFIG, find_roles, stated_roles
+from cutaway.tokens.marks import continuing_ids
+from cutaway.tokens.roles import CONFIG, find_roles, find_tags, stated_roles, tag_token
 
 FILE = "tokenizer.json"
 LIMIT = 128 * MEGABYTE  # a vocabulary of a million entries needs half of it
@@ -57,6 +58,7 @@ class Tokenizer:
         refuse_broken_charsmap(description.get("normalizer"), file)
         with damage(str(file)):
             tokenizer = cls(tokenizers.Tokenizer.from_buffer(data), stated_roles(file.parent))
+            tokenizer.backend = tokenizer._without_dropout()  # a file may ask for it, silently
             tokenizer._try_once()
         return tokenizer
 
@@ -64,7 +66,7 @@ class Tokenizer:
         """Write tokenizer.json, and the roles in tokenizer_config.json where other tools look for them."""
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(folder / FILE) as temporary:
-            temporary.write_text(self.backend.to_str(pretty=True), encoding="utf-8")
+            temporary.write_text(self._without_dropout().to_str(pretty=True), encoding="utf-8")
         roles = {f"{role}_token": token for role, token in self.roles.items()}
         write_json(
             folder / CONFIG,
@@ -73,7 +75,7 @@ class Tokenizer:
 
     def encode(self, text: str, special: bool = True) -> list[int]:
         """The ids of a text."""
-        return self._encode(text, None, special).ids
+        return self.encoding(text, special=special).ids
 
     def encode_batch(self, texts: Sequence[str], special: bool = True) -> list[list[int]]:
         """The ids of many texts, on all cores; nothing is padded."""
@@ -82,13 +84,14 @@ class Tokenizer:
 
     def encode_pair(self, first: str, second: str, special: bool = True) -> Encoded:
         """Two texts as one sequence: BERT's `[CLS] first [SEP] second [SEP]` with segments 0 and 1."""
-        return _encoded(self._encode(first, second, special))
+        return _encoded(self.encoding(first, second, special))
 
     def encode_full(self, text: str, special: bool = True) -> Encoded:
         """The ids of a text with their tokens and their places in it, for showing."""
-        return _encoded(self._encode(text, None, special))
+        return _encoded(self.encoding(text, special=special))
 
-    def _encode(self, text: str, second: str | None, special: bool) -> tokenizers.Encoding:
+    def encoding(self, text: str, second: str | None = None, special: bool = True) -> tokenizers.Encoding:
+        """All that the library says of a text, or of a pair."""
         with misfit():
             return self.backend.encode(text, second, add_special_tokens=special)
 
@@ -121,6 +124,41 @@ class Tokenizer:
         """The id of every special token."""
         added = self.backend.get_added_tokens_decoder()
         return {token.content: id for id, token in sorted(added.items()) if token.special}
+
+    def tag_id(self, tag: str) -> int:
+        """The id of <2de>, which asks for a translation to `de`."""
+        tags = find_tags(self.special_ids())
+        if tag not in tags:
+            known = f"it has {', '.join(tags)}" if tags else "it has none"
+            raise InputError(f"the tokenizer has no tag {tag!r} ({tag_token(tag)}); {known}")
+        return self.id(tag_token(tag))
+
+    def continues_word(self) -> list[bool]:
+        """For every id, whether this entry goes on with the word before it (`##ing`): so that words are masked whole.
+
+        Exact for WordPiece, a good guess for the others: `cutaway.tokens.marks.continuing_ids` says where it errs.
+        Special tokens never do.
+        """
+        special = set(self.special_ids().values())
+        continuing = continuing_ids(self.backend)
+        return [id in continuing and id not in special for id in range(self.vocab_size)]
+
+    def with_dropout(self, dropout: float) -> "Tokenizer":
+        """A copy whose BPE skips a merge with this probability, so that a text is cut another way each time.
+
+        For training only (BPE-dropout, Provilkov 2020). The library draws from a source that cannot be seeded: no two
+        runs are the same.
+        """
+        if not 0 <= dropout < 1:
+            raise InputError(f"dropout={dropout} must be at least 0 and below 1")
+        copy = tokenizers.Tokenizer.from_str(self.backend.to_str())
+        if not isinstance(copy.model, tokenizers.models.BPE):
+            raise InputError(f"only BPE has merges to drop; this is a {type(copy.model).__name__}")
+        copy.model.dropout = dropout or None
+        return Tokenizer(copy, self.roles)
+
+    def _without_dropout(self) -> tokenizers.Tokenizer:
+        return self.with_dropout(0.0).backend if getattr(self.backend.model, "dropout", None) else self.backend
 
     def _role(self, role: str) -> int | None:
         return self.id(self.roles[role]) if role in self.roles else None
@@ -164,7 +202,7 @@ class Tokenizer:
         """Some damage shows only when a text is encoded; a text that merely does not fit is no damage."""
         for second in (None, "a"):
             with suppress(InputError):
-                self._encode("a", second, True)
+                self.encoding("a", second, True)
 
 
 def _encoded(encoding: tokenizers.Encoding) -> Encoded:

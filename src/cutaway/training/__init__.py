@@ -1,5 +1,6 @@
 """Training: a loop that reads like the lecture, and never loses work.
 
-for step in range(state.step, recipe.train.steps):
-    loss = take_step(state, batches(step))
+    cutaway.train("recipes/shakespeare.toml", "build/shakespeare")
+
+`loop` is the step, `train` the run, `recipe` what it depends on, `state` its checkpoints.
 """

@@ -1,0 +1,1 @@
+"""`cutaway tokenizer`: train one, and see how one cuts a text."""

@@ -1,0 +1,180 @@
+"""`cutaway tokenizer train`: text files become a tokenizer."""
+
+import json
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cutaway.cli.options import Json
+
+if TYPE_CHECKING:
+    from cutaway.tokens import Tokenizer
+
+
+class Kind(StrEnum):
+    """The KINDS of `cutaway.tokens.train`; here so that --help need not import them."""
+
+    word = "word"
+    char = "char"
+    byte = "byte"
+    bpe = "bpe"
+    wordpiece = "wordpiece"
+    unigram = "unigram"
+
+
+SAMPLES = 8  # stretches of text, all over the files, on which the tokenizer is tried at the end
+SAMPLE = 1 << 15  # characters of each
+
+Files = Annotated[list[Path], typer.Argument(metavar="FILES", help="Text in UTF-8, plain or packed with gzip or xz.")]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder for tokenizer.json.")]
+Which = Annotated[Kind, typer.Option("--kind", help="What an entry of the vocabulary is.")]
+Vocab = Annotated[
+    int | None, typer.Option("--vocab", min=1, help="Entries, special tokens included. Not needed: word, char, byte.")
+]
+Lowercase = Annotated[bool, typer.Option("--lowercase", help="Make no difference between A and a.")]
+Mask = Annotated[bool, typer.Option("--mask", help="Add <mask>, for models that fill gaps; wordpiece has [MASK].")]
+Tags = Annotated[str, typer.Option("--tags", metavar="de,en", help="Add <2de>, <2en>: the language to translate to.")]
+MinFrequency = Annotated[
+    int, typer.Option("--min-frequency", min=1, help="What stands less often in the text gets no entry.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace the tokenizer that is in the folder.")]
+
+
+def train(
+    files: Files,
+    out: Out,
+    kind: Which = Kind.bpe,
+    vocab: Vocab = None,
+    lowercase: Lowercase = False,
+    mask: Mask = False,
+    tags: Tags = "",
+    min_frequency: MinFrequency = 1,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Train a tokenizer on text files."""
+    import time
+
+    from cutaway.tokens import train_tokenizer
+
+    _check(files, out, force)
+    started = time.perf_counter()
+    texts = _Texts(files)
+    with texts.progress:
+        tokenizer = train_tokenizer(
+            texts,
+            kind=kind.value,
+            vocab_size=vocab,
+            lowercase=lowercase,
+            mask=mask,
+            tags=[tag.strip() for tag in tags.split(",") if tag.strip()],
+            min_frequency=min_frequency,
+        )
+    tokenizer.save(out)
+    tried = _tried(tokenizer, texts.samples())
+    file = out / "tokenizer.json"
+    found = {
+        "kind": kind.value,
+        "vocab_size": tokenizer.vocab_size,
+        "asked": vocab,
+        "special": tokenizer.special_ids(),
+        "file": str(file),
+        "bytes": file.stat().st_size,
+        "seconds": round(time.perf_counter() - started, 1),
+        "characters_read": texts.characters,
+        "sample": tried,
+    }
+    print(json.dumps(found, indent=2, ensure_ascii=False)) if as_json else _report(found)
+
+
+def _check(files: list[Path], out: Path, force: bool) -> None:
+    """Nothing is read before it is clear that it may be written."""
+    from cutaway.data.text import file_size
+    from cutaway.errors import InputError
+
+    for path in files:
+        file_size(path)
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file: name a folder to write")
+    if (out / "tokenizer.json").exists() and not force:
+        raise InputError(f"{out} has a tokenizer: name another folder, or replace it with --force")
+
+
+class _Texts:
+    """The text of the files, in stretches, once. Shows how far it is, and keeps a few stretches to try."""
+
+    def __init__(self, files: list[Path]) -> None:
+        from random import Random
+
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        from cutaway.data.text import file_size, read_documents
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+        console = Console(stderr=True)
+        self.progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self.bar = self.progress.add_task("reading", total=sum(map(file_size, files)))
+        self.pieces = read_documents(files, heard=lambda done: self.progress.update(self.bar, completed=done))
+        self.characters = self.n_pieces = 0
+        self.kept: list[str] = []
+        self.random = Random(0)
+
+    def __iter__(self) -> Iterator[str]:
+        for piece in self.pieces:
+            self._keep(piece.text)
+            yield piece.text
+        self.progress.update(self.bar, description="learning", total=None)
+
+    def _keep(self, text: str) -> None:
+        """So that in the end each stretch had the same chance."""
+        self.characters += len(text)
+        self.n_pieces += 1
+        place = len(self.kept) if len(self.kept) < SAMPLES else self.random.randrange(self.n_pieces)
+        if place < SAMPLES:
+            self.kept[place : place + 1] = [text[: text.rfind("\n", 0, SAMPLE) + 1 or SAMPLE]]
+
+    def samples(self) -> list[str]:
+        if not self.kept:  # kind byte reads nothing
+            self._keep(next(self.pieces).text)
+        return self.kept
+
+
+def _tried(tokenizer: "Tokenizer", samples: list[str]) -> dict[str, Any]:
+    """How well the tokenizer does on a sample of the text, and a line of it."""
+    encoded = tokenizer.encode_batch(samples, special=False)
+    characters, n = sum(map(len, samples)), sum(map(len, encoded))
+    lines = [line for sample in samples for line in sample.split("\n") if line.strip()]
+    line = next((line for line in lines if 20 <= len(line) <= 80), "".join(lines[:1])[:80])
+    unknown = sum(id == tokenizer.unk_id for ids in encoded for id in ids) / max(n, 1)
+    return {
+        "characters": characters,
+        "tokens": n,
+        "characters_per_token": round(characters / max(n, 1), 3),
+        "unknown": round(unknown, 6),
+        "line": line,
+        "line_tokens": tokenizer.encode_full(line, special=False).tokens,
+    }
+
+
+def _report(found: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    from cutaway.cli.numbers import human
+
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    sample, asked = found["sample"], found["asked"]
+    console.print(f"wrote    {found['file']}, {human(found['bytes'], 'B')}, after {found['seconds']} s")
+    console.print(f"entries  {found['vocab_size']:,}, of them {len(found['special'])} special:", *found["special"])
+    if asked is not None and found["vocab_size"] < asked:
+        console.print(f"         fewer than the {asked:,} asked for: the text has no more")
+    unknown = f", {sample['unknown']:.2%} unknown" if sample["unknown"] else ""
+    console.print(
+        f"sample   {sample['characters_per_token']:.2f} characters a token{unknown} "
+        f"({sample['characters']:,} of the {found['characters_read']:,} characters read)"
+    )
+    console.print(f"line     {sample['line']}")
+    console.print("tokens   " + " · ".join(sample["line_tokens"]))

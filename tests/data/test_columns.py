@@ -143,6 +143,7 @@ def test_tags_by_an_example(tmp_path):
     [
         ([{"text": "x"}], Labels("label"), r"line 1: no column 'label'; there are text"),
         ([{"text": "x", "label": "b"}], Labels("label", names=("a", "c")), "line 1: the class 'b' is none of a, c"),
+        ([{"text": "x", "label": ""}], Labels("label"), "line 1: the label is empty"),
         ([{"text": "x", "label": "a"}], Labels("label", "number"), "line 1: 'a' is not a number"),
         ([{"text": "x", "label": "nan"}], Labels("label", "number"), "line 1: 'nan' is not a number"),
         ([{"text": "x", "label": ["a"]}], Labels("label"), "line 1: label holds a list"),

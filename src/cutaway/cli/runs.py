@@ -55,7 +55,7 @@ def _show(rows: list[dict]) -> None:  # type: ignore[type-arg]
         table.add_row(
             row["folder"],
             row["state"],
-            amount(row["parameters"] or 0),
+            amount(float(row["parameters"] or 0)),
             f"{row['step']:,}/{row['steps'] or 0:,}",
             "–" if row["loss"] is None else f"{float(row['loss']):.4f}",
             best,

@@ -82,6 +82,8 @@ class LabelWriter:
         self.writer.end()
 
     def _number(self, name: str, where: str) -> int:
+        if not name or name.isspace():
+            raise InputError(f"{where}: the {self.labels.column} is empty")
         if name not in self.seen and self.labels.names is not None:
             raise InputError(f"{where}: the {self.labels.kind} {name!r} is none of {', '.join(self.labels.names)}")
         return self.seen.setdefault(name, len(self.seen))
@@ -92,7 +94,8 @@ class LabelWriter:
         if self.labels.kind != "number":
             names = list(self.seen) if self.labels.names is not None else _in_order(self.seen)
             if names != list(self.seen):
-                _renumber(self.path, self.dtype, [names.index(name) for name in self.seen])
+                place = {name: number for number, name in enumerate(names)}
+                _renumber(self.path, self.dtype, [place[name] for name in self.seen])
         return {**self.writer.facts(), "kind": self.labels.kind, "names": names}
 
 

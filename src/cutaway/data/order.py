@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 Indices = NDArray[np.int64]
 
 ROUNDS = 6
-_ODD = np.uint64(0x9E3779B97F4A7C15)
-_MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+_ALL = 0xFFFFFFFFFFFFFFFF
+_ODD = 0x9E3779B97F4A7C15
+_MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 def shuffled(places: Indices, n: int, *key: int) -> Indices:
@@ -22,7 +23,7 @@ def shuffled(places: Indices, n: int, *key: int) -> Indices:
     if n < 1 or (len(places) and not 0 <= places.min() <= places.max() < n):
         raise IndexError(f"places outside 0 … {n - 1}")
     half = np.uint64(max(1, (n - 1).bit_length() + 1 >> 1))
-    secrets = [_scramble(np.uint64(round_), *key) for round_ in range(ROUNDS)]
+    secrets = [np.uint64(_scramble(round_, *key)) for round_ in range(ROUNDS)]
     result = places.astype(np.uint64)
     outside = np.ones(len(result), dtype=bool)
     while outside.any():
@@ -33,7 +34,7 @@ def shuffled(places: Indices, n: int, *key: int) -> Indices:
 
 def number(n: int, *key: int) -> int:
     """A number of 0 … n−1 that the key names."""
-    return int(_scramble(np.uint64(0), *key) % np.uint64(n))
+    return _scramble(0, *key) % n
 
 
 def generator(*key: int) -> np.random.Generator:
@@ -49,16 +50,19 @@ def _network(x: NDArray[np.uint64], half: np.uint64, secrets: list[np.uint64]) -
     return left << half | right
 
 
-def _scramble(x: np.uint64, *key: int) -> np.uint64:
+def _scramble(x: int, *key: int) -> int:
+    """One number from a key; whole numbers of Python's, which are quicker than numpy's when they come one by one."""
     for part in key:
-        x = _splitmix(x ^ np.uint64(part & 0xFFFFFFFFFFFFFFFF))
+        x = (x ^ part) + _ODD & _ALL
+        x = (x ^ x >> 30) * _MIX[0] & _ALL
+        x = (x ^ x >> 27) * _MIX[1] & _ALL
+        x ^= x >> 31
     return x
 
 
-def _splitmix(x):  # type: ignore[no-untyped-def]  # one number or an array of them
+def _splitmix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """SplitMix64 (Steele, Lea & Flood 2014): every bit of the input changes half of the output's."""
-    with np.errstate(over="ignore"):
-        x = x + _ODD
-        x = (x ^ x >> np.uint64(30)) * _MIX[0]
-        x = (x ^ x >> np.uint64(27)) * _MIX[1]
-        return x ^ x >> np.uint64(31)
+    x = x + np.uint64(_ODD)  # beyond 64 bits it starts again at 0, which is what is wanted
+    x = (x ^ x >> np.uint64(30)) * np.uint64(_MIX[0])
+    x = (x ^ x >> np.uint64(27)) * np.uint64(_MIX[1])
+    return x ^ x >> np.uint64(31)

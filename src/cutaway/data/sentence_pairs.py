@@ -36,9 +36,10 @@ class SentencePairs:
         first, second = (np.zeros((rows, self.seq_len), dtype=np.int64) for _ in range(2))
         lengths, follows = np.zeros((2, rows), dtype=np.int64), random.random(rows) < 0.5
         for row, start in enumerate(starts.tolist()):
-            a, b = self._parts(start, random)
+            begin, stop = self._longest_document(start, start + self.seq_len)
+            a, b = self._parts(self.corpus.ids[begin:stop].astype(np.int64), random)
             if not follows[row]:
-                b = self._elsewhere(start, len(b), random)
+                b = self._elsewhere(begin, len(b), random)
             first[row, : len(a)], second[row, : len(b)] = a, b
             lengths[:, row] = len(a), len(b)
         return {
@@ -49,9 +50,10 @@ class SentencePairs:
             "follows": follows,
         }
 
-    def _parts(self, start: int, random: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """A window in two parts; where it holds a border of documents, the larger side of that border is taken."""
-        window = self._longest_document(start, start + self.seq_len)
+    def _parts(
+        self, window: NDArray[np.int64], random: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """A window in two parts."""
         n = len(window)
         if n < 2:
             return window, window[:0]
@@ -60,22 +62,25 @@ class SentencePairs:
         cut = int(borders[np.abs(borders - wanted).argmin()]) if len(borders) else wanted
         return window[:cut], window[cut:]
 
-    def _longest_document(self, start: int, stop: int) -> NDArray[np.int64]:
+    def _longest_document(self, start: int, stop: int) -> tuple[int, int]:
+        """Where a window holds a border of documents, the larger side of that border is taken."""
         borders = np.asarray(self.corpus.starts)
         inside = borders[np.searchsorted(borders, start, side="right") : np.searchsorted(borders, stop, side="left")]
         cuts = np.concatenate([[start], inside, [stop]])
         longest = int(np.diff(cuts).argmax())
-        return self.corpus.ids[cuts[longest] : cuts[longest + 1]].astype(np.int64)
+        return int(cuts[longest]), int(cuts[longest + 1])
 
-    def _elsewhere(self, start: int, n: int, random: np.random.Generator) -> NDArray[np.int64]:
-        """As many tokens from another place: another document, if there is one."""
+    def _elsewhere(self, begin: int, n: int, random: np.random.Generator) -> NDArray[np.int64]:
+        """As many tokens from another place: outside of the first part's document, if there is another."""
         total = len(self.corpus.ids)
         borders = np.asarray(self.corpus.starts)
-        own = int(np.searchsorted(borders, start, side="right"))
+        own = int(np.searchsorted(borders, begin, side="right"))
+        near, far = int(borders[own - 1]), int(borders[own])
+        if len(borders) <= 2:
+            near, far = begin - 2 * self.seq_len, begin + 2 * self.seq_len
         at = 0
         for _ in range(8):  # almost always the first try does
             at = int(random.integers(0, max(1, total - n)))
-            other = int(np.searchsorted(borders, at, side="right"))
-            if other != own or (len(borders) <= 2 and abs(at - start) > 2 * self.seq_len):
+            if at + n <= near or at >= far:
                 break
         return self.corpus.ids[at : at + n].astype(np.int64)

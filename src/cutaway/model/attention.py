@@ -11,11 +11,13 @@ leaves it to PyTorch's kernel, which never writes the pattern down. A part takes
 the scores or the pattern; somebody who only reads them has them computed beside it, so that no output bit changes.
 """
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from cutaway.errors import ConfigError
+from cutaway.model import short_attention
 from cutaway.model.cache import KeysValues, Store
 from cutaway.model.masks import EVERYWHERE, Mask, blind
 from cutaway.model.positions import Rotation
@@ -98,12 +100,14 @@ def look_up_fused(
         causal = True  # a branch, not a value: of a symbolic length the comparison would be no plain bool
     else:
         table = mask.table(n_query, n_key, query.device)
+    if torch.compiler.is_compiling() and bias is None and dropout == 0.0 and short_attention.fits(query, key, value):
+        return short_attention.look_up_short(query, key, value, table, causal=causal, scale=scale)
     nowhere = mask.blind
     if nowhere is None and table is not None and not mask.none_blind:
         nowhere = blind(table)
     if bias is not None:
         table = bias if table is None else bias.masked_fill(~table, float("-inf"))
-    grouped = query.shape[1] != key.shape[1]
+    grouped = True if query.shape[1] != key.shape[1] else False  # noqa: SIM210 (a branch, as above)
     found = F.scaled_dot_product_attention(
         query, key, value, attn_mask=table, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=grouped
     )

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from cutaway.errors import InputError
 from cutaway.model.attention import Bias, CrossAttention, SelfAttention
 from cutaway.model.cache import KeysValues, Store
+from cutaway.model.dropout import Dropout
 from cutaway.model.feed_forward import FeedForward, GatedFeedForward
 from cutaway.model.masks import EVERYWHERE, Mask
 from cutaway.model.positions import Rotation
@@ -59,7 +60,7 @@ class Block(Part):
             self.taps = {name: meaning for name, meaning in self.taps.items() if name != "residual_after_cross"}
         self.cross, self.cross_norm = cross, nn.Identity() if cross is None else norm()
         self.feed_forward, self.feed_forward_norm = feed_forward, norm()
-        self.wiring, self.dropout = wiring, nn.Dropout(dropout)
+        self.wiring, self.dropout = wiring, Dropout(dropout)
 
     def forward(
         self,

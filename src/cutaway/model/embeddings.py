@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from cutaway.errors import ConfigError, InputError
+from cutaway.model.dropout import Dropout
 from cutaway.model.tap import Part
 
 
@@ -18,6 +19,13 @@ def drawn(n: int, width: int) -> nn.Parameter:
     compiler, a second's work, to draw normal numbers for a model without memory.)"""
     bound = (3 / width) ** 0.5  # variance 1/width
     return nn.Parameter(torch.empty(n, width).uniform_(-bound, bound))
+
+
+def autocast_dtype(x: Tensor) -> torch.dtype:
+    """What autocast computes in, where it is on: the residual stream is as narrow as what the blocks write to it."""
+    kind = x.device.type
+    on = not x.is_meta and torch.is_autocast_enabled(kind)
+    return torch.get_autocast_dtype(kind) if on else x.dtype
 
 
 WHAT_IT_SAYS = {
@@ -98,7 +106,7 @@ class Embedding(Part):
         absent = {"positions"} if positions is None else set()
         absent |= {"segments"} if segments is None else set()
         self.taps = {name: meaning for name, meaning in self.taps.items() if name not in absent}
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self,
@@ -117,7 +125,7 @@ class Embedding(Part):
             x = x + self.tap("positions", self.positions(positions))
         if self.norm is not None:
             x = self.norm(x)
-        return self.tap("output", self.dropout(x))
+        return self.tap("output", self.dropout(x.to(autocast_dtype(x))))
 
 
 class PatchEmbedding(Part):
@@ -142,7 +150,7 @@ class PatchEmbedding(Part):
         self.project = nn.Linear(n_channels * patch_size**2, d_model)
         self.class_token = nn.Parameter(torch.zeros(d_model))
         self.positions = drawn((image_size // patch_size) ** 2 + 1, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, images: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch seq d_model"]:
         expected = (self.n_channels, self.image_size, self.image_size)
@@ -158,7 +166,7 @@ class PatchEmbedding(Part):
         x = self.tap("patches", self.project(patches))
         x = torch.cat([self.class_token.expand(len(x), 1, -1), x], dim=1)
         x = x + self.tap("positions", self.positions)
-        return self.tap("output", self.dropout(x))
+        return self.tap("output", self.dropout(x.to(autocast_dtype(x))))
 
 
 def check_range(what: str, values: Int[Tensor, "..."], n: int) -> None:

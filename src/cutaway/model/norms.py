@@ -1,6 +1,9 @@
 """Norms keep the residual stream readable: whatever its size, each sub-layer sees numbers of the same scale.
 
 LayerNorm(x) = (x - mean) / √(variance + ε) · weight + bias (Ba et al. 2016); RMSNorm leaves the mean and the bias out.
+
+Under autocast a norm computes in single precision and gives back the precision that it was given: the residual stream
+of a bfloat16 run is bfloat16, half the bytes at every block.
 """
 
 import torch
@@ -29,8 +32,8 @@ class LayerNorm(Part):
             scale = self.tap("scale", (x.var(-1, keepdim=True, unbiased=False) + self.eps).rsqrt())
             if self.edits("scale"):
                 centred = x - x.mean(-1, keepdim=True)
-                return self.tap("output", centred * scale * self.weight + self.bias)
-        return self.tap("output", F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps))
+                return self.tap("output", (centred * scale * self.weight + self.bias).to(x.dtype))
+        return self.tap("output", F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps).to(x.dtype))
 
 
 class RMSNorm(Part):
@@ -50,5 +53,6 @@ class RMSNorm(Part):
         if self.reads("scale") or self.edits("scale"):
             scale = self.tap("scale", (x.square().mean(-1, keepdim=True) + self.eps).rsqrt())
             if self.edits("scale"):
-                return self.tap("output", x * scale * self.weight)
-        return self.tap("output", F.rms_norm(x, self.weight.shape, self.weight, self.eps))
+                return self.tap("output", (x * scale * self.weight).to(x.dtype))
+        wide = x.to(torch.promote_types(x.dtype, self.weight.dtype))  # autocast does not do it for this norm
+        return self.tap("output", F.rms_norm(wide, self.weight.shape, self.weight, self.eps).to(x.dtype))

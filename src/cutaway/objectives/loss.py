@@ -14,9 +14,12 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
+from cutaway.model.embeddings import autocast_dtype
 from cutaway.model.heads import LanguageModelHead, MaskedLanguageModelHead
 from cutaway.model.tap import Part
+from cutaway.objectives.surprise import fits, surprise
 
 IGNORED = -100  # a target that does not count: padding, a token that was not hidden
 
@@ -32,12 +35,16 @@ def token_loss(
     return summed_cross_entropy(hidden * head.scale, head.matrix, targets, bias=head.bias, smoothing=smoothing)
 
 
+def wide(scores: Tensor) -> Tensor:
+    """In single precision at least, in which losses are added up."""
+    return scores if scores.dtype == torch.float64 else scores.float()
+
+
 def class_loss(
     scores: Float[Tensor, "*batch n"], targets: Int[Tensor, "*batch"], *, smoothing: float = 0.0
 ) -> Float[Tensor, ""]:
     """The summed loss of scores that are there already."""
-    scores = scores.flatten(0, -2)
-    scores = scores if scores.dtype == torch.float64 else scores.float()
+    scores = wide(scores.flatten(0, -2))
     return F.cross_entropy(scores, targets.flatten(), ignore_index=IGNORED, reduction="sum", label_smoothing=smoothing)
 
 
@@ -54,13 +61,11 @@ def summed_cross_entropy(
 
     Label smoothing (Szegedy et al. 2016) gives the target 1 − smoothing and shares the rest among all tokens.
     """
-    if not hidden.is_meta and torch.is_autocast_enabled(hidden.device.type):
-        hidden = hidden.to(torch.get_autocast_dtype(hidden.device.type))
-    hidden, targets = hidden.flatten(0, -2), targets.flatten()
+    hidden, targets = hidden.to(autocast_dtype(hidden)).flatten(0, -2), targets.flatten()
     if at_once is None:
-        at_once = max(64, (1 << (28 if hidden.is_cuda else 24)) // len(matrix))
-    matrix = matrix.to(hidden.dtype)
-    return _SummedCrossEntropy.apply(hidden, matrix, bias, targets, smoothing, at_once)
+        at_once = max(64, (1 << (29 if hidden.is_cuda else 24)) // len(matrix))
+    n_parts = max(1, -(-len(hidden) // at_once))
+    return _SummedCrossEntropy.apply(hidden, matrix, bias, targets, smoothing, n_parts)
 
 
 class _SummedCrossEntropy(torch.autograd.Function):
@@ -68,49 +73,66 @@ class _SummedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, matrix: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float, at_once: int
+        ctx: Any, hidden: Tensor, matrix: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float, n_parts: int
     ) -> Tensor:
         wide = torch.float64 if hidden.dtype == torch.float64 else torch.float32
         learns = any(ctx.needs_input_grad[:3])
-        grad_hidden = torch.empty_like(hidden) if learns else None
-        grad_matrix = torch.zeros_like(matrix, dtype=wide) if learns else None
-        grad_bias = torch.zeros_like(bias, dtype=wide) if learns and bias is not None else None
+        vocab_size = len(matrix)
+        # a GPU's products want rows of whole 16 bytes: GPT-2's 50,257 tokens become 50,304, the last 47 never looked at
+        extra = -vocab_size % 64 if hidden.is_cuda and vocab_size % 8 else 0
+        narrow = F.pad(matrix.to(hidden.dtype), (0, 0, 0, extra)) if extra else matrix.to(hidden.dtype)
+        narrow_bias = None if bias is None else F.pad(bias.to(hidden.dtype), (0, extra))
         total = torch.zeros((), dtype=wide, device=hidden.device)
-        for start in range(0, len(hidden), at_once):
-            part = slice(start, start + at_once)
-            scores = (hidden[part] @ matrix.T).to(wide)
-            if bias is not None:
-                scores = scores + bias
-            loss, grad = _one_part(scores, targets[part], smoothing, learns)
-            total = total + loss
-            if grad is not None and grad_hidden is not None and grad_matrix is not None:
-                narrow = grad.to(hidden.dtype)
-                grad_hidden[part] = narrow @ matrix
-                grad_matrix += narrow.T @ hidden[part]
-                if grad_bias is not None:
-                    grad_bias += grad.sum(0)
+        grads, grad_matrix, grad_bias = [], None, None
+        tile = 128 if hidden.is_cuda else 1  # of a matrix product
+        at_once = -(-len(hidden) // (tile * n_parts)) * tile
+        for i in range(n_parts):
+            which = slice(i * at_once, (i + 1) * at_once)
+            part = hidden[which]
+            scores = part @ narrow.T if narrow_bias is None else torch.addmm(narrow_bias, part, narrow.T)
+            if fits(scores):
+                losses, grad = surprise(
+                    scores, targets[which], vocab_size, ignored=IGNORED, smoothing=smoothing, learns=learns
+                )
+            else:
+                losses, grad = _surprise(scores[:, :vocab_size], targets[which], smoothing, learns, wide)
+                grad = F.pad(grad, (0, extra)) if extra else grad
+            total = total + losses.sum()
+            if learns:
+                if bias is not None:
+                    grad_bias = _plus(grad_bias, grad[:, :vocab_size].sum(0, dtype=wide))
+                grad = grad.to(hidden.dtype)
+                grads.append(grad @ narrow)
+                grad_matrix = _plus(grad_matrix, (grad.T @ part)[:vocab_size].to(wide))
         if learns:
-            ctx.save_for_backward(grad_hidden, grad_matrix, grad_bias)
+            ctx.save_for_backward(torch.cat(grads) if len(grads) > 1 else grads[0], grad_matrix, grad_bias)
         return total
 
     @staticmethod
+    @once_differentiable  # the gradient was taken in the forward pass: its own gradient is not there to be taken
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         scaled = [None if grad is None else grad * upstream[0].to(grad.dtype) for grad in ctx.saved_tensors]
         return (*scaled, None, None, None)
 
 
-def _one_part(scores: Tensor, targets: Tensor, smoothing: float, learns: bool) -> tuple[Tensor, Tensor | None]:
-    """The loss of some positions, and its gradient at their scores: softmax − target."""
+def _plus(total: Tensor | None, more: Tensor) -> Tensor:
+    return more if total is None else total.add_(more)
+
+
+def _surprise(
+    scores: Tensor, targets: Tensor, smoothing: float, learns: bool, wide: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """The loss of each position, and its gradient at the scores: softmax − target."""
     counted = targets != IGNORED
     at = targets.where(counted, 0)[:, None]
-    log_sum = scores.logsumexp(-1)
-    loss = log_sum - (1 - smoothing) * scores.gather(1, at).squeeze(1)
+    log_p = scores.log_softmax(-1, dtype=wide)
+    loss = (smoothing - 1.0) * log_p.gather(1, at).squeeze(1)
     if smoothing:
-        loss = loss - smoothing * scores.mean(-1)
-    loss = loss.masked_fill(~counted, 0.0).sum()
+        loss = loss - smoothing * log_p.mean(-1)
+    loss = loss.masked_fill(~counted, 0.0)
     if not learns:
-        return loss, None
-    grad = scores.sub_(log_sum[:, None]).exp_()  # in place: the scores are not needed again
+        return loss, log_p[:0]
+    grad = log_p.exp_()  # in place: the scores are not needed again
     if smoothing:
         grad.sub_(smoothing / scores.shape[1])
     grad.scatter_add_(1, at, grad.new_full(at.shape, smoothing - 1.0))

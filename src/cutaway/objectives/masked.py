@@ -18,6 +18,7 @@ from torch import Tensor
 
 from cutaway.model.heads import PretrainingHead
 from cutaway.model.model import Model
+from cutaway.model.tap import Part
 from cutaway.objectives.loss import IGNORED, class_loss, token_loss
 from cutaway.objectives.objective import Arrays, Objective, Tensors
 
@@ -125,7 +126,7 @@ class Masked(Objective):
 
     def losses(self, model: Model, batch: Tensors) -> dict[str, Tensor]:
         head = model.head.masked if isinstance(model.head, PretrainingHead) else model.head
-        return {"masked": self._masked(head, self._hidden(model, batch), batch)}  # type: ignore[arg-type]
+        return {"masked": self._masked(head, self._hidden(model, batch), batch)}
 
     @staticmethod
     def _hidden(model: Model, batch: Tensors) -> Tensor:
@@ -133,7 +134,7 @@ class Masked(Objective):
         return model.hidden(batch["ids"], real=batch["real"], **more)
 
     @staticmethod
-    def _masked(head: "PretrainingHead", hidden: Tensor, batch: Tensors) -> Tensor:
+    def _masked(head: Part, hidden: Tensor, batch: Tensors) -> Tensor:
         places = batch["at"][..., None].expand(-1, -1, hidden.shape[-1])
         return token_loss(head, hidden.gather(1, places), batch["targets"])
 
@@ -150,15 +151,17 @@ class Pretraining(Masked):
 
     def prepare(self, batch: Arrays, random: np.random.Generator) -> Arrays:
         parts = [(batch[name], batch[f"{name}_length"]) for name in ("first", "second")]
+        width = parts[0][0].shape[1] + self.extra  # both parts together are as long as either may be
         ids, segments, real = joined(parts, self.cls_id, self.sep_id)
         follows = np.where(batch["follows"], FOLLOWS, FOLLOWS_NOT)
-        return {**self._hide(ids, real, random), "segments": segments, "follows": follows}
+        hidden = self._hide(ids[:, :width], real[:, :width], random)
+        return {**hidden, "segments": segments[:, :width], "follows": follows}
 
     def losses(self, model: Model, batch: Tensors) -> dict[str, Tensor]:
         head, hidden = model.head, self._hidden(model, batch)
         assert isinstance(head, PretrainingHead)
         return {
-            "masked": self._masked(head.masked, hidden, batch),  # type: ignore[arg-type]
+            "masked": self._masked(head.masked, hidden, batch),
             "next_sentence": class_loss(head.next_sentence(hidden, batch["real"]), batch["follows"]),
         }
 

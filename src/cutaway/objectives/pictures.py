@@ -15,7 +15,7 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
 from cutaway.model.model import Model
-from cutaway.objectives.loss import IGNORED
+from cutaway.objectives.loss import IGNORED, wide
 from cutaway.objectives.objective import Arrays, Objective, Tensors
 
 
@@ -27,7 +27,7 @@ class Changes:
     mirror: bool = False
     turn: float = 0.0  # degrees, at most
     stretch: float = 0.0  # share, at most, by which each side grows or shrinks
-    erase: float = 0.0  # the chance that a rectangle is blotted out
+    erase: float = 0.0  # the chance that a rectangle is blotted out: 0, the mean of all pictures
     colour: float = 0.0  # how far brightness, contrast and saturation may move
     cutmix: float = 0.0  # the chance that a rectangle comes from another picture
     mixup: float = 0.0  # the chance that another picture shines through
@@ -49,6 +49,7 @@ class Pictures(Objective):
     ) -> None:
         self.mean, self.std, self.smoothing = tuple(mean), tuple(std), smoothing
         self.changes = changes or Changes()
+        self._statistics: dict[torch.device, tuple[Tensor, Tensor]] = {}
 
     def prepare(self, batch: Arrays, random: np.random.Generator) -> Arrays:
         label = np.where(batch["example"] >= 0, batch["label"], IGNORED)
@@ -68,13 +69,15 @@ class Pictures(Objective):
         self, image: UInt8[Tensor, "batch channel height width"]
     ) -> Float[Tensor, "batch channel height width"]:
         """Bytes as numbers around 0."""
-        mean = torch.tensor(self.mean, device=image.device).view(-1, 1, 1)
-        std = torch.tensor(self.std, device=image.device).view(-1, 1, 1)
+        if image.device not in self._statistics:  # made once: a copy to the device waits for all that is queued there
+            mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (self.mean, self.std))
+            self._statistics[image.device] = mean.to(image.device), std.to(image.device)
+        mean, std = self._statistics[image.device]
         return (image.float() / 255 - mean) / std
 
     def losses(self, model: Model, batch: Tensors) -> dict[str, Tensor]:
         image = batch["image"] if batch["image"].is_floating_point() else self.numbers(batch["image"])
-        scores = model(image).float()
+        scores = wide(model(image))
         loss = self._loss(scores, batch["targets"])
         if "share" in batch:
             share = batch["share"]
@@ -94,7 +97,7 @@ def _uniform(n: int, low: float, high: float, like: Tensor, generator: torch.Gen
 
 
 def _moved(images: Tensor, c: Changes, generator: torch.Generator) -> Tensor:
-    """Shifted, mirrored, turned and stretched by one look-up; what comes in from outside is black."""
+    """Shifted, mirrored, turned and stretched by one look-up; what comes in from outside is 0, the mean of all pictures."""
     if not (c.shift or c.mirror or c.turn or c.stretch):
         return images
     n, _, height, width = images.shape
@@ -134,8 +137,8 @@ def _rectangles(images: Tensor, share: Tensor, generator: torch.Generator) -> Te
     side = share.sqrt()
     ratio = torch.exp(_uniform(n, -0.5, 0.5, images, generator))
     high, wide = (side * ratio).clamp(max=1) * height, (side / ratio).clamp(max=1) * width
-    top = _uniform(n, 0, 1, images, generator) * (height - high)
-    left = _uniform(n, 0, 1, images, generator) * (width - wide)
+    top = _uniform(n, 0.0, 1.0, images, generator) * (height - high)
+    left = _uniform(n, 0.0, 1.0, images, generator) * (width - wide)
     row = torch.arange(height, device=images.device)[None] + 0.5
     column = torch.arange(width, device=images.device)[None] + 0.5
     in_row = (row >= top[:, None]) & (row < (top + high)[:, None])
@@ -148,7 +151,7 @@ def _erased(images: Tensor, chance: float, generator: torch.Generator) -> Tensor
         return images
     share = _uniform(len(images), 0.02, 0.3, images, generator)
     blotted = _rectangles(images, share, generator)
-    hit = _uniform(len(images), 0, 1, images, generator) < chance
+    hit = _uniform(len(images), 0.0, 1.0, images, generator) < chance
     return images.masked_fill(blotted & hit.view(-1, 1, 1, 1), 0.0)
 
 
@@ -158,12 +161,12 @@ def _mixed(images: Tensor, c: Changes, generator: torch.Generator) -> tuple[Tens
     other = torch.arange(n, device=images.device).roll(1)  # the order of a batch is random already
     if not (c.cutmix or c.mixup):
         return images, other, torch.ones(n, device=images.device)
-    inside = _rectangles(images, _uniform(n, 0, 1, images, generator), generator)
+    inside = _rectangles(images, _uniform(n, 0.0, 1.0, images, generator), generator)
     pasted = torch.where(inside, images[other], images)
     pasted_share = 1 - inside.float().mean(dim=(1, 2, 3))
-    through = _uniform(n, 0.5, 1, images, generator)
+    through = _uniform(n, 0.5, 1.0, images, generator)
     blended = images * through.view(-1, 1, 1, 1) + images[other] * (1 - through).view(-1, 1, 1, 1)
-    fate = _uniform(n, 0, 1, images, generator)
+    fate = _uniform(n, 0.0, 1.0, images, generator)
     cut, mix = fate < c.cutmix, (fate >= c.cutmix) & (fate < c.cutmix + c.mixup)
     images = torch.where(cut.view(-1, 1, 1, 1), pasted, torch.where(mix.view(-1, 1, 1, 1), blended, images))
     share = torch.where(cut, pasted_share, torch.where(mix, through, torch.ones_like(through)))

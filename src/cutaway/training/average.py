@@ -16,11 +16,13 @@ class MovingAverage:
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
         self.weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+        self._averages = list(self.weights.values())  # kept as lists: a step has no time to look for them
+        self._parameters = [parameter.detach() for parameter in model.parameters()]
 
     @torch.no_grad()
-    def update(self, model: nn.Module, step: int) -> None:
+    def update(self, step: int) -> None:
         decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(list(self.weights.values()), [p.detach() for p in model.parameters()], 1 - decay)
+        torch._foreach_lerp_(self._averages, self._parameters, 1 - decay)
 
     def load(self, source: TensorSource) -> None:
         for name, weight in self.weights.items():
@@ -34,15 +36,15 @@ def weights_of(model: nn.Module, average: MovingAverage | None) -> Iterator[None
         yield
         return
     own = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    _put(model, average.weights)
+    put_weights(model, average.weights)
     try:
         yield
     finally:
-        _put(model, own)
+        put_weights(model, own)
 
 
 @torch.no_grad()
-def _put(model: nn.Module, weights: dict[str, Tensor]) -> None:
+def put_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
     for name, parameter in model.named_parameters():
         parameter.copy_(weights[name])
 

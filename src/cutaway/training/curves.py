@@ -1,5 +1,6 @@
 """Curves of runs: what their logs hold, as a table and as a picture."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -63,6 +64,11 @@ def find_runs(folder: Path) -> list[RunRecord]:
     return [read_run(path.parent.parent) for path in sorted(folder.rglob("run/log.jsonl"))]
 
 
+def _text(value: Any) -> str:
+    """As text of an SVG file; characters that XML cannot hold become �."""
+    return escape(re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", str(value)))
+
+
 def _number(value: Any) -> bool:
     return isinstance(value, int | float) and isfinite(value)
 
@@ -78,21 +84,26 @@ def plot_runs(runs: Sequence[RunRecord], metric: str = "loss") -> str:
     if not points:
         known = sorted({name for run in runs for event in run.evaluations.values() for name in event})
         raise InputError(f"no {metric!r} in these runs; their evaluations hold {', '.join(known) or 'nothing'}")
-    x_ticks = _ticks(0, max(x for x, _ in points))
+    x_ticks = _ticks(0.0, max(x for x, _ in points))
     low, high = min(y for _, y in points), max(y for _, y in points)
-    y_ticks = _ticks(low, high if high > low else low + 1)
+    y_ticks = _ticks(low, high)
     frame = _Frame(x_ticks[0], x_ticks[-1], y_ticks[0], y_ticks[-1])
     parts = [*_axes(frame, x_ticks, y_ticks, metric)]
+    names = [str(run.start.get("name", run.path.name)) for run in runs]
+    if len(set(names)) < len(names):  # several runs of one recipe: their folders tell them apart
+        names = [run.path.name for run in runs]
     for i, (run, colour, trained, measured) in enumerate(curves):
         parts += _curve(frame, run, colour, trained, measured)
-        name = escape(str(run.start.get("name", run.path.name)))
-        parts.append(f'<circle cx="{LEFT + 8 + i * 190}" cy="18" r="5" fill="{colour}"/>')
-        parts.append(f'<text x="{LEFT + 18 + i * 190}" y="22">{name}</text>')
+        x, y = LEFT + 8 + i % 4 * 170, 14 + i // 4 * 16
+        parts.append(f'<circle cx="{x}" cy="{y}" r="5" fill="{colour}"/>')
+        parts.append(f'<text x="{x + 10}" y="{y + 4}">{_text(names[i])}</text>')
+    kinds = "thin: training, thick: validation" if metric == "loss" else "validation"
+    parts.append(f'<text x="{LEFT}" y="{HEIGHT - 10}">{kinds}</text>')
     style = "text{font:12px system-ui,sans-serif;fill:#333}.grid{stroke:#ddd}.axis{stroke:#888}"
     body = "\n".join(parts)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
-        f'role="img" aria-label="{escape(metric)} by step"><style>{style}</style>'
+        f'role="img" aria-label="{_text(metric)} by step"><style>{style}</style>'
         f'<rect width="100%" height="100%" fill="white"/>\n{body}\n</svg>\n'
     )
 
@@ -112,7 +123,8 @@ class _Frame:
 
 
 def _points(events: dict[int, Event], metric: str) -> list[tuple[float, float]]:
-    return [(step, event[metric]) for step, event in sorted(events.items()) if _number(event.get(metric))]
+    found = sorted(events.items())
+    return [(float(step), float(event[metric])) for step, event in found if _number(event.get(metric))]
 
 
 def _smooth(points: list[tuple[float, float]], most: int = 300) -> list[tuple[float, float]]:
@@ -125,10 +137,10 @@ def _smooth(points: list[tuple[float, float]], most: int = 300) -> list[tuple[fl
 def _ticks(low: float, high: float) -> list[float]:
     """Five or so round numbers that enclose the range."""
     if high <= low:
-        high = low + 1
+        high = low + max(1.0, abs(low))
     size = 10 ** floor(log10((high - low) / 5))
     step = next(size * k for k in (1, 2, 5, 10) if (high - low) / (size * k) <= 6)
-    return [step * i for i in range(floor(low / step + 1e-9), ceil(high / step - 1e-9) + 1)]
+    return [float(step * i) for i in range(floor(low / step + 1e-9), ceil(high / step - 1e-9) + 1)]
 
 
 def _axes(frame: _Frame, x_ticks: list[float], y_ticks: list[float], metric: str) -> list[str]:
@@ -143,7 +155,7 @@ def _axes(frame: _Frame, x_ticks: list[float], y_ticks: list[float], metric: str
     base = HEIGHT - BOTTOM
     parts.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{base}" y2="{base}"/>')
     parts.append(f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 10}" text-anchor="end">step</text>')
-    parts.append(f'<text x="{LEFT - 48}" y="{TOP - 12}">{escape(metric)}</text>')
+    parts.append(f'<text x="{LEFT - 48}" y="{TOP - 12}">{_text(metric)}</text>')
     return parts
 
 
@@ -164,7 +176,7 @@ def _curve(
     parts = [line(trained, 1.2, 0.45)] if trained else []
     parts += [line(measured, 2.2, 1.0)] if len(measured) > 1 else []
     for x, y in measured:
-        title = escape(f"{run.start.get('name', run.path.name)}, step {x:,.0f}: {y:.4f}")
+        title = _text(f"{run.start.get('name', run.path.name)}, step {x:,.0f}: {y:.4f}")
         parts.append(
             f'<circle cx="{frame.x(x):.1f}" cy="{frame.y(y):.1f}" r="3" fill="{colour}"><title>{title}</title></circle>'
         )

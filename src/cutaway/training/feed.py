@@ -62,8 +62,14 @@ class Feed:
             | {SCALE: self._tensor(np.array(scale, dtype=np.float32))}
             for part in cut(arrays, self.n_parts)[self.rank :: self.world]
         ]
-        examples = raw.get("example", np.zeros(0, dtype=np.int64)).tolist()
-        return StepBatch(step, parts, counts, tokens_in(arrays), examples)
+        return StepBatch(step, parts, counts, tokens_in(arrays), self._examples(step, raw))
+
+    def _examples(self, step: int, raw: Arrays) -> list[int]:
+        """The numbers of a step's examples; of running text, the token at which each window begins."""
+        if "example" in raw:
+            return raw["example"].tolist()
+        starts = getattr(getattr(self.source, "windows", self.source), "starts", None)
+        return [] if starts is None else starts(step).tolist()
 
     def _tensor(self, values: Any) -> Tensor:
         tensor = torch.from_numpy(np.ascontiguousarray(values))
@@ -78,7 +84,8 @@ class Feed:
         if augment is not None:
             random = torch.Generator(self.device)
             for i, part in enumerate(parts):
-                random.manual_seed(int(generator(self.seed, AUGMENT, batch.step, self.rank, i).integers(1 << 62)))
+                number = i * self.world + self.rank  # of the part in the whole step: one process would draw the same
+                random.manual_seed(int(generator(self.seed, AUGMENT, batch.step, 0, number).integers(1 << 62)))
                 parts[i] = {**augment(part, random), SCALE: part[SCALE]}
         return StepBatch(batch.step, parts, batch.counts, batch.tokens, batch.examples)
 

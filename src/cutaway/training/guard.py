@@ -4,7 +4,7 @@ import fcntl
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -14,8 +14,12 @@ from cutaway.errors import CheckpointError
 @contextmanager
 def only_trainer(folder: Path) -> Iterator[None]:
     """Holds the folder's lock. The system lets go of it when the process ends, however it ends."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("a+") as file:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "lock").open("a+")
+    except OSError as error:
+        raise CheckpointError(f"{folder} cannot be written: {error.strerror}") from None
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -24,10 +28,9 @@ def only_trainer(folder: Path) -> Iterator[None]:
             raise CheckpointError(
                 f"{folder} is in use by another trainer (process {holder}): choose another --out"
             ) from None
-        file.seek(0)
-        file.truncate()
-        file.write(str(os.getpid()))
-        file.flush()
+        with suppress(OSError):  # on a full disk the lock holds, without our number in it
+            os.ftruncate(file.fileno(), 0)
+            os.write(file.fileno(), str(os.getpid()).encode())
         yield
 
 

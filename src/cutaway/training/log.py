@@ -6,30 +6,45 @@ log takes the last line of each step.
 
 import json
 import math
+import os
 from collections.abc import Callable, Iterator
+from io import FileIO
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
 
 
 class RunLog:
-    """Writes events to the file and tells everybody who listens."""
+    """Writes events to the file and tells everybody who listens. A full disk ends the log, not the run."""
 
     def __init__(self, path: Path | None, listeners: list[Listener]) -> None:
-        self.listeners = listeners
-        self.file: TextIO | None = None
+        self.path, self.listeners = path, listeners
+        self.file: FileIO | None = None
+        self.whole = self.works = True  # whether the last line has its end, and the last try to write succeeded
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self.file = path.open("a", encoding="utf-8")
+            self.file = FileIO(path, "a+")
+            if end := self.file.tell():
+                self.whole = os.pread(self.file.fileno(), 1, end - 1) == b"\n"
 
     def __call__(self, event: Event) -> None:
         if self.file is not None:
-            self.file.write(json.dumps(_plain(event), ensure_ascii=False) + "\n")
-            self.file.flush()
+            self._write(self.file, json.dumps(_plain(event), ensure_ascii=False).encode() + b"\n")
         for listener in self.listeners:
             listener(event)
+
+    def _write(self, file: FileIO, line: bytes) -> None:
+        line = line if self.whole else b"\n" + line  # what a crash or a full disk cut short stays a line of its own
+        worked = self.works
+        try:
+            self.works = self.whole = file.write(line) == len(line)
+        except OSError:
+            self.works = False
+        if worked and not self.works:
+            for listener in self.listeners:
+                listener({"event": "note", "text": f"{self.path} cannot be written: is the disk full?"})
 
     def close(self) -> None:
         if self.file is not None:
@@ -46,8 +61,8 @@ def _plain(value: Any) -> Any:
 
 
 def read_log(path: Path) -> Iterator[Event]:
-    """The events of a log; a last line that a crash cut short is left out."""
-    with path.open(encoding="utf-8") as file:
+    """The events of a log; a line that a crash cut short is left out."""
+    with path.open("rb") as file:
         for line in file:
             try:
                 event = json.loads(line)

@@ -20,12 +20,12 @@ from cutaway.errors import CutawayError
 from cutaway.model.model import Model
 from cutaway.objectives.objective import Objective, Tensors
 from cutaway.training.average import MovingAverage
+from cutaway.training.captured import Captured, LossOf, add_gradient
 from cutaway.training.feed import SCALE, StepBatch
-from cutaway.training.optimizer import Optimizer, clip
+from cutaway.training.optimizer import Optimizer, clipping, gradient_length
 from cutaway.training.parallel import Group
 
 MOST_IN_A_ROW = 10
-LossOf = Callable[[Model, Tensors], Tensor]
 
 
 class TrainingStopped(CutawayError):
@@ -44,6 +44,7 @@ class Run:
     clip: float = 1.0
     spike: float = 0.0
     average: MovingAverage | None = None
+    captured: Captured | None = None  # on a GPU: the passes as graphs
     group: Group = field(default_factory=Group)
     step: int = 0
     tokens: int = 0
@@ -100,19 +101,19 @@ def take_step(run: Run, batch: StepBatch, rate: float) -> StepResult:
     run.optimizer.zero_grad()
     terms = torch.zeros(len(run.objective.targets), device=run.model.device)
     for part in batch.parts:
-        with torch.autocast(run.model.device.type, run.autocast, enabled=run.autocast is not None):
-            shares = run.loss_of(run.model, part)
-        shares.sum().backward()
-        terms += shares.detach()
+        if run.captured is None:
+            terms += add_gradient(run.model, run.loss_of, run.autocast, part)
+        else:
+            terms += run.captured(part)
     run.group.add_up(run.trained, terms)
-    length = clip(run.trained, run.clip)
+    length = gradient_length(run.trained)
     skip = _judge(run, terms.sum(), length)
     run.optimizer.set_rate(rate)
-    run.optimizer.step(skip)
+    run.optimizer.step(skip, clipping(length, run.clip))
     run.step += 1
     run.tokens += batch.tokens
     if run.average is not None:
-        run.average.update(run.model, run.step)
+        run.average.update(run.step)
     return StepResult(batch, terms, length, skip)
 
 
@@ -127,16 +128,33 @@ def _judge(run: Run, loss: Tensor, length: Tensor) -> Tensor:
     return bad.float()
 
 
+class Fetched:
+    """A number that is on its way from the device. (`tensor.item()` would wait for everything that is queued there.)"""
+
+    def __init__(self, number: Tensor) -> None:
+        self.here, self.arrived = number, None
+        if number.is_cuda:
+            self.here = torch.empty((), dtype=number.dtype, pin_memory=True)
+            self.here.copy_(number, non_blocking=True)
+            self.arrived = torch.cuda.Event()
+            self.arrived.record()
+
+    def value(self) -> float:
+        if self.arrived is not None:
+            self.arrived.synchronize()
+        return self.here.item()
+
+
 def look_back(run: Run, result: StepResult | None, *, behind: int, complain: Callable[[dict[str, Any]], None]) -> None:
     """Counts the steps that were skipped; ten in a row stop the run.
 
     On a GPU a step's outcome is looked at `behind` steps later, when it has been there for long: nobody waits.
     """
     if result is not None:
-        run.pending.append((result.batch.step, result.batch.examples, result.skip))
+        run.pending.append((result.batch.step, result.batch.examples, Fetched(result.skip)))
     while len(run.pending) > behind:
         step, examples, skip = run.pending.popleft()
-        if not skip.item():
+        if not skip.value():
             run.in_a_row = 0
             continue
         run.skipped += 1

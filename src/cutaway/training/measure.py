@@ -46,12 +46,12 @@ def validate(
     if len(means) > 1:
         result |= {f"loss_{term}": mean for term, mean in means.items()}
     if said:
-        result |= scores(objective, np.concatenate([answers.reshape(-1, answers.shape[-1]) for answers in said]),
-                         np.concatenate([targets.reshape(-1) for targets in wanted]))  # fmt: skip
+        answers = np.concatenate([rows.reshape(-1, rows.shape[-1]) for rows in said])
+        result |= scores(answers, np.concatenate([targets.reshape(-1) for targets in wanted]))
     return result
 
 
-def scores(objective: Objective, said: Any, wanted: Any) -> dict[str, float]:
+def scores(said: Any, wanted: Any) -> dict[str, float]:
     """GLUE's scores for the kind of label."""
     if wanted.dtype.kind == "f":
         there = ~np.isnan(wanted)
@@ -99,11 +99,12 @@ def samples(model: Model, material: Material, n: int, prompt: str) -> list[str]:
 def _translations(model: EncoderDecoderModel, material: Material, tokenizer: Tokenizer, n: int) -> list[str]:
     if not material.sample_source:
         return []
-    texts = material.sample_source[:n]
     end_id = tokenizer.eos_id
-    found = []
-    for text, tag in texts:
+    found: list[str] = []
+    for text, tag in material.sample_source:
         ids = ([tag] if tag is not None else []) + tokenizer.encode(text, special=False) + [end_id]
+        if len(found) == n or (model.max_len is not None and len(ids) > model.max_len):
+            continue
         source = torch.tensor([ids], device=model.device)
         length = min(2 * len(ids) + 10, model.max_len or 256)
         written = greedy_translate(model, source, n=length)[0].tolist()
@@ -113,7 +114,8 @@ def _translations(model: EncoderDecoderModel, material: Material, tokenizer: Tok
 
 
 def _continuation(model: DecoderModel, tokenizer: Tokenizer, prompt: str) -> list[str]:
-    ids = tokenizer.encode(prompt, special=False) or [tokenizer.bos_id or 0]
-    n = max(1, min(60, (model.max_len or 1 << 20) - len(ids)))
+    longest = model.max_len or 1 << 20
+    ids = (tokenizer.encode(prompt, special=False) or [tokenizer.bos_id or 0])[-longest:]
+    n = min(60, longest - len(ids) + 1)
     written = greedy(model, torch.tensor([ids], device=model.device), n=n)[0].tolist()
     return [tokenizer.decode([*ids, *(id for id in written if id < tokenizer.vocab_size)])]

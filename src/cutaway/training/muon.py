@@ -38,6 +38,7 @@ class Muon(torch.optim.Optimizer):
     ) -> None:
         super().__init__(groups, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "parts": 1})
         self.found_inf: Tensor | None = None  # 1: leave everything as it is (as fused AdamW does)
+        self.grad_scale: Tensor | None = None  # what gradients are divided by (likewise)
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -55,17 +56,17 @@ class Muon(torch.optim.Optimizer):
                 self.state[parameter]["momentum"] = torch.zeros_like(parameter)
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         buffers = [self.state[parameter]["momentum"] for parameter in parameters]
+        if self.grad_scale is not None:
+            gradients = list(torch._foreach_div(gradients, self.grad_scale))
         go = 1.0 if self.found_inf is None else 1.0 - self.found_inf  # 0: this step does not count
-        if self.found_inf is not None:
-            gradients = [torch.where(self.found_inf > 0, 0.0, gradient) for gradient in gradients]
-        momentum = group["momentum"]
-        keep = 1 - (1 - momentum) * go
-        torch._foreach_mul_(buffers, keep)
-        torch._foreach_add_(buffers, gradients, alpha=1 - momentum)  # zeros, where it does not count
-        nesterov = torch._foreach_lerp(gradients, buffers, momentum)
+        if self.found_inf is not None:  # halfway from a number to itself is the number: its buffer stays as it is
+            pairs = zip(buffers, gradients, strict=True)
+            gradients = [torch.where(self.found_inf > 0, buffer, gradient) for buffer, gradient in pairs]
+        torch._foreach_lerp_(buffers, gradients, 1 - group["momentum"])
+        nesterov = torch._foreach_lerp(gradients, buffers, group["momentum"])
         rows, columns = parameters[0].shape
         stacked = torch.stack(nesterov).view(-1, rows // group["parts"], columns)
-        update = orthogonalised(stacked).view(-1, rows, columns)
+        update = orthogonalised(stacked).reshape(-1, rows, columns)
         scale = max(1.0, rows / group["parts"] / columns) ** 0.5
         torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"] * go)
         torch._foreach_add_(parameters, list((update * (-group["lr"] * scale * go)).unbind()))

@@ -49,10 +49,10 @@ class Optimizer:
             for group, rate in zip(optimizer.param_groups, highest, strict=True):
                 group["lr"] = rate * share
 
-    def step(self, skip: Tensor) -> None:
-        """Changes the weights, unless `skip` is 1; on a GPU nobody waits to know."""
+    def step(self, skip: Tensor, divisor: Tensor | None = None) -> None:
+        """Changes the weights by the gradient over `divisor`, unless `skip` is 1; on a GPU nobody waits to know."""
         for optimizer in self.optimizers:
-            optimizer.found_inf = skip  # type: ignore[attr-defined]
+            optimizer.found_inf, optimizer.grad_scale = skip, divisor  # type: ignore[attr-defined]
             optimizer.step()
 
     def zero_grad(self) -> None:
@@ -137,10 +137,14 @@ def _muon(parameters: list[nn.Parameter], names: Mapping[nn.Parameter, str], rec
     )
 
 
-def clip(parameters: list[nn.Parameter], longest: float) -> Tensor:
-    """Shortens the gradient to `longest`; its length before."""
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    length = nn.utils.get_total_norm(gradients, foreach=True)
-    if longest > 0:
-        nn.utils.clip_grads_with_norm_(parameters, longest, length, foreach=True)
-    return length
+def gradient_length(parameters: list[nn.Parameter]) -> Tensor:
+    """√(sum of all squares)."""
+    return nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None], foreach=True)
+
+
+def clipping(length: Tensor, longest: float) -> Tensor | None:
+    """What a gradient of this length is divided by, so that it is at most `longest`; 0 lets any through.
+
+    The optimizer divides as it reads the gradient, which saves a way through memory.
+    """
+    return ((length + 1e-6) / longest).clamp(min=1.0).float() if longest > 0 else None

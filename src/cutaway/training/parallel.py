@@ -47,6 +47,13 @@ class Group:
             for parameter in model.parameters():
                 dist.broadcast(parameter.data, 0)
 
+    def agree(self, wanted: bool, device: torch.device) -> bool:
+        """Whether any process wants it."""
+        votes = torch.tensor(float(wanted), device=device)
+        if self.world > 1:
+            dist.all_reduce(votes)
+        return bool(votes > 0)
+
     def wait(self) -> None:
         if self.world > 1:
             dist.barrier()

@@ -83,7 +83,8 @@ class TrainPart:
     rows: int | None = None  # rows of a step instead
     accumulate: int = 1  # parts of a step that run one after another
     precision: str = "fp32"  # or bf16
-    compile: str = "no"  # or default, reduce-overhead, max-autotune-no-cudagraphs
+    compile: str = "no"  # blocks: once for all blocks, in seconds; default, max-autotune, …: the whole, as torch says
+    capture: bool = True  # on a GPU: record each shape's forward and backward pass as one graph
     checkpointing: bool = False  # recompute activations instead of keeping them
     deterministic: bool | None = None  # None: on the CPU
     device: str = "auto"
@@ -184,8 +185,8 @@ def read_recipe(path: Path, changes: Iterable[str] = ()) -> Recipe:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
-    for change in changes:
-        _set(values, change)
+    for text in changes:
+        change(values, text)
     return recipe_from(values, str(path))
 
 
@@ -216,11 +217,14 @@ def _check(recipe: Recipe, where: str) -> None:
     for name, value in positive.items():
         if value < 1:
             raise ConfigError(f"{where}: {name}={value} must be at least 1")
+    if recipe.objective.changes and recipe.objective.kind != "images":
+        unknown, keys = next(iter(recipe.objective.changes)), (part.name for part in dataclasses.fields(ObjectivePart))
+        raise ConfigError(f"{where}: unknown key {unknown!r} in [objective]; known: {', '.join(keys)}")
     choices = {
         "train.precision": (recipe.train.precision, ("fp32", "bf16")),
         "train.compile": (
             recipe.train.compile,
-            ("no", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
+            ("no", "blocks", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
         ),
         "data.split": (recipe.data.split, ("file", "line", "form_feed", "blank_line")),
         "data.format": (recipe.data.format, ("auto", "text", "table", "parallel", "images")),
@@ -231,20 +235,20 @@ def _check(recipe: Recipe, where: str) -> None:
             raise ConfigError(f"{where}: {name}={chosen!r} is not one of {', '.join(known)}")
 
 
-def _set(values: dict[str, Any], change: str) -> None:
+def change(values: dict[str, Any], text: str) -> None:
     """`train.steps=200`: the value is read as TOML where it is TOML, else as a word."""
-    name, equals, text = change.partition("=")
+    name, equals, value_text = text.partition("=")
     if not equals or not name:
-        raise ConfigError(f"--set {change!r}: write it as a.b=c")
+        raise ConfigError(f"--set {text!r}: write it as a.b=c")
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        value = tomllib.loads(f"value = {value_text}")["value"]
     except tomllib.TOMLDecodeError:
-        value = text
+        value = value_text
     *tables, key = name.strip().split(".")
     for table in tables:
         values = values.setdefault(table, {})
         if not isinstance(values, dict):
-            raise ConfigError(f"--set {change!r}: {table!r} is no table")
+            raise ConfigError(f"--set {text!r}: {table!r} is no table")
     values[key] = value
 
 
@@ -252,7 +256,8 @@ def _read(kind: type[T], values: Mapping[str, Any], prefix: str, where: str) -> 
     hints = get_type_hints(kind)
     known = {part.name: hints[part.name] for part in dataclasses.fields(kind)}  # type: ignore[arg-type]
     values = dict(values)
-    if "changes" in known:  # whatever this table does not know itself is a number of the model's
+    if "changes" in known and isinstance(values.get("changes", {}), Mapping):
+        # whatever this table does not know itself is a number of the model's
         rest = {key: values.pop(key) for key in list(values) if key not in known}
         values["changes"] = {**values.get("changes", {}), **rest}
     unknown = sorted(set(values) - set(known))
@@ -302,7 +307,9 @@ def to_toml(recipe: Recipe) -> str:
 def _toml(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, float):
+        return repr(value)  # inf, which JSON writes in another way
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:

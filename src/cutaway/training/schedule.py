@@ -14,6 +14,8 @@ KINDS = ("constant", "inverse_sqrt", "cosine", "linear", "wsd")
 
 def rate_at(schedule: SchedulePart, step: int, steps: int) -> float:
     """The share of the highest rate at this step of `steps`."""
+    if schedule.kind not in KINDS:
+        raise ConfigError(f"schedule.kind={schedule.kind!r} is not one of {', '.join(KINDS)}")
     warmup = schedule.warmup
     if step < warmup:
         return step / warmup
@@ -28,7 +30,6 @@ def rate_at(schedule: SchedulePart, step: int, steps: int) -> float:
             return final + (1 - final) * (1 + math.cos(math.pi * gone)) / 2
         case "linear":
             return final + (1 - final) * (1 - gone)
-        case "wsd":  # warm-up, stable, decay (Hu et al. 2024)
+        case _:  # wsd: warm-up, stable, decay (Hu et al. 2024)
             left = (1 - gone) / schedule.decay if schedule.decay else 1.0
             return 1.0 if left >= 1 else final + (1 - final) * left
-    raise ConfigError(f"schedule.kind={schedule.kind!r} is not one of {', '.join(KINDS)}")

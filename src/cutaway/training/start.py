@@ -30,6 +30,10 @@ TASKS = {
 }
 
 
+OF_THE_DATA = ("n_classes", "labels", "pixel_mean", "pixel_std")
+MAY_CHANGE = (*OF_THE_DATA, "task", "pad_id", "start_id", "end_ids", "max_len", "pooler")
+
+
 def starting_tokenizer(recipe: Recipe) -> Tokenizer | None:
     """The tokenizer that comes with the model which the recipe starts from."""
     from pathlib import Path
@@ -47,7 +51,7 @@ def starting_model(recipe: Recipe, numbers: dict[str, Any], device: torch.device
         return model, [name for name, _ in model.named_parameters()]
     assert recipe.model.start is not None
     old = load(recipe.model.start)
-    numbers = {name: value for name, value in numbers.items() if name in ("n_classes", "labels")}
+    numbers = {name: value for name, value in numbers.items() if name in OF_THE_DATA}
     if task["task"] == "regress":
         numbers = {}
     config = old.config.with_(**({"n_classes": None, "labels": None} | numbers | task | recipe.model.changes))
@@ -64,6 +68,13 @@ def _fitting(config: Config, numbers: dict[str, Any]) -> dict[str, Any]:
 @torch.no_grad()
 def _take_over(old: Model, new: Model) -> list[str]:
     """Copies every parameter that both have; only a head may differ. The names of those that are new."""
+    before, after = old.config.to_dict(), new.config.to_dict()
+    for name in before:  # other numbers of heads or layers would fit the same matrices, and mean something else
+        if before[name] != after[name] and name not in MAY_CHANGE and not name.endswith("dropout"):
+            raise ConfigError(
+                f"[model] {name}={after[name]!r}, but the starting model has {before[name]!r}: its task and dropout "
+                f"may change, not its body"
+            )
     given, drawn = dict(old.named_parameters()), []
     for name, parameter in new.named_parameters():
         if name in given and given[name].shape == parameter.shape:

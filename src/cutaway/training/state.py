@@ -33,6 +33,7 @@ from cutaway.errors import CheckpointError
 from cutaway.files import read_json, write_json
 
 NAME = re.compile(r"step-(\d{8,})")
+HALF_WRITTEN = re.compile(r"\.(step|old)-.+|\..+\.[0-9a-f]{32}\.tmp")
 MANIFEST, STATE = "manifest.json", "state.json"
 FILES = ("weights", "optimizer", "average", "random")
 
@@ -77,8 +78,8 @@ def write_checkpoint(
         older = [path.name for path in checkpoints(folder)]
         kept = f"{older[-1]} is whole" if older else "no older one exists"
         raise CheckpointError(
-            f"the checkpoint {final} could not be written ({error}); it needs {need / 1e6:,.0f} MB, "
-            f"{free / 1e6:,.0f} MB are free; {kept}. Free some space, or copy the run's folder elsewhere, "
+            f"the checkpoint {final} could not be written ({error}); it needs {need / 1e6:,.1f} MB, "
+            f"{free / 1e6:,.1f} MB are free; {kept}. Free some space, or copy the run's folder elsewhere, "
             f"and continue with --resume"
         ) from error
     finally:
@@ -90,20 +91,36 @@ def checkpoints(folder: Path) -> list[Path]:
     """Those that were finished, oldest first."""
     if not folder.is_dir():
         return []
-    return sorted(path for path in folder.iterdir() if NAME.fullmatch(path.name) and (path / MANIFEST).exists())
+    found = [path for path in folder.iterdir() if NAME.fullmatch(path.name) and (path / MANIFEST).exists()]
+    return sorted(found, key=step_of)
+
+
+def step_of(path: Path) -> int:
+    return int(path.name.removeprefix("step-"))
 
 
 def clean(folder: Path) -> None:
     """Removes what a crash left half written. Only the run that holds the lock may."""
-    for path in folder.glob(".*") if folder.is_dir() else ():
-        if path.name.startswith((".step-", ".old-")):
-            shutil.rmtree(path, ignore_errors=True)
+    for path in list(folder.iterdir()) if folder.is_dir() else ():
+        if HALF_WRITTEN.fullmatch(path.name):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
 
-def keep(folder: Path, n: int, besides: int | None = None) -> None:
-    """Removes all but the newest n checkpoints and the one of the step `besides`."""
-    for path in checkpoints(folder)[:-n]:
-        if besides is None or path.name != f"step-{besides:08d}":
+def regular(folder: Path, every: int) -> list[Path]:
+    """The checkpoints of every so many steps, and the newest. One that was made on the way, when somebody stopped the
+    run, is none of them as soon as there is a newer one: a run that was stopped ends as one that was not."""
+    there = checkpoints(folder)
+    return [path for path in there if step_of(path) % every == 0 or path == there[-1]]
+
+
+def keep(folder: Path, n: int, besides: int | None = None, every: int = 1) -> None:
+    """Removes all but the newest n regular checkpoints and the one of the step `besides`."""
+    kept = regular(folder, every)[-n:]
+    for path in checkpoints(folder):
+        if path not in kept and step_of(path) != besides:
             hidden = folder / f".old-{uuid4().hex}"  # gone in one instant, then taken apart
             with suppress(OSError):
                 path.rename(hidden)
@@ -128,24 +145,24 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise CheckpointError(f"{path / MANIFEST} does not list {missing[0]}")
     for name, digest in manifest.items():
         if "/" in name or not (path / name).is_file():
-            raise CheckpointError(f"{path / name} is missing")
+            raise CheckpointError(f"{path / name}, which {MANIFEST} lists, is missing")
         if _digest(path / name) != digest:
             raise CheckpointError(f"{path / name} is damaged: its SHA-256 is not the one in {MANIFEST}")
     return Checkpoint(path, read_json(path / STATE))
 
 
-def random_state() -> dict[str, Tensor]:
+def random_state(device: torch.device | str = "cuda") -> dict[str, Tensor]:
     """The state of torch's random numbers, on the CPU and on the GPU in use."""
     state = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_initialized():
-        state["cuda"] = torch.cuda.get_rng_state()
+    if torch.device(device).type == "cuda" and torch.cuda.is_initialized():
+        state["cuda"] = torch.cuda.get_rng_state(device)
     return state
 
 
-def restore_random_state(source: TensorSource) -> None:
+def restore_random_state(source: TensorSource, device: torch.device | str = "cuda") -> None:
     torch.set_rng_state(source.read("cpu").clone())
-    if "cuda" in source and torch.cuda.is_available():
-        torch.cuda.set_rng_state(source.read("cuda").clone())
+    if "cuda" in source and torch.device(device).type == "cuda" and torch.cuda.is_available():
+        torch.cuda.set_rng_state(source.read("cuda").clone(), device)
 
 
 def _digest(path: Path) -> str:

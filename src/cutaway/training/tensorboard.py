@@ -14,7 +14,7 @@ class TensorBoard:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise MissingExtra("tensorboard", "tensorboard") from None
-        self.writer: Any = SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+        self.writer: Any = SummaryWriter(str(folder))
 
     def __call__(self, event: dict[str, Any]) -> None:
         kind = event["event"]

@@ -1,9 +1,10 @@
 """A run, from its recipe to a model folder.
 
 OUT/            the model folder: config.json, model.safetensors, tokenizer.json, README.md, recipe.toml
-OUT/run/        what it takes to go on: checkpoints/, log.jsonl, lock
+OUT/run/        what it takes to go on: checkpoints/, log.jsonl, lock; done.json when the model folder is whole
 """
 
+import math
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,36 +13,34 @@ from typing import Any
 
 import torch
 
-from cutaway.checkpoints import save
-from cutaway.data.corpus import digest
+from cutaway.checkpoints.tensors import SINGLE
 from cutaway.errors import CheckpointError, ConfigError
-from cutaway.files import replacing
-from cutaway.model.model import Model
-from cutaway.training.average import MovingAverage, average_of, weights_of
-from cutaway.training.card import model_card
+from cutaway.files import write_json
+from cutaway.training.average import MovingAverage, weights_of
+from cutaway.training.captured import Captured
+from cutaway.training.compiled import compile_blocks
+from cutaway.training.ending import choose_weights, write_model_folder
 from cutaway.training.feed import Feed
 from cutaway.training.guard import Interruption, only_trainer
 from cutaway.training.log import Listener, RunLog
 from cutaway.training.loop import Run, StepResult, checkpointed, look_back, loss_function, take_step
-from cutaway.training.lora import add_lora, freeze, merge_lora
+from cutaway.training.lora import add_lora, freeze
 from cutaway.training.machine import Lap, chosen_device, machine_name, peak_flops, settings, step_flops
 from cutaway.training.material import prepare
 from cutaway.training.material.common import Material
 from cutaway.training.measure import bits, samples, validate
 from cutaway.training.optimizer import Optimizer
 from cutaway.training.parallel import join_group
-from cutaway.training.recipe import Recipe, differences, to_toml
+from cutaway.training.recipe import Recipe, read_recipe
+from cutaway.training.resuming import depends_on, put_back, refuse_another_run
 from cutaway.training.schedule import rate_at
 from cutaway.training.start import starting_model, starting_tokenizer
 from cutaway.training.state import (
-    Checkpoint,
     checkpoints,
     clean,
     keep,
     newest,
     random_state,
-    read_checkpoint,
-    restore_random_state,
     write_checkpoint,
 )
 
@@ -59,9 +58,19 @@ class Outcome:
     seconds: float
 
 
-def train(recipe: Recipe, out: Path, *, resume: bool = False, listeners: list[Listener] | None = None) -> Outcome:
-    """Trains as the recipe says and leaves a model folder in `out`; with `resume`, goes on where a run stopped."""
-    trainer = Trainer(recipe, out, listeners or [])
+def train(
+    recipe: Recipe | Path | str,
+    out: Path | str,
+    *,
+    resume: bool = False,
+    listeners: list[Listener] | None = None,
+) -> Outcome:
+    """Trains as a recipe, or the TOML file that holds it, says, and leaves a model folder in `out`.
+
+    With `resume` it goes on where a run stopped. Listeners are told every event of the run log.
+    """
+    recipe = recipe if isinstance(recipe, Recipe) else read_recipe(Path(recipe))
+    trainer = Trainer(recipe, Path(out), listeners or [])
     with trainer.opened(resume):
         return trainer.run_to_the_end()
 
@@ -71,7 +80,7 @@ class Trainer:
 
     def __init__(self, recipe: Recipe, out: Path, listeners: list[Listener]) -> None:
         self.recipe, self.out, self.listeners = recipe, out, listeners
-        self.folder = out / "run" / "checkpoints"
+        self.folder, self.done = out / "run" / "checkpoints", out / "run" / "done.json"
         self.interruption = Interruption()
         self.device = chosen_device(recipe.train.device)
         self.seconds_before, self.flops, self.scores = 0.0, 0.0, {}  # type: float, float, dict[str, float]
@@ -87,15 +96,16 @@ class Trainer:
             if self.group.leads:
                 guard.enter_context(only_trainer(self.out / "run"))
                 clean(self.folder)
+                clean(self.out)
             self._refuse_to_overwrite(resume)
+            if self.group.leads and not resume:
+                self.done.unlink(missing_ok=True)
             guard.enter_context(settings(self.recipe, self.device))
             self.log = RunLog(self.out / "run" / "log.jsonl" if self.group.leads else None, self.listeners)
             guard.callback(self.log.close)
-            self.material: Material = prepare(
-                self.recipe, starting_tokenizer(self.recipe), lambda text: self.log({"event": "note", "text": text})
-            )
+            self.material: Material = prepare(self.recipe, starting_tokenizer(self.recipe), self._note)
             for note in self.material.notes:
-                self.log({"event": "note", "text": note})
+                self._note(note)
             self.run = self._new_run()
             if resume:
                 self._go_on()
@@ -107,6 +117,8 @@ class Trainer:
         there = bool(checkpoints(self.folder))
         if there and not resume:
             raise CheckpointError(f"{self.out} holds a run already: continue it with --resume, or choose another --out")
+        if resume and not there:
+            raise CheckpointError(f"{self.folder} holds no checkpoint: start the run without --resume")
 
     def _new_run(self) -> Run:
         recipe, t = self.recipe, self.recipe.train
@@ -115,12 +127,15 @@ class Trainer:
         if t.lora_rank:
             add_lora(model, t.lora_rank, t.lora_alpha, t.lora_parts)
         freeze(model, t.freeze)
+        if t.compile == "blocks":
+            compile_blocks(model)
         if t.checkpointing:
             checkpointed(model)
         model.train()
         self.group.same_start(model)
         loss_of = loss_function(self.material.objective)
-        if t.compile != "no":
+        autocast = torch.bfloat16 if t.precision == "bf16" else None
+        if t.compile not in ("no", "blocks"):
             mode = None if t.compile == "default" else t.compile
             loss_of = torch.compile(loss_of, mode=mode, dynamic=False)
             torch._dynamo.config.cache_size_limit = max(64, torch._dynamo.config.cache_size_limit)
@@ -134,59 +149,32 @@ class Trainer:
             self.material.objective,
             Optimizer(model, recipe.optimizer),
             loss_of,
-            autocast=torch.bfloat16 if t.precision == "bf16" else None,
+            autocast=autocast,
             clip=recipe.optimizer.clip,
             spike=t.spike,
             average=MovingAverage(model, t.ema) if t.ema else None,
+            captured=Captured(model, loss_of, autocast) if t.capture and self.device.type == "cuda" else None,
             group=self.group,
         )
 
     def _depends_on(self) -> dict[str, Any]:
-        """What a resumed run must find as it was."""
-        tokenizer = self.material.tokenizer
-        return {
-            "recipe": self.recipe.to_dict(),
-            "data": self.material.fingerprint,
-            "tokenizer": None if tokenizer is None else digest(tokenizer),
-            "model": self.run.model.config.to_dict(),
-            "world": self.group.world,
-        }
+        return depends_on(self.recipe, self.material, self.run.model, self.group.world)
 
     def _go_on(self) -> None:
         """Puts the newest whole checkpoint back."""
-        found = newest(self.folder, lambda text: self.log({"event": "note", "text": text}))
+        found = newest(self.folder, self._note)
         if found is None:
-            raise CheckpointError(f"{self.folder} holds no whole checkpoint: start the run without --resume")
-        self._refuse_another_run(found)
-        run, state = self.run, found.state
-        weights = found.tensors("weights")
-        for name, parameter in run.model.named_parameters():
-            weights.copy_into(name, parameter.data)
-        run.optimizer.load(found.tensors("optimizer"))
-        if run.average is not None:
-            run.average.load(found.tensors("average"))
-        run.step = found.step
-        run.tokens, run.skipped, run.in_a_row = state["tokens"], state["skipped"], state["in_a_row"]
-        run.best, run.best_step, run.waited = state["best"], state["best_step"], state["waited"]
-        usual = float("nan") if state["usual_loss"] is None else state["usual_loss"]
-        run.usual_loss = torch.full((), usual, device=self.device)
-        self.seconds_before, self.flops, self.scores = state["seconds"], state["flops"], state["scores"]
-        restore_random_state(found.tensors("random"))
-        self.log({"event": "resume", "step": run.step, "from": found.path.name})
-        if state["threads"] != torch.get_num_threads():
-            text = f"this run had {state['threads']} threads, now {torch.get_num_threads()}: its bits may differ"
-            self.log({"event": "note", "text": text})
-
-    def _refuse_another_run(self, found: Checkpoint) -> None:
-        before, now = found.state["depends_on"], self._depends_on()
-        changed = differences(before["recipe"], now["recipe"])
-        changed += [f"the {name}" for name in ("data", "tokenizer", "world") if before[name] != now[name]]
-        changed += [f"model.{line}" for line in differences(before["model"], now["model"])]
-        if changed:
-            raise ConfigError(
-                f"this is another run than the one in {self.out}: {'; '.join(changed)}. Put it back as it was, or "
-                f"start a new run in another --out"
+            raise CheckpointError(
+                f"no checkpoint in {self.folder} is whole: remove that folder, and start the run anew"
             )
+        refuse_another_run(found.state["depends_on"], self._depends_on(), self.out)
+        put_back(self.run, found, self.device)
+        state = found.state
+        self.seconds_before, self.flops = state["seconds"], state["flops"]
+        self.scores = {name: float(value) for name, value in state["scores"].items()}
+        self.log({"event": "resume", "step": self.run.step, "from": found.path.name})
+        if state["threads"] != torch.get_num_threads():
+            self._note(f"this run had {state['threads']} threads, now {torch.get_num_threads()}: its bits may differ")
 
     # --- the loop ----------------------------------------------------------------------------------------------------
 
@@ -201,9 +189,12 @@ class Trainer:
         self.peak = peak_flops(self.device, run.autocast or torch.float32)
         self.lap = Lap(run.tokens)
         behind = 16 if self.device.type == "cuda" else 0
-        saved = run.step
-        stop_early = False
-        with feed.ahead(run.step, steps) as batches:
+        interrupted = False
+        stop_early = self._waited_enough()  # a resumed run may have stopped early
+        ended = self._is_done()
+        if ended:
+            self._note(f"this run is done: its model is in {self.out}")
+        with feed.ahead(run.step, run.step if ended or stop_early else steps) as batches:
             for batch in batches:
                 result = take_step(run, batch, rate_at(recipe.schedule, run.step + 1, steps))
                 self._count(batch)
@@ -214,22 +205,34 @@ class Trainer:
                 if run.step % recipe.evaluate.every == 0 or done:
                     stop_early = self._measure()
                 best_now = recipe.evaluate.keep_best and run.best_step == run.step
-                if run.step % recipe.checkpoint.every == 0 or done or stop_early or best_now or self.interruption:
+                interrupted = not done and self._is_interrupted()
+                if run.step % recipe.checkpoint.every == 0 or done or stop_early or best_now or interrupted:
                     self._save()
-                    saved = run.step
-                if stop_early or self.interruption:
+                if stop_early or interrupted:
                     break
-        if self.interruption:
-            if saved != run.step:
-                self._save()
+        if interrupted:
             self.log({"event": "end", "step": run.step, "reason": "interrupted", "seconds": self._seconds()})
             return Outcome(run.step, False, self.interruption.exit_code, self.scores, self._seconds())
-        if self.group.leads:
+        if self.group.leads and not ended:
             self._finish()
         self.group.wait()
         self.log({"event": "end", "step": run.step, "reason": "stopped early" if stop_early else "done",
                   "seconds": self._seconds(), "scores": self.scores})  # fmt: skip
         return Outcome(run.step, True, 0, self.scores, self._seconds())
+
+    def _is_interrupted(self) -> bool:
+        """Whether somebody asked the run to stop; several processes agree on it now and then, or one would go on."""
+        if self.group.world == 1:
+            return bool(self.interruption)
+        return self.run.step % self.recipe.evaluate.log == 0 and self.group.agree(bool(self.interruption), self.device)
+
+    def _waited_enough(self) -> bool:
+        patience = self.recipe.evaluate.patience
+        return patience > 0 and self.run.waited >= patience
+
+    def _is_done(self) -> bool:
+        """Whether a resumed run has made its model folder before, and it is still there."""
+        return self.done.exists() and all((self.out / name).exists() for name in ("config.json", SINGLE))
 
     def _seconds(self) -> float:
         return self.seconds_before + time.perf_counter() - self.started
@@ -262,8 +265,7 @@ class Trainer:
         if self.material.valid is None:
             return False
         with weights_of(run.model, run.average):
-            found = validate(run.model, run.objective, self.material.valid, batches=e.batches, autocast=run.autocast)
-            found |= bits(found, self.material)
+            found = self._validate()
             written = samples(run.model, self.material, e.samples, e.prompt)
         if e.metric not in found:
             raise ConfigError(f"evaluate.metric={e.metric!r} is not measured here; measured are {', '.join(found)}")
@@ -282,7 +284,13 @@ class Trainer:
             "seconds": self._seconds(),
         })  # fmt: skip
         self.lap.start(self.run.tokens)
-        return e.patience > 0 and run.waited >= e.patience
+        return self._waited_enough()
+
+    def _validate(self) -> dict[str, float]:
+        assert self.material.valid is not None
+        run, batches = self.run, self.recipe.evaluate.batches
+        found = validate(run.model, run.objective, self.material.valid, batches=batches, autocast=run.autocast)
+        return found | bits(found, self.material)
 
     def _save(self) -> None:
         look_back(self.run, None, behind=0, complain=self.log)
@@ -291,52 +299,38 @@ class Trainer:
         run = self.run
         tensors: dict[str, dict[str, torch.Tensor]] = {
             "weights": dict(run.model.named_parameters()),
-            "optimizer": run.optimizer.tensors(),
-            "random": random_state(),
+            "optimizer": dict(sorted(run.optimizer.tensors().items())),  # the same bytes every time
+            "random": random_state(self.device),
         }
         if run.average is not None:
             tensors["average"] = run.average.weights
         state = {
-            **run.counters(), "depends_on": self._depends_on(), "seconds": self._seconds(), "flops": self.flops,
-            "scores": self.scores, "threads": torch.get_num_threads(),
+            **run.counters(), "best": _plain(run.best), "depends_on": self._depends_on(), "seconds": self._seconds(),
+            "flops": self.flops, "scores": {name: _plain(value) for name, value in self.scores.items()},
+            "threads": torch.get_num_threads(),
         }  # fmt: skip
         write_checkpoint(self.folder, run.step, tensors, state)
-        keep(self.folder, max(self.recipe.checkpoint.keep, self.recipe.train.average), run.best_step)
+        c = self.recipe.checkpoint
+        keep(self.folder, max(c.keep, self.recipe.train.average), run.best_step, c.every)
         self.log({"event": "checkpoint", "step": run.step, "seconds": self._seconds()})
         self.lap.start(self.run.tokens)
 
-    # --- the end -----------------------------------------------------------------------------------------------------
-
     def _finish(self) -> None:
-        """The model folder: the weights that the recipe asks for, the tokenizer, the recipe and the card."""
-        run, recipe = self.run, self.recipe
-        weights = self._choose_weights()
-        merge_lora(run.model)
-        model: Model = run.model.eval()
-        save(model, self.out, self.material.tokenizer)
-        for name, text in {
-            "recipe.toml": to_toml(recipe),
-            "README.md": model_card(recipe, model, {
-                "step": run.step, "tokens": run.tokens, "seconds": self._seconds(), "flops": self.flops,
-                "skipped": run.skipped, "scores": self.scores, "machine": machine_name(self.device), "weights": weights,
-            }),
-        }.items():  # fmt: skip
-            with replacing(self.out / name) as temporary:
-                temporary.write_text(text, encoding="utf-8")
+        """The model folder, and the note that it is whole."""
+        weights = choose_weights(self.run, self.recipe, self.folder, self._note)
+        if self.recipe.train.average and self.material.valid is not None:  # no evaluation has seen these weights
+            self.scores = self._validate()
+        write_model_folder(self.out, self.run, self.recipe, self.material.tokenizer, {
+            "step": self.run.step, "tokens": self.run.tokens, "seconds": self._seconds(), "flops": self.flops,
+            "skipped": self.run.skipped, "scores": self.scores, "machine": machine_name(self.device),
+            "weights": weights,
+        })  # fmt: skip
+        write_json(self.done, {"step": self.run.step})
 
-    def _choose_weights(self) -> str:
-        """Gives the model its final weights, and says which they are."""
-        run, recipe = self.run, self.recipe
-        if recipe.train.average:
-            paths = checkpoints(self.folder)[-recipe.train.average :]
-            average_of([read_checkpoint(path).tensors("weights") for path in paths], run.model)
-            return f"The weights are the mean of the last {len(paths)} checkpoints."
-        name, step = ("weights", run.step) if run.average is None else ("average", run.step)
-        if recipe.evaluate.keep_best and run.best_step is not None:
-            step = run.best_step
-        source = read_checkpoint(self.folder / f"step-{step:08d}").tensors(name)
-        for parameter_name, parameter in run.model.named_parameters():
-            source.copy_into(parameter_name, parameter.data)
-        which = "a moving average of the weights" if name == "average" else "the weights"
-        best = f", the best by {recipe.evaluate.metric}" if step == run.best_step and recipe.evaluate.keep_best else ""
-        return f"These are {which} after step {step:,}{best}."
+    def _note(self, text: str) -> None:
+        self.log({"event": "note", "text": text})
+
+
+def _plain(value: float | None) -> float | str | None:
+    """JSON has no NaN; `float` reads the word again."""
+    return value if value is None or math.isfinite(value) else str(value)

@@ -43,7 +43,12 @@ def _tokenizer(recipe: Recipe, start: Tokenizer | None, say: Say) -> Tokenizer:
     paths = paths_of(recipe, recipe.data.train)
     tags = sorted({direction.split("-")[1] for direction in recipe.data.directions})
     vocab_size = 8000 if t.vocab_size is None and t.kind in ("bpe", "wordpiece", "unigram") else t.vocab_size
-    settings = {"kind": "tokenizer", "tokenizer": t.kind, "vocab_size": vocab_size, "lowercase": t.lowercase}
+    settings: dict[str, Any] = {
+        "kind": "tokenizer",
+        "tokenizer": t.kind,
+        "vocab_size": vocab_size,
+        "lowercase": t.lowercase,
+    }
     settings |= {"tags": tags, "data": repr(recipe.data), "objective": recipe.objective.kind}
 
     def build(folder: Path) -> dict[str, Any]:

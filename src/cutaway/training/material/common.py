@@ -9,7 +9,7 @@ from cutaway.data.batches import Source
 from cutaway.errors import ConfigError
 from cutaway.objectives import Hiding, Labels, Masked, NextToken, Objective, Pretraining, SpanCorruption, Translation
 from cutaway.tokens import Tokenizer
-from cutaway.training.recipe import Recipe
+from cutaway.training.recipe import DataPart, Recipe
 
 Say = Callable[[str], None]
 
@@ -33,10 +33,18 @@ def paths_of(recipe: Recipe, names: Iterable[str]) -> list[Path]:
     return [Path(recipe.data.root) / name for name in names]
 
 
-def special_numbers(tokenizer: Tokenizer) -> dict[str, Any]:
-    """What a model has to know about its tokens."""
+def n_to_train_on(n: int, d: DataPart) -> int:
+    """How many of n examples are left when the last ones are held out."""
+    kept = n - (d.valid_last or round(n * d.valid_share))
+    if not 0 < kept < n:
+        raise ConfigError(f"data.valid_last={d.valid_last}, valid_share={d.valid_share}: {kept} of {n} to train on")
+    return kept
+
+
+def special_numbers(tokenizer: Tokenizer, *, starts: bool = True) -> dict[str, Any]:
+    """What a model has to know about its tokens; `starts` where its sequences begin with <sos>, as windows do not."""
     numbers: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.pad_id}
-    if tokenizer.bos_id is not None:
+    if starts and tokenizer.bos_id is not None:
         numbers["start_id"] = tokenizer.bos_id
     if tokenizer.eos_id is not None:
         numbers["end_ids"] = [tokenizer.eos_id]
@@ -55,8 +63,9 @@ def objective_for(recipe: Recipe, tokenizer: Tokenizer) -> Objective:
     cls_id, sep_id = tokenizer.cls_id, tokenizer.sep_id
     match o.kind:
         case "next_token":
-            ends = d.split == "line"  # a line is a sequence of its own; its <eos> stands in the corpus
-            return NextToken(start_id=tokenizer.bos_id if ends else None)
+            rows = d.format == "table"  # in a corpus of lines <eos> stands already
+            starts = rows or d.split == "line"  # sequences of their own
+            return NextToken(start_id=tokenizer.bos_id if starts else None, end_id=tokenizer.eos_id if rows else None)
         case "masked":
             return Masked(hiding_for(recipe, tokenizer), cls_id=cls_id, sep_id=sep_id)
         case "pretrain":

@@ -1,8 +1,7 @@
 """Pictures and their labels."""
 
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from cutaway.data.images import Images, idx_images, image_folder, npz_images
 from cutaway.errors import ConfigError
 from cutaway.objectives import Changes
 from cutaway.objectives import Pictures as PictureObjective
-from cutaway.training.material.common import Material, Say, paths_of
+from cutaway.training.material.common import Material, Say, n_to_train_on, paths_of
 from cutaway.training.recipe import Recipe
 
 
@@ -27,7 +26,7 @@ def pictures(recipe: Recipe, say: Say) -> Material:
         if valid.names != train.names:
             raise ConfigError(f"the validation pictures have classes {valid.names}, the training ones {train.names}")
     elif d.valid_share or d.valid_last:
-        n = len(labels) - (d.valid_last or round(len(labels) * d.valid_share))
+        n = n_to_train_on(len(labels), d)
         kept, held_out = kept[:n], kept[n:]
     channels = train.pixels.shape[1]
     mean, std = statistics(train.pixels, kept)
@@ -42,7 +41,7 @@ def pictures(recipe: Recipe, say: Say) -> Material:
     elif len(held_out):
         valid_source = Pictures(train.pixels[len(kept) :], labels[len(kept) :], rows=rows, shuffle=False)
     numbers: dict[str, Any] = {"n_classes": len(train.names), "labels": list(train.names), "n_channels": channels}
-    numbers["image_size"] = train.pixels.shape[2]
+    numbers |= {"image_size": train.pixels.shape[2], "pixel_mean": mean, "pixel_std": std}
     prints = f"{train.fingerprint} {'' if valid is None else valid.fingerprint} {len(kept)}"
     return Material(objective, source, valid_source, prints, None, numbers)
 
@@ -67,8 +66,10 @@ def statistics(pixels: Any, examples: Any) -> tuple[list[float], list[float]]:
 
 
 def changes_of(values: dict[str, Any]) -> Changes:
-    known = {field.name for field in fields(Changes)}
-    unknown = sorted(set(values) - known)
-    if unknown:
-        raise ConfigError(f"unknown key {unknown[0]!r} in [objective]; pictures know {', '.join(sorted(known))}")
-    return Changes(**values)
+    kinds = get_type_hints(Changes)
+    for name, value in values.items():
+        if name not in kinds:
+            raise ConfigError(f"unknown key {name!r} in [objective]; pictures know {', '.join(sorted(kinds))}")
+        if type(value) is not kinds[name] and (type(value), kinds[name]) != (int, float):
+            raise ConfigError(f"objective.{name}={value!r} is not {kinds[name].__name__}")
+    return Changes(**{name: kinds[name](value) for name, value in values.items()})

@@ -1,7 +1,6 @@
 """Tables and parallel texts: rows of text columns with their labels, or pairs in one direction or several."""
 
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +9,11 @@ from cutaway.data.batches import Batch, Buckets, Examples, Source, padded
 from cutaway.data.columns import Dataset, tokenised_columns
 from cutaway.data.labels import Labels as LabelColumn
 from cutaway.data.order import Indices
-from cutaway.data.tables import Rows, read_parallel, read_table
+from cutaway.data.tables import Rows, read_parallel, read_table, several
 from cutaway.errors import ConfigError, InputError
 from cutaway.objectives import Translation
 from cutaway.tokens import Tokenizer
-from cutaway.training.material.common import Material, Say, objective_for, paths_of, special_numbers
+from cutaway.training.material.common import Material, Say, n_to_train_on, objective_for, paths_of, special_numbers
 from cutaway.training.recipe import Recipe
 
 
@@ -52,24 +51,13 @@ def rows_of(recipe: Recipe, names: Sequence[str]) -> Rows:
         if d.skip_lines:
             quirks["skip_lines"] = d.skip_lines
         tables = [read_table(path, wanted, **quirks) for path in paths]
-    return tables[0] if len(tables) == 1 else _one_after_another(tables)
-
-
-def _one_after_another(tables: list[Rows]) -> Rows:
-    def read(rows: Rows) -> Iterator[tuple[int, Any]]:
-        for table in tables:
-            yield from table.numbered()
-            rows.skipped += table.skipped
-
-    return Rows(
-        tuple(chain.from_iterable(table.paths for table in tables)),
-        {"kind": "several", "tables": [table.settings for table in tables]},
-        read,
-    )
+    return tables[0] if len(tables) == 1 else several(tables)
 
 
 def tables(recipe: Recipe, tokenizer: Tokenizer, say: Say) -> Material:
     d, kind = recipe.data, recipe.objective.kind
+    if kind in ("pretrain", "spans"):
+        raise ConfigError(f"objective {kind!r} reads running text, not tables: data.format = 'text'")
     names = columns_of(recipe)
     labels = None
     if kind in ("classify", "regress", "tag"):
@@ -88,7 +76,7 @@ def tables(recipe: Recipe, tokenizer: Tokenizer, say: Say) -> Material:
     every = np.arange(len(train))
     kept, held_out = every, every[:0]
     if valid is None and (d.valid_share or d.valid_last):
-        n = len(train) - (d.valid_last or round(len(train) * d.valid_share))
+        n = n_to_train_on(len(train), d)
         kept, held_out = every[:n], every[n:]
         valid = train
     source = _table_source(recipe, train, objective, tokenizer, kept, shuffle=True)
@@ -138,7 +126,7 @@ def _table_source(
         return Directions(recipe, data, objective, tokenizer, examples, common)
     names = ["text"] if len(data.columns) == 1 else ["first", "second"]
     columns = dict(zip(names, data.columns.values(), strict=True))
-    extra = {names[0]: objective.extra} | ({names[1]: objective.extra - 1} if len(names) > 1 else {})
+    extra = {names[0]: objective.extra} | ({names[1]: int(objective.sep_id is not None)} if len(names) > 1 else {})
     longest = {name: d.seq_len // len(names) for name in names}
     return Examples(columns, data.labels, extra=extra, longest=longest, examples=examples, **common)
 
@@ -173,7 +161,7 @@ class Directions:
         if not fits.any():
             raise InputError(f"every pair is longer than seq_len={d.seq_len}: allow more")
         self.pair, self.way = self.pair[fits], self.way[fits]
-        self.buckets = Buckets([source[fits], target[fits]], **common)
+        self.buckets = Buckets([source[fits], target[fits]], widest=[d.seq_len, d.seq_len], **common)
         self.steps, self.n_examples = self.buckets.steps, self.buckets.n_examples
 
     def __call__(self, step: int) -> Batch:

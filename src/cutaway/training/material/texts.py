@@ -11,7 +11,7 @@ from cutaway.data.sentence_pairs import SentencePairs
 from cutaway.errors import ConfigError
 from cutaway.objectives import NextToken, Pretraining
 from cutaway.tokens import Tokenizer
-from cutaway.training.material.common import Material, Say, objective_for, paths_of, special_numbers
+from cutaway.training.material.common import Material, Say, n_to_train_on, objective_for, paths_of, special_numbers
 from cutaway.training.recipe import DataPart, Recipe
 
 
@@ -27,11 +27,12 @@ def texts(recipe: Recipe, tokenizer: Tokenizer, say: Say) -> Material:
     train = corpus(d.train)
     valid = corpus(d.valid) if d.valid else None
     if valid is None and (d.valid_share or d.valid_last):
-        train, valid = part_text(train, d.valid_share) if d.split != "line" else part_lines(train, d)
+        train, valid = part_text(train, d) if d.split != "line" else part_lines(train, d)
     objective = objective_for(recipe, tokenizer)
     source = _text_source(recipe, train, objective, tokenizer, shuffle=True)
     valid_source = None if valid is None else _text_source(recipe, valid, objective, tokenizer, shuffle=False)
-    numbers = {**special_numbers(tokenizer), "max_len": d.seq_len}
+    starts = d.split == "line" or recipe.objective.kind == "spans"
+    numbers = {**special_numbers(tokenizer, starts=starts), "max_len": d.seq_len}
     per_token = None if valid is None else valid.n_bytes / max(1, len(valid.ids))
     prints = " ".join(part.fingerprint for part in (train, valid) if part is not None)
     return Material(objective, source, valid_source, prints, tokenizer, numbers, per_token)
@@ -40,7 +41,7 @@ def texts(recipe: Recipe, tokenizer: Tokenizer, say: Say) -> Material:
 def _text_source(recipe: Recipe, corpus: Any, objective: Any, tokenizer: Tokenizer, *, shuffle: bool) -> Source:
     d, t = recipe.data, recipe.train
     extra = getattr(objective, "extra", 0)
-    if d.split == "line":
+    if d.split == "line" and not isinstance(objective, Pretraining):
         width = extra if isinstance(extra, int) else max(extra.values())
         return Examples(
             {"text": corpus}, tokens=t.tokens, seed=recipe.seed, shuffle=shuffle, extra={"text": width},
@@ -71,29 +72,28 @@ class WithoutLast:
         return {"text": self.windows(step)["text"][:, :-1]}
 
 
-def part_text(corpus: Corpus, share: float) -> tuple[Corpus, Corpus]:
+def part_text(corpus: Corpus, d: DataPart) -> tuple[Corpus, Corpus]:
     """A text in two: the first part to train on, the last share of its tokens to measure with."""
-    cut = round(len(corpus.ids) * (1 - share))
-    starts = np.asarray(corpus.starts)
-    before = np.append(starts[starts < cut], cut)
-    after = np.append(cut, starts[starts > cut]) - cut
-    n_bytes = round(corpus.n_bytes * share)  # as many bytes per token as in the whole: tokens are not traced back
-    return (
-        Corpus(corpus.ids[:cut], before, corpus.n_bytes - n_bytes, f"{corpus.fingerprint} up to {cut}"),
-        Corpus(corpus.ids[cut:], after, n_bytes, f"{corpus.fingerprint} from {cut}"),
-    )
+    if d.valid_last:
+        raise ConfigError(f"data.valid_last={d.valid_last} counts examples, and running text has none: valid_share")
+    return _parted(corpus, n_to_train_on(len(corpus.ids), d))
 
 
 def part_lines(corpus: Corpus, d: DataPart) -> tuple[Corpus, Corpus]:
     """Lines in two: all but the last, and the last share or number of them."""
-    n = len(corpus) - (d.valid_last or round(len(corpus) * d.valid_share))
-    if not 0 < n < len(corpus):
-        raise ConfigError(f"data.valid_share or valid_last leaves {n} of {len(corpus)} lines to train on")
-    cut = int(corpus.starts[n])
+    n = n_to_train_on(len(corpus), d)
+    return _parted(corpus, int(corpus.starts[n]))
+
+
+def _parted(corpus: Corpus, cut: int) -> tuple[Corpus, Corpus]:
+    """The tokens before a place and those from it on; each part has as many bytes per token as the whole."""
     starts = np.asarray(corpus.starts)
+    before = np.append(starts[starts < cut], cut)
+    after = np.append(cut, starts[starts > cut]) - cut
+    n_bytes = round(corpus.n_bytes * cut / len(corpus.ids))  # tokens are not traced back to their bytes
     return (
-        Corpus(corpus.ids[:cut], starts[: n + 1], corpus.n_bytes, f"{corpus.fingerprint} up to {cut}"),
-        Corpus(corpus.ids[cut:], starts[n:] - cut, corpus.n_bytes, f"{corpus.fingerprint} from {cut}"),
+        Corpus(corpus.ids[:cut], before, n_bytes, f"{corpus.fingerprint} up to {cut}"),
+        Corpus(corpus.ids[cut:], after, corpus.n_bytes - n_bytes, f"{corpus.fingerprint} from {cut}"),
     )
 
 

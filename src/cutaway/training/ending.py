@@ -1,0 +1,57 @@
+"""The end of a run: the weights that the recipe asks for become a model folder with its recipe and its card."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cutaway.checkpoints import save
+from cutaway.errors import CheckpointError
+from cutaway.files import replacing
+from cutaway.tokens import Tokenizer
+from cutaway.training.average import average_of, put_weights
+from cutaway.training.card import model_card
+from cutaway.training.loop import Run
+from cutaway.training.lora import merge_lora
+from cutaway.training.recipe import Recipe, to_toml
+from cutaway.training.state import Checkpoint, read_checkpoint, regular
+
+Say = Callable[[str], None]
+
+
+def write_model_folder(out: Path, run: Run, recipe: Recipe, tokenizer: Tokenizer | None, facts: dict[str, Any]) -> None:
+    """config.json, model.safetensors, tokenizer.json; recipe.toml, resolved; README.md, the card."""
+    merge_lora(run.model)
+    model = run.model.eval()
+    save(model, out, tokenizer)
+    for name, text in {"recipe.toml": to_toml(recipe), "README.md": model_card(recipe, model, facts)}.items():
+        with replacing(out / name) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+
+def choose_weights(run: Run, recipe: Recipe, folder: Path, say: Say) -> str:
+    """Gives the model its final weights, from the checkpoints in `folder`, and says which they are."""
+    if recipe.train.average:
+        paths = regular(folder, recipe.checkpoint.every)[-recipe.train.average :]
+        found = [checkpoint for path in paths if (checkpoint := _if_whole(path, say)) is not None]
+        average_of([checkpoint.tensors("weights") for checkpoint in found], run.model)
+        return f"The weights are the mean of the last {len(found)} checkpoints."
+    name, which = ("weights", "the weights") if run.average is None else ("average", "a moving average of the weights")
+    if recipe.evaluate.keep_best and run.best_step is not None:
+        best = _if_whole(folder / f"step-{run.best_step:08d}", say)
+        if best is not None:
+            source = best.tensors(name)
+            for parameter_name, parameter in run.model.named_parameters():
+                source.copy_into(parameter_name, parameter.data)
+            return f"These are {which} after step {run.best_step:,}, the best by {recipe.evaluate.metric}."
+    if run.average is not None:
+        put_weights(run.model, run.average.weights)
+    return f"These are {which} after step {run.step:,}."
+
+
+def _if_whole(path: Path, say: Say) -> Checkpoint | None:
+    """A checkpoint of an earlier step; where it is damaged, the run still ends with what it has."""
+    try:
+        return read_checkpoint(path)
+    except CheckpointError as error:
+        say(f"{error}; the model is made without it")
+        return None

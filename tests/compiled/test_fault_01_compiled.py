@@ -1,0 +1,52 @@
+"""Fault 1, compiled: on the CPU with deterministic algorithms, a killed run that is resumed ends bit-identical."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from faults.killing import (
+    Reference,
+    Starter,
+    fingerprints,
+    kill_at_random,
+    same_steps,
+    small,
+    steps_in,
+    undisturbed,
+    was_in_the_middle,
+    write_text,
+)
+
+
+@pytest.fixture(scope="module")
+def starter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starter]:
+    starter = Starter(tmp_path_factory.mktemp("compiled") / "cache")
+    yield starter
+    starter.close()
+
+
+@pytest.fixture(scope="module")
+def reference(starter: Starter, tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    place = tmp_path_factory.mktemp("compiled")
+    write_text(place / "text.txt")
+    changes = {"train_compile": "default", "train_deterministic": True, "train_accumulate": 1, "model_n_layers": 1}
+    return undisturbed(starter, place, small(place, **changes))
+
+
+def test_fault_01_what_is_compiled_differs_from_what_is_not(starter: Starter, reference: Reference, tmp_path: Path):
+    """Otherwise these tests would show nothing that those of the uncompiled run do not."""
+    eager = {**reference.recipe, "train": {**reference.recipe["train"], "compile": "no"}}
+    assert starter.train(eager, tmp_path / "out").exit == 0
+    assert fingerprints(tmp_path / "out")["weights"] != reference.prints["weights"]
+
+
+def test_fault_01_compiled_and_killed_at_random_instants_it_ends_bit_identical(
+    starter: Starter, reference: Reference, tmp_path: Path
+):
+    out, record = kill_at_random(starter, reference.recipe, tmp_path, "compiled", first=6)
+    kill = {"after": steps_in(record)[-1]["step"] + 1, "hold": True}  # once more, not far from there
+    ended = starter.train(reference.recipe, out, resume=True, record=record, kill=kill)
+    assert was_in_the_middle(ended, out)
+    starter.to_the_end(reference.recipe, out, record=record)
+    assert fingerprints(out) == reference.prints
+    same_steps(record, reference.record)

@@ -1,0 +1,109 @@
+"""What a run leaves: a log that was cut short breaks nothing, and a run that is done stays as it is."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+from faults.killing import Reference, Starter, checkpoint_folders, fingerprints, sha, small, undisturbed
+
+from cutaway.errors import CheckpointError
+from cutaway.training.curves import read_run
+from cutaway.training.log import RunLog, read_log
+from cutaway.training.recipe import recipe_from
+from cutaway.training.train import train
+
+
+def test_a_log_cut_at_any_byte_is_read_up_to_there_and_goes_on_on_a_line_of_its_own(tmp_path: Path):
+    path = tmp_path / "log.jsonl"
+    events = [{"event": "note", "text": f"größer als {i} → 漢字"} for i in range(2)]
+    log = RunLog(path, [])
+    for event in events:
+        log(event)
+    log.close()
+    whole = path.read_bytes()
+    for end in range(len(whole)):
+        path.write_bytes(whole[:end])
+        told = whole[:end].count(b"\n") + (whole[end - 1 : end] == b"}")  # a line without its end is whole, too
+        assert list(read_log(path)) == events[:told]
+        log = RunLog(path, [])
+        log({"event": "end"})
+        log.close()
+        assert list(read_log(path)) == [*events[:told], {"event": "end"}]
+
+
+def test_a_run_whose_log_was_cut_short_is_resumed(starter: Starter, reference: Reference, half: Path):
+    log = half / "run" / "log.jsonl"
+    log.write_bytes(log.read_bytes()[:-20])
+    starter.to_the_end(reference.recipe, half)
+    assert fingerprints(half) == reference.prints
+    kinds = [event["event"] for event in read_log(log)]
+    assert kinds[-1] == "end"
+    assert kinds.count("start") == 2
+    assert kinds.count("resume") == 1
+
+
+@pytest.mark.parametrize("changes", [{}, {"evaluate_patience": 1, "evaluate_every": 4}])
+def test_a_run_that_is_done_says_so_and_leaves_its_model_alone(
+    changes: dict, starter: Starter, place: Path, tmp_path: Path
+):
+    reference = undisturbed(starter, tmp_path, small(place, **changes))
+    (reference.out / "README.md").write_text("written by hand")
+    before = {path: (sha(path), path.stat().st_mtime_ns) for path in files(reference.out)}
+    said: list[str] = []
+    outcome = train(recipe_from(reference.recipe), reference.out, resume=True, listeners=[told(said)])
+    step = reference.prints["state"]["step"]
+    assert (outcome.finished, outcome.exit_code, outcome.step) == (True, 0, step)
+    assert f"this run is done: its model is in {reference.out}" in said
+    assert read_run(reference.out).state == ("stopped early" if changes else "done")
+    assert {path: (sha(path), path.stat().st_mtime_ns) for path in files(reference.out)} == before
+    with pytest.raises(CheckpointError, match="holds a run already"):
+        train(recipe_from(reference.recipe), reference.out)
+
+
+def test_a_model_folder_that_was_lost_is_made_again(starter: Starter, place: Path, tmp_path: Path):
+    reference = undisturbed(starter, tmp_path, small(place))
+    for path in reference.out.iterdir():
+        if path.is_file():
+            path.unlink()
+    assert train(recipe_from(reference.recipe), reference.out, resume=True).finished
+    assert fingerprints(reference.out) == reference.prints
+
+
+def test_a_new_run_in_a_folder_without_checkpoints_is_not_taken_for_the_one_that_was_done_there(
+    starter: Starter, place: Path, tmp_path: Path
+):
+    reference = undisturbed(starter, tmp_path, small(place))
+    shutil.rmtree(reference.out / "run" / "checkpoints")
+    other = small(place, seed=4)
+    assert starter.train(other, reference.out, kill={"after": 40, "on": "checkpoint", "hold": True}).killed
+    starter.to_the_end(other, reference.out)
+    assert fingerprints(reference.out)["model.safetensors"] != reference.prints["model.safetensors"]
+
+
+def test_scores_that_are_no_numbers_are_saved_and_come_back(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    scores = iter([math.inf, math.nan, 2.0])
+    monkeypatch.setattr(
+        "cutaway.training.train.validate", lambda *given, **more: {"loss": next(scores), "other": math.nan}
+    )
+    recipe = recipe_from(small(place, train_steps=6, evaluate_every=2, checkpoint_every=2, evaluate_keep_best=False))
+    out = tmp_path / "out"
+    train(recipe, out)
+    states = [json.loads((path / "state.json").read_text()) for path in checkpoint_folders(out)]
+    assert [state["scores"]["loss"] for state in states] == ["nan", 2.0]
+    assert [state["best"] for state in states] == ["inf", 2.0]
+    (out / "run" / "done.json").unlink()
+    outcome = train(recipe, out, resume=True)
+    assert math.isnan(outcome.scores["other"])
+    assert outcome.scores["loss"] == 2.0
+
+
+def files(out: Path) -> list[Path]:
+    return sorted(path for path in out.rglob("*") if path.is_file() and path.name not in ("log.jsonl", "lock"))
+
+
+def told(said: list[str]):
+    return lambda event: said.append(event.get("text", ""))

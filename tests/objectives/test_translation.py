@@ -1,0 +1,126 @@
+"""Translation: the lecture's sentence, tags, empty rows, and a batch that is the sum of its pairs."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import TRANSLATORS, VOCAB
+from toy import gradient, loss_and_gradient, near, still
+
+from cutaway.objectives import IGNORED, Translation, mean_loss
+
+NO_RANDOM = np.random.default_rng(0)
+TOKENS = "<pad> <sos> <eos> I ate an apple Ich habe einen Apfel gegessen <2de> <2en>".split()
+ID = {token: id for id, token in enumerate(TOKENS)}
+
+
+def ids(*texts: str) -> tuple[np.ndarray, np.ndarray]:
+    """Words as rows of ids, filled with <pad>, and their lengths."""
+    split = [[ID[word] for word in text.split()] for text in texts]
+    width = max(map(len, split))
+    return np.array([row + [0] * (width - len(row)) for row in split]), np.array([len(row) for row in split])
+
+
+def batch(sources: list[str], targets: list[str], **more: Any) -> dict[str, np.ndarray]:
+    source, source_length = ids(*sources)
+    target, target_length = ids(*targets)
+    example = np.where(source_length > 0, np.arange(len(sources)), -1)
+    return {
+        "example": example, "source": source, "source_length": source_length, "target": target,
+        "target_length": target_length, **more,
+    }  # fmt: skip
+
+
+def words(row: np.ndarray) -> str:
+    return " ".join("-" if id == IGNORED else TOKENS[id] for id in row.tolist())
+
+
+def test_the_lectures_sentence_by_teacher_forcing() -> None:
+    objective = Translation(start_id=ID["<sos>"], end_id=ID["<eos>"])
+    lecture = batch(["I ate an apple", "I ate"], ["Ich habe einen Apfel gegessen", "Ich habe gegessen"])
+    prepared = objective.prepare(lecture, NO_RANDOM)
+    assert [words(row) for row in prepared["source"]] == ["I ate an apple <eos>", "I ate <eos> <pad> <pad>"]
+    assert prepared["source_real"].tolist() == [[True] * 5, [True] * 3 + [False] * 2]
+    assert [words(row) for row in prepared["ids"]] == [
+        "<sos> Ich habe einen Apfel gegessen",
+        "<sos> Ich habe gegessen <eos> <pad>",
+    ]
+    assert [words(row) for row in prepared["targets"]] == [
+        "Ich habe einen Apfel gegessen <eos>",
+        "Ich habe gegessen <eos> - -",
+    ]
+    assert objective.counts(prepared) == {"translation": 10}
+    assert objective.extra == {"source": 1, "target": 1}
+
+
+def test_a_tag_in_front_says_which_language_is_wanted() -> None:
+    objective = Translation(start_id=ID["<sos>"], end_id=ID["<eos>"], tagged=True)
+    both = batch(["I ate", "Ich habe gegessen", ""], ["Ich habe gegessen", "I ate", ""])
+    prepared = objective.prepare({**both, "tag": np.array([ID["<2de>"], ID["<2en>"], 0])}, NO_RANDOM)
+    assert [words(row) for row in prepared["source"]] == [
+        "<2de> I ate <eos> <pad>",
+        "<2en> Ich habe gegessen <eos>",
+        "<pad> <pad> <pad> <pad> <pad>",
+    ]
+    assert prepared["source_real"].sum(axis=1).tolist() == [4, 5, 0]
+    assert words(prepared["targets"][1]) == "I ate <eos> -"
+    assert objective.extra == {"source": 2, "target": 1}
+
+
+def random_pairs(lengths: list[tuple[int, int]], seed: int) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    made: dict[str, np.ndarray] = {"example": np.array([i if a else -1 for i, (a, _) in enumerate(lengths)])}
+    for side, name in enumerate(("source", "target")):
+        length = np.array([pair[side] for pair in lengths])
+        inside = np.arange(12) < length[:, None]
+        made |= {name: np.where(inside, generator.integers(3, VOCAB, inside.shape), 0), f"{name}_length": length}
+    return made
+
+
+PAIRS = st.lists(st.tuples(st.integers(1, 12), st.integers(1, 12)), min_size=1, max_size=4)
+
+
+@pytest.mark.parametrize("name", TRANSLATORS)
+@settings(max_examples=8)
+@given(lengths=PAIRS, seed=st.integers(0, 99))
+def test_a_padded_batch_is_the_sum_of_its_pairs(name: str, lengths: list[tuple[int, int]], seed: int) -> None:
+    model, objective = still(name), Translation(start_id=1, end_id=2, smoothing=0.1)
+    pairs = random_pairs([*lengths, (0, 0)], seed)
+    together = loss_and_gradient(objective, model, objective.prepare(pairs, NO_RANDOM))
+    alone = []
+    for row, (n_source, n_target) in enumerate(lengths):
+        single = {key: value[row : row + 1] for key, value in pairs.items()}
+        single |= {"source": single["source"][:, :n_source], "target": single["target"][:, :n_target]}
+        alone.append(loss_and_gradient(objective, model, objective.prepare(single, NO_RANDOM)))
+    assert near(together[0], torch.stack([loss for loss, _ in alone]).sum(), 1e-10)
+    assert near(together[1], torch.stack([slope for _, slope in alone]).sum(0), 1e-10)
+
+
+@pytest.mark.parametrize("name", TRANSLATORS)
+@settings(max_examples=8)
+@given(lengths=PAIRS, seed=st.integers(0, 99))
+def test_garbage_under_padding_changes_no_bit(name: str, lengths: list[tuple[int, int]], seed: int) -> None:
+    model, objective = still(name, torch.float32), Translation(start_id=1, end_id=2)
+    clean = objective.prepare(random_pairs([*lengths, (0, 0)], seed), NO_RANDOM)
+    generator = np.random.default_rng(seed + 1)
+    asked = clean["targets"] != IGNORED
+    dirty = clean | {
+        "source": np.where(clean["source_real"], clean["source"], generator.integers(0, VOCAB, clean["source"].shape)),
+        "ids": np.where(asked, clean["ids"], generator.integers(0, VOCAB, clean["ids"].shape)),
+    }
+    for ours, theirs in zip(
+        loss_and_gradient(objective, model, dirty), loss_and_gradient(objective, model, clean), strict=True
+    ):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("name", TRANSLATORS)
+def test_a_batch_of_empty_rows_gives_no_loss_and_no_nan(name: str) -> None:
+    model, objective = still(name), Translation(start_id=1, end_id=2, tagged=True)
+    empty = {**random_pairs([(0, 0), (0, 0)], 0), "tag": np.array([0, 0])}
+    loss = mean_loss(objective, model, objective.prepare(empty, NO_RANDOM))
+    assert loss == 0
+    assert not gradient(model, loss).any()

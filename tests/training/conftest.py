@@ -1,0 +1,11 @@
+"""Tiny models: a second thread would cost more than it helps. What is tokenised is forgotten with the test."""
+
+from pathlib import Path
+
+import pytest
+from parity.conftest import _one_thread  # noqa: F401
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUTAWAY_CACHE", str(tmp_path / "cache"))

@@ -1,0 +1,217 @@
+"""From files to batches: nothing is wider than asked, nothing held out is learnt from, bytes are counted right."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from toy import KINDS, toy, values, write_files
+
+from cutaway.errors import ConfigError, InputError
+from cutaway.objectives import IGNORED
+from cutaway.training.material import prepare
+from cutaway.training.material.common import Material
+from cutaway.training.material.pictures import changes_of
+from cutaway.training.measure import bits
+from cutaway.training.recipe import recipe_from
+from cutaway.training.train import train
+
+
+def batches(material: Material, source: Any = None) -> list[dict[str, Any]]:
+    source = material.train if source is None else source
+    return [material.objective.prepare(source(step), np.random.default_rng(0)) for step in range(source.steps)]
+
+
+@pytest.mark.parametrize("seq_len", [11, 24])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "images"])
+def test_no_row_is_longer_than_seq_len(kind: str, seq_len: int, tmp_path: Path) -> None:
+    """A model whose max_len is seq_len reads all that it is given."""
+    material = prepare(toy(kind, tmp_path, data={"seq_len": seq_len}), None)
+    for source in (material.train, material.valid):
+        for batch in batches(material, source):
+            for name in ("ids", "source"):
+                assert name not in batch or batch[name].shape[1] <= seq_len
+
+
+@pytest.mark.parametrize("kind", ["classify", "pair"])
+def test_a_decoder_reads_labelled_rows_within_seq_len_too(kind: str, tmp_path: Path) -> None:
+    material = prepare(toy(kind, tmp_path, tokenizer={"kind": "word", "vocab_size": None}, data={"seq_len": 12}), None)
+    assert all(batch["ids"].shape[1] <= 12 for batch in batches(material))
+
+
+def texts_in(material: Material, source: Any) -> set[str]:
+    assert material.tokenizer is not None
+    found = set()
+    for step in range(source.steps):
+        batch = source(step)
+        for row, n in zip(batch["text"], batch["text_length"], strict=True):
+            if n:
+                found.add(material.tokenizer.decode(row[:n].tolist()))
+    return found
+
+
+@pytest.mark.parametrize("held_out", [{"valid_share": 0.1}, {"valid_last": 12, "valid_share": 0.0}])
+def test_the_last_lines_are_held_out(held_out: dict[str, Any], tmp_path: Path) -> None:
+    write_files(tmp_path)
+    lines = [f"line number {i} of the text" for i in range(120)]
+    (tmp_path / "text.txt").write_text("\n".join(lines))
+    material = prepare(toy("lines", tmp_path, data=held_out), None)
+    assert texts_in(material, material.train) == set(lines[:-12])
+    assert texts_in(material, material.valid) == set(lines[-12:])
+
+
+@pytest.mark.parametrize("kind", ["translate", "classify", "images"])
+def test_the_last_examples_are_held_out(kind: str, tmp_path: Path) -> None:
+    material = prepare(toy(kind, tmp_path, data={"valid_share": 0.0, "valid_last": 7}), None)
+    assert material.valid is not None
+    trained, measured = (
+        {int(i) for step in range(source.steps) for i in source(step)["example"] if i >= 0}
+        for source in (material.train, material.valid)
+    )
+    n = {"translate": 80, "classify": 60, "images": 50}[kind]
+    if kind == "images":  # numbered by themselves
+        assert (trained, measured) == (set(range(n - 7)), set(range(7)))
+        assert (material.valid(0)["label"] == np.arange(n - 7, n) % 4).all()
+    else:
+        assert (trained, measured) == (set(range(n - 7)), set(range(n - 7, n)))
+
+
+def test_the_last_share_of_a_text_is_held_out(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    text = "".join(chr(0x4E00 + i) for i in range(1000))  # each character once
+    (tmp_path / "text.txt").write_text(text)
+    material = prepare(toy("next_token", tmp_path), None)
+    assert material.valid is not None
+    trained, measured = (
+        {int(i) for step in range(source.steps) for i in source(step)["text"].ravel()}
+        for source in (material.train, material.valid)
+    )
+    assert not trained & measured
+    assert len(trained) > 860
+    assert len(measured) > 70
+    assert material.bytes_per_token == pytest.approx(3.0, rel=0.02)  # with one <eos>
+
+
+def test_bits_per_byte_of_lines_count_the_bytes_of_those_lines(tmp_path: Path) -> None:
+    """Every line has 3 words, their <eos>, and 11 bytes."""
+    write_files(tmp_path)
+    (tmp_path / "text.txt").write_text("one two six\n" * 100)
+    material = prepare(toy("lines", tmp_path), None)
+    assert material.bytes_per_token == pytest.approx(11 / 4)
+    found = bits({"loss": np.log(2) * 11 / 4}, material)
+    assert found == {"bits_per_byte": pytest.approx(1.0), "perplexity": pytest.approx(2 ** (11 / 4))}
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "said"),
+    [
+        ("next_token", {"valid_last": 5, "valid_share": 0.0}, r"valid_last=5 counts examples"),
+        ("next_token", {"valid_share": 1.0}, r"valid_share=1.0: 0 of .* to train on"),
+        ("lines", {"valid_last": 500}, r"valid_last=500, .*: -380 of 120 to train on"),
+        ("classify", {"valid_last": 60}, r"valid_last=60, .*: 0 of 60 to train on"),
+        ("translate", {"valid_last": 100}, r": -20 of 80 to train on"),
+        ("images", {"valid_share": 1.5}, r"valid_share=1.5: -25 of 50 to train on"),
+        ("next_token", {"train": []}, r"\[data\] names no `train` files"),
+        ("translate", {"train": ["pairs.en"]}, r"parallel files come in pairs: 1 are named"),
+        (
+            "pretrain",
+            {"format": "table", "train": ["table.tsv"]},
+            r"objective 'pretrain' reads running text, not tables",
+        ),
+        ("spans", {"format": "table", "train": ["table.tsv"]}, r"objective 'spans' reads running text, not tables"),
+    ],
+)
+def test_what_leaves_nothing_to_learn_from_is_refused(
+    kind: str, data: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        prepare(toy(kind, tmp_path, data=data), None)
+
+
+def test_rows_that_do_not_divide_into_parts_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"3 rows of a step do not divide into train.accumulate=2 parts"):
+        prepare(toy("next_token", tmp_path, train={"rows": 3, "accumulate": 2}), None)
+
+
+def test_a_tokenizer_without_the_token_that_is_needed_is_refused(tmp_path: Path) -> None:
+    recipe = values("masked", tmp_path, tokenizer={"kind": "char", "vocab_size": None})
+    no_mask = prepare(recipe_from(values("next_token", tmp_path)), None).tokenizer
+    del recipe["tokenizer"]
+    with pytest.raises(ConfigError, match="a token for «hides a word»"):
+        prepare(recipe_from(recipe), no_mask)
+
+
+def test_rows_of_a_table_begin_and_end(tmp_path: Path) -> None:
+    """Language modelling of a table's column: each row is a sequence with <sos> and <eos>."""
+    recipe = values("lines", tmp_path)
+    recipe["data"] = {"root": str(tmp_path), "train": ["table.tsv"], "format": "table", "seq_len": 24}
+    material = prepare(recipe_from(recipe), None)
+    tokenizer = material.tokenizer
+    assert tokenizer is not None
+    for batch in batches(material):
+        for ids, targets in zip(batch["ids"], batch["targets"], strict=True):
+            counted = targets[targets != IGNORED]
+            assert not len(counted) or (ids[0], counted[-1]) == (tokenizer.bos_id, tokenizer.eos_id)
+
+
+# --- translation ------------------------------------------------------------------------------------------------------
+
+
+def test_pairs_are_read_in_every_wanted_direction_with_the_tag_of_the_target(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    for side in ("en", "de"):
+        (tmp_path / f"pairs.{side}").write_text("".join(f"{side}{i} {side}x\n" for i in range(40)))
+    material = prepare(toy("translate", tmp_path, data={"directions": ["en-de", "de-en"]}), None)
+    tokenizer = material.tokenizer
+    assert tokenizer is not None
+    seen = set()
+    for step in range(material.train.steps):
+        batch = material.train(step)
+        for i in np.flatnonzero(batch["example"] >= 0):
+            source, target = (
+                tokenizer.decode(batch[name][i, : batch[f"{name}_length"][i]].tolist()) for name in ("source", "target")
+            )
+            to = target[:2]
+            assert {source[:2], to} == {"en", "de"}
+            assert source[2:].split()[0] == target[2:].split()[0]
+            assert batch["tag"][i] == tokenizer.tag_id(to)
+            seen.add((source, to))
+    assert len(seen) == 2 * 36
+    assert {tag for _, tag in material.sample_source} == {tokenizer.tag_id("en"), tokenizer.tag_id("de")}
+
+
+def test_pairs_that_are_too_long_are_left_out_and_counted(tmp_path: Path) -> None:
+    material = prepare(toy("translate", tmp_path, data={"seq_len": 8}), None)
+    (note,) = material.notes
+    sides = [(tmp_path / f"pairs.{side}").read_text().splitlines()[:72] for side in ("en", "de")]
+    lengths = [max(len(a.split()), len(b.split())) for a, b in zip(*sides, strict=True)]
+    assert note == f"{sum(n > 7 for n in lengths)} pairs are longer than seq_len=8 and were left out"
+    assert material.train.n_examples == sum(n <= 7 for n in lengths)
+    with pytest.raises(InputError, match="every pair is longer than seq_len=1"):
+        prepare(toy("translate", tmp_path, data={"seq_len": 1}), None)
+
+
+def test_samples_fit_into_the_model(tmp_path: Path) -> None:
+    """A source that the model cannot read is not shown, and a prompt that is too long is cut: no run ends for it."""
+    events: list[dict[str, Any]] = []
+    recipe = toy("translate", tmp_path, model={"max_len": 8}, data={"seq_len": 8}, evaluate={"samples": 3})
+    train(recipe, tmp_path / "out", listeners=[events.append])
+    shown = [event["samples"] for event in events if event["event"] == "evaluate"][-1]
+    assert shown
+    assert all(" → " in sample and len(sample.split(" → ")[0].split()) <= 7 for sample in shown)
+    prompt = "the cat sat on the mat " * 9
+    train(toy("next_token", tmp_path, evaluate={"prompt": prompt}), tmp_path / "two", listeners=[events.append])
+    (written,) = [event["samples"] for event in events if event["event"] == "evaluate"][-1]
+    assert written.startswith(prompt[-24:])
+
+
+# --- pictures ---------------------------------------------------------------------------------------------------------
+
+
+def test_changes_of_pictures_are_strict() -> None:
+    assert changes_of({"turn": 10, "mirror": True}).turn == 10.0
+    with pytest.raises(ConfigError, match=r"unknown key 'mirrow' in \[objective\]; pictures know colour, .*mirror"):
+        changes_of({"mirrow": True})
+    for name, wrong in {"mirror": "yes", "shift": 1.5, "turn": "a", "erase": True}.items():
+        with pytest.raises(ConfigError, match=rf"objective.{name}="):
+            changes_of({name: wrong})

@@ -1,0 +1,184 @@
+"""Recipes: strict when they are read, whole when they are written, and compared value by value."""
+
+import dataclasses
+import tomllib
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toy import toy, values
+
+from cutaway.errors import ConfigError
+from cutaway.training.recipe import OBJECTIVES, Recipe, differences, read_recipe, recipe_from, to_toml
+
+HINTS = get_type_hints(Recipe)
+TABLES = [name for name, hint in HINTS.items() if dataclasses.is_dataclass(hint)]
+SMALL: dict[str, Any] = {"model": {"size": "gpt2"}}
+
+# --- any recipe at all ------------------------------------------------------------------------------------------------
+
+NUMBERS = st.floats(0, allow_nan=False)  # inf too: no limit
+TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
+CHOICES = {
+    "train.precision": ["fp32", "bf16"],
+    "train.compile": ["no", "default"],
+    "data.split": ["file", "line", "form_feed", "blank_line"],
+    "data.format": ["auto", "text", "table", "parallel", "images"],
+    "objective.kind": [kind for kind in OBJECTIVES if kind != "images"],
+    "model.size": ["gpt2", "bert-tiny"],
+}
+
+
+def value_of(name: str, kind: Any) -> st.SearchStrategy[Any]:
+    """Something that this field may be."""
+    if name in CHOICES:
+        return st.sampled_from(CHOICES[name])
+    if name == "model.changes":
+        return st.dictionaries(st.sampled_from(["d_model", "dropout", "wiring"]), st.integers() | NUMBERS | TEXT)
+    if name == "objective.changes":
+        return st.just({})
+    if name == "model.start":
+        return st.none()
+    plain = {str: TEXT, int: st.integers(1, 10**9), float: NUMBERS, bool: st.booleans(), type(None): st.none()}
+    options = [kind] if get_origin(kind) is None or get_origin(kind) is tuple else list(get_args(kind))
+    return st.one_of(
+        st.lists(value_of("", get_args(option)[0]), max_size=3) if get_origin(option) is tuple else plain[option]
+        for option in options
+    )
+
+
+def table(kind: Any, prefix: str = "") -> st.SearchStrategy[dict[str, Any]]:
+    """Values for all keys of a table; plain ones, because the recipe's own types are checked at random places."""
+    parts = {}
+    for name, hint in get_type_hints(kind).items():
+        full = f"{prefix}{name}"
+        parts[name] = table(hint, f"{full}.") if dataclasses.is_dataclass(hint) else value_of(full, hint)
+    return st.fixed_dictionaries(parts)
+
+
+@given(table(Recipe))
+def test_what_is_written_reads_back_as_the_same_recipe(values: dict[str, Any]) -> None:
+    recipe = recipe_from(values)
+    again = recipe_from(tomllib.loads(to_toml(recipe)))
+    assert again == recipe
+    assert differences(recipe.to_dict(), again.to_dict()) == []
+
+
+def test_the_values_of_a_file_arrive(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text('[model]\nsize = "gpt2"\nd_model = 64\n[train]\nema = 1\n[data]\ntrain = "one.txt"\n')
+    recipe = read_recipe(path)
+    assert (recipe.model.changes, recipe.train.ema, recipe.data.train) == ({"d_model": 64}, 1.0, ("one.txt",))
+
+
+# --- strict -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if name != "model"])
+def test_an_unknown_key_is_refused_with_its_table_and_what_is_known(name: str) -> None:
+    known = [field.name for field in dataclasses.fields(get_type_hints(Recipe)[name])]
+    with pytest.raises(ConfigError) as caught:
+        recipe_from({**SMALL, name: {"stpes": 3}}, "my.toml")
+    assert str(caught.value).startswith(f"my.toml: unknown key 'stpes' in [{name}]; known: ")
+    assert all(key in str(caught.value) for key in known)
+
+
+def test_an_unknown_key_at_the_top_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"unknown key 'modell' in the top; known: about, .*tokenizer, train"):
+        recipe_from({"modell": {"size": "gpt2"}})
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"train": {"steps": "10"}}, r"train.steps='10' is not int"),
+        ({"train": {"steps": 1.5}}, r"train.steps=1.5 is not int"),
+        ({"train": {"steps": True}}, r"train.steps=True is not int"),
+        ({"train": {"checkpointing": 1}}, r"train.checkpointing=1 is not bool"),
+        ({"train": {"steps": 0}}, r"train.steps=0 must be at least 1"),
+        ({"train": {"rows": 0}}, r"train.rows=0 must be at least 1"),
+        ({"train": 3}, r"train is a table: \[train\]"),
+        ({"train": {"precision": "fp16"}}, r"train.precision='fp16' is not one of fp32, bf16"),
+        ({"objective": {"kind": "guess"}}, r"objective.kind='guess' is not one of next_token, masked"),
+        ({"objective": {"smothing": 0.1}}, r"unknown key 'smothing' in \[objective\]; known: kind, smoothing"),
+        ({"data": {"split": "page"}}, r"data.split='page' is not one of file, line"),
+        ({"data": {"train": [1]}}, r"data.train=1 is not str"),
+        ({"optimizer": {"betas": ["a", "b"]}}, r"optimizer.betas='a' is not float"),
+        ({"name": 3}, r"name=3 is not str"),
+        ({"model": {"size": 3}}, r"model.size=3 is not str"),
+        ({"model": {"size": "gpt2", "changes": 3}}, r"model.changes=3 is not"),
+        ({"model": {}}, r"\[model\] names a `size` .* or a `start`"),
+        ({"model": {"size": "gpt2", "start": "x"}}, r"\[model\] names a `size` .* or a `start`"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_by_its_name(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        recipe_from({**SMALL, **changes})
+
+
+# --- --set ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ("train.steps=7", lambda r: r.train.steps == 7),
+        ("train.ema = 0.9", lambda r: r.train.ema == 0.9),
+        ("train.ema=1", lambda r: r.train.ema == 1.0),
+        ("model.d_model=32", lambda r: r.model.changes["d_model"] == 32),
+        ("name=a=b", lambda r: r.name == "a=b"),
+        ("name=two words", lambda r: r.name == "two words"),
+        ('name="7"', lambda r: r.name == "7"),
+        ("train.checkpointing=true", lambda r: r.train.checkpointing is True),
+        ('data.train=["a", "b"]', lambda r: r.data.train == ("a", "b")),
+        ("data.train=a", lambda r: r.data.train == ("a",)),
+        ("tokenizer.kind=char", lambda r: r.tokenizer.kind == "char"),  # a table that the file does not have
+    ],
+)
+def test_a_value_can_be_set(change: str, found: Any, tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text('[model]\nsize = "gpt2"\n')
+    assert found(read_recipe(path, [change]))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("train.steps", r"--set 'train.steps': write it as a.b=c"),
+        ("=3", r"--set '=3': write it as a.b=c"),
+        ("train.stpes=3", r"unknown key 'stpes' in \[train\]"),
+        ("train.steps=many", r"train.steps='many' is not int"),
+        ("model.size.a=3", r"'size' is no table"),
+        ("train.steps.a=3", r"train.steps=\{'a': 3\} is not int"),
+    ],
+)
+def test_what_cannot_be_set_is_refused(change: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text('[model]\nsize = "gpt2"\n')
+    with pytest.raises(ConfigError, match=said):
+        read_recipe(path, [change])
+
+
+def test_a_file_that_is_none_is_refused_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.toml cannot be read: No such file"):
+        read_recipe(tmp_path / "none.toml")
+    for name, data in {"bad.toml": b"a = [", "latin.toml": b'name = "\xe9"'}.items():
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(ConfigError, match=rf"{name} is not valid TOML"):
+            read_recipe(tmp_path / name)
+
+
+# --- what differs -----------------------------------------------------------------------------------------------------
+
+
+def test_what_differs_is_named_and_what_may_differ_is_not(tmp_path: Path) -> None:
+    old = toy("next_token", tmp_path).to_dict()
+    assert differences(old, old) == []
+    changes = {"train": {"steps": 9, "workers": 3}, "checkpoint": {"keep": 7}, "model": {"d_model": 32}}
+    other = values("next_token", tmp_path, **changes)
+    new = recipe_from({**other, "name": "another", "seed": 2}).to_dict()
+    assert differences(old, new) == ["model.changes.d_model: 16 → 32", "seed: 1 → 2", "train.steps: 4 → 9"]
+    del new["model"]["changes"]["d_ff"]
+    assert differences(old, new)[0] == "model.changes.d_ff: 32 → null"

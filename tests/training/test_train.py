@@ -1,0 +1,171 @@
+"""Whole runs: the same twice to the last bit, what is kept, when it stops, and what lies in the folder."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from toy import KINDS, toy
+
+from cutaway.checkpoints import load, load_tokenizer
+from cutaway.checkpoints.tensors import open_tensors
+from cutaway.errors import ConfigError
+from cutaway.model.model import Model
+from cutaway.training.recipe import Recipe, recipe_from
+from cutaway.training.train import Outcome, train
+
+Events = list[dict[str, Any]]
+
+
+def run(recipe: Recipe, out: Path) -> tuple[Outcome, Events]:
+    events: Events = []
+    return train(recipe, out, listeners=[events.append]), events
+
+
+def told(events: Events, kind: str) -> Events:
+    """The events of a kind, without what a clock says."""
+    hidden = ("seconds", "tokens_per_second", "share_of_peak")
+    return [{k: v for k, v in e.items() if k not in hidden} for e in events if e["event"] == kind]
+
+
+def same_weights(a: Model, b: Model) -> bool:
+    return all(torch.equal(p, q) for p, q in zip(a.parameters(), b.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_run_twice_is_the_same_to_the_last_bit(kind: str, tmp_path: Path) -> None:
+    """With dropout, accumulation, an average of the weights, and any number of workers."""
+    changes: dict[str, Any] = {"model": {"dropout": 0.1}, "train": {"ema": 0.5, "accumulate": 2, "rows": 8}}
+    if kind == "images":
+        changes["objective"] = {"shift": 1, "mirror": True, "cutmix": 0.5, "erase": 0.5}
+    first = run(toy(kind, tmp_path, **changes), tmp_path / "first")
+    changes["train"]["workers"] = 3
+    again = run(toy(kind, tmp_path, **changes), tmp_path / "again")
+    assert told(first[1], "step") == told(again[1], "step")
+    assert told(first[1], "evaluate") == told(again[1], "evaluate")
+    assert first[0].scores == again[0].scores
+    assert same_weights(load(tmp_path / "first"), load(tmp_path / "again"))
+    assert [event["step"] for event in told(first[1], "step")] == [1, 2, 3, 4]
+
+
+def test_another_seed_is_another_run(tmp_path: Path) -> None:
+    first, other = (run(toy("next_token", tmp_path, seed=seed), tmp_path / str(seed)) for seed in (1, 2))  # type: ignore[arg-type]
+    assert told(first[1], "step") != told(other[1], "step")
+
+
+def test_a_model_folder_is_whole(tmp_path: Path) -> None:
+    recipe = toy("translate", tmp_path, name="tiny", about="A toy.", licence="none")  # type: ignore[arg-type]
+    outcome, events = run(recipe, tmp_path / "out")
+    out = tmp_path / "out"
+    model, tokenizer = load(out), load_tokenizer(out)
+    assert not model.training
+    assert model.config.vocab_size == tokenizer.vocab_size  # type: ignore[attr-defined]
+    assert (model.config.start_id, model.config.end_ids) == (tokenizer.bos_id, (tokenizer.eos_id,))
+    assert recipe_from(tomllib.loads((out / "recipe.toml").read_text())) == recipe
+    card = (out / "README.md").read_text()
+    assert card.startswith("# tiny\n\nA toy.\n")
+    assert f"| loss | {outcome.scores['loss']:.4f} |" in card
+    assert "| licence of the data | none |" in card
+    assert f"| parameters | {model.n_parameters():,} |" in card
+    assert (outcome.step, outcome.finished, outcome.exit_code) == (4, True, 0)
+    assert [e["event"] for e in events if e["event"] in ("start", "end")] == ["start", "end"]
+
+
+# --- which weights are kept -------------------------------------------------------------------------------------------
+
+
+def weights_at(out: Path, step: int, name: str = "weights") -> Any:
+    return open_tensors(out / "run" / "checkpoints" / f"step-{step:08d}" / f"{name}.safetensors")
+
+
+def holds(model: Model, source: Any) -> bool:
+    return all(torch.equal(parameter, source.read(name)) for name, parameter in model.named_parameters())
+
+
+def worse_and_worse(tmp_path: Path, **more: Any) -> Recipe:
+    """A rate so high that each evaluation after the first is worse."""
+    tables: dict[str, Any] = {
+        "train": {"steps": 6, **more.pop("train", {})},
+        "optimizer": {"rate": 0.3, "clip": 0.0},
+        "schedule": {"kind": "constant"},
+        "evaluate": {"every": 1, **more.pop("evaluate", {})},
+        "checkpoint": {"every": 1, "keep": 2},
+    }
+    return toy("lines", tmp_path, **tables)
+
+
+def test_the_best_weights_are_kept(tmp_path: Path) -> None:
+    outcome, events = run(worse_and_worse(tmp_path), tmp_path / "out")
+    losses = [event["loss"] for event in told(events, "evaluate")]
+    best = losses.index(min(losses)) + 1
+    assert best < 5  # else its checkpoint would be there anyway
+    assert [event["best"] for event in told(events, "evaluate")][best - 1 :] == [True] + [False] * (6 - best)
+    assert outcome.scores["loss"] == min(losses)
+    assert holds(load(tmp_path / "out"), weights_at(tmp_path / "out", best))
+    assert f"after step {best}, the best by loss" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_the_last_weights_are_kept_where_the_recipe_says_so(tmp_path: Path) -> None:
+    outcome, events = run(worse_and_worse(tmp_path, evaluate={"keep_best": False}), tmp_path / "out")
+    assert outcome.scores["loss"] == told(events, "evaluate")[-1]["loss"]
+    assert holds(load(tmp_path / "out"), weights_at(tmp_path / "out", 6))
+
+
+def test_a_moving_average_is_measured_and_kept(tmp_path: Path) -> None:
+    run(toy("lines", tmp_path, train={"ema": 0.9}, evaluate={"keep_best": False}), tmp_path / "out")
+    model = load(tmp_path / "out")
+    assert holds(model, weights_at(tmp_path / "out", 4, "average"))
+    assert not holds(model, weights_at(tmp_path / "out", 4))
+
+
+def test_the_mean_of_the_last_checkpoints_is_kept(tmp_path: Path) -> None:
+    recipe = toy("lines", tmp_path, train={"average": 3, "steps": 5}, checkpoint={"every": 1, "keep": 1})
+    run(recipe, tmp_path / "out")
+    for name, parameter in load(tmp_path / "out").named_parameters():
+        mean = torch.stack([weights_at(tmp_path / "out", step).read(name) for step in (3, 4, 5)]).double().mean(0)
+        assert torch.equal(parameter, mean.float())
+
+
+def test_detours_are_merged_into_an_ordinary_model(tmp_path: Path) -> None:
+    run(toy("lines", tmp_path, train={"lora_rank": 2, "steps": 2}), tmp_path / "out")
+    names = [name for name, _ in load(tmp_path / "out").named_parameters()]
+    assert not any("inward" in name or "frozen" in name for name in names)
+    assert any(name.endswith("attention.output.weight") for name in names)
+
+
+# --- when it stops ----------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_gets_no_better_stops_early(tmp_path: Path) -> None:
+    """At a rate of 0 nothing changes: the first evaluation is the best, and two more are waited for."""
+    still = {"optimizer": {"rate": 0.0}, "evaluate": {"every": 2, "patience": 2}, "train": {"steps": 50}}
+    outcome, events = run(toy("lines", tmp_path, **still), tmp_path / "out")
+    assert (outcome.step, outcome.finished) == (6, True)
+    assert told(events, "end")[0]["reason"] == "stopped early"
+
+
+@pytest.mark.parametrize(("metric", "sign"), [("loss", -1), ("accuracy", 1)])
+def test_a_loss_is_best_when_low_and_a_score_when_high(metric: str, sign: int, tmp_path: Path) -> None:
+    evaluate = {"every": 1, "metric": metric}
+    _, events = run(toy("classify", tmp_path, evaluate=evaluate, optimizer={"rate": 0.03}), tmp_path / "out")
+    found = told(events, "evaluate")
+    so_far = -float("inf")
+    for event in found:
+        assert event["best"] == (sign * event[metric] > so_far)
+        so_far = max(so_far, sign * event[metric])
+
+
+def test_an_unknown_metric_is_refused_with_those_that_are_measured(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"evaluate.metric='bleu' is not measured here; measured are loss, accuracy"):
+        run(toy("classify", tmp_path, evaluate={"metric": "bleu"}), tmp_path / "out")
+    with pytest.raises(ConfigError, match=r"schedule.kind='cosin'"):
+        run(toy("classify", tmp_path, schedule={"kind": "cosin"}), tmp_path / "two")
+
+
+def test_without_validation_the_last_weights_are_the_model(tmp_path: Path) -> None:
+    outcome, events = run(toy("lines", tmp_path, data={"valid_share": 0.0}), tmp_path / "out")
+    assert outcome.scores == {}
+    assert told(events, "evaluate") == []
+    assert "none: the recipe names no validation data" in (tmp_path / "out" / "README.md").read_text()
+    assert holds(load(tmp_path / "out"), weights_at(tmp_path / "out", 4))

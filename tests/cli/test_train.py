@@ -50,7 +50,7 @@ def test_train_runs_and_plot(recipe: Path, tmp_path: Path) -> None:
     drawn = cutaway("plot", "models/one", "models/two", "--out", "both.svg")
     assert (drawn.exit_code, drawn.output) == (0, "both.svg\n")
     picture = ElementTree.parse(tmp_path / "both.svg")
-    assert [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")].count("<toy>") == 2
+    assert [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")].count("one") == 1
     said = json.loads(cutaway("plot", "models/one", "--metric", "perplexity", "--json").stdout)
     assert said["metric"] == "perplexity"
     assert (tmp_path / "curve.svg").exists()

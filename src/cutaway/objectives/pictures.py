@@ -97,7 +97,7 @@ def _uniform(n: int, low: float, high: float, like: Tensor, generator: torch.Gen
 
 
 def _moved(images: Tensor, c: Changes, generator: torch.Generator) -> Tensor:
-    """Shifted, mirrored, turned and stretched by one look-up; what comes in from outside is 0, the mean of all pictures."""
+    """Shifted, mirrored, turned and stretched by one look-up; what comes in from outside is 0, the mean."""
     if not (c.shift or c.mirror or c.turn or c.stretch):
         return images
     n, _, height, width = images.shape

@@ -105,7 +105,7 @@ def feed_of(task: Task, how: str = "") -> Any:
     columns = {name: Texts(length[:, i], task.vocab_size, i) for i, name in enumerate(("source", "target"))}
     objective = Translation(start_id=1, end_id=2, smoothing=0.1)
     shapes = 16 if "finer" in how else 12
-    longest = {"source": 64, "target": 64}  # one pair in two thousand is cut
+    longest = {"source": 64, "target": 64}  # one pair in 1,400 is cut
     source = Examples(columns, tokens=task.tokens, extra=objective.extra, longest=longest, most_shapes=shapes)
     return Feed(source, objective, seed=0, device=task.device, workers=2)
 

@@ -40,7 +40,7 @@ class WithEmptyRows:
 def material_of(kind: str, folder: Path, **more: Any) -> tuple[Material, Model]:
     """Eight rows a step, without dropout; random weights large enough that gradients are no noise."""
     more = {table: values for table, values in more.items() if values}
-    recipe = toy(kind, folder, model={"dropout": 0.0}, train={"rows": 8, "tokens": 1024}, **more)
+    recipe = toy(kind, folder, model={"dropout": 0.0}, train={"rows": 8, "tokens": 1024, "accumulate": 8}, **more)
     material = prepare(recipe, None)
     model, _ = starting_model(recipe, material.numbers, torch.device("cpu"))
     for parameter in model.parameters():

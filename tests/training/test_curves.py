@@ -1,6 +1,7 @@
 """The run log and what is made of it: records, and pictures that any browser reads."""
 
 import json
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,7 @@ def record(name: str, losses: list[float], measured: list[float]) -> RunRecord:
 
 
 @given(
-    names=st.lists(st.text(max_size=20), min_size=1, max_size=3),
+    names=st.lists(st.text(max_size=20), min_size=1, max_size=6, unique=True),
     losses=st.lists(NUMBERS, max_size=12),
     measured=st.lists(NUMBERS, max_size=4),
     metric=st.just("loss"),
@@ -117,11 +118,20 @@ def test_a_picture_is_well_formed_whatever_runs_are_called_and_lost(
     picture = plot_runs(runs, metric)
     root = ElementTree.fromstring(picture.encode())
     assert root.tag == f"{SVG}svg"
-    assert not any(word in picture.split("</style>")[1] for word in ("nan", "inf "))
+    keys = ("x", "y", "cx", "cy", "y1", "points")
+    places = [part.attrib[key] for part in root.iter() for key in keys if key in part.attrib]
+    assert all(isfinite(float(number)) for place in places for number in place.replace(",", " ").split())
     shown = [text.text or "" for text in root.iter(f"{SVG}text")]
     for name in names:
         plain = name.isprintable() and name.strip() and "\ufffd" not in name
         assert not plain or name in shown
+
+
+def test_runs_of_one_name_are_called_by_their_folders() -> None:
+    runs = [replace(record("same", [1.0, 2.0], []), path=Path("runs") / folder) for folder in ("one", "two")]
+    shown = [text.text for text in ElementTree.fromstring(plot_runs(runs)).iter(f"{SVG}text")]
+    assert {"one", "two"} <= set(shown)
+    assert "same" not in shown
 
 
 def test_fault_33_a_name_is_text_and_nothing_else() -> None:

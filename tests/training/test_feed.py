@@ -101,9 +101,10 @@ def test_the_parts_are_the_batch(rows: int, n: int) -> None:
 
 
 def test_each_term_is_scaled_by_its_weight_and_its_targets(tmp_path: Path) -> None:
-    recipe = toy("classify", tmp_path, objective={"auxiliary": 0.25})
+    recipe = toy("classify", tmp_path, objective={"auxiliary": 0.25, "mask_share": 0.9})
     material = prepare(recipe, None)
     batch = Feed(material.train, material.objective, seed=0, accumulate=2).make(0)
+    assert batch.counts["auxiliary"] > batch.counts["label"] > 1
     expected = torch.tensor([1 / batch.counts["label"], 0.25 / batch.counts["auxiliary"]])
     assert all(torch.equal(part[SCALE], expected) for part in batch.parts)
     assert batch.counts["label"] == len([example for example in batch.examples if example >= 0])

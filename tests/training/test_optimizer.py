@@ -62,6 +62,7 @@ def test_muon_is_torchs(rows: int, columns: int, n: int, seed: int) -> None:
         torchs.step()
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b, atol=1e-4, rtol=0)  # of six steps of 0.02, orthogonalised in bfloat16
+        torch.testing.assert_close(muon.state[a]["momentum"], torchs.state[b]["momentum_buffer"], atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("parts", [2, 3])

@@ -87,7 +87,7 @@ def worse_and_worse(tmp_path: Path, **more: Any) -> Recipe:
     """A rate so high that each evaluation after the first is worse."""
     tables: dict[str, Any] = {
         "train": {"steps": 6, **more.pop("train", {})},
-        "optimizer": {"rate": 0.3, "clip": 0.0},
+        "optimizer": {"rate": 1.0, "clip": 0.0},
         "schedule": {"kind": "constant"},
         "evaluate": {"every": 1, **more.pop("evaluate", {})},
         "checkpoint": {"every": 1, "keep": 2},
@@ -145,15 +145,16 @@ def test_a_run_that_gets_no_better_stops_early(tmp_path: Path) -> None:
     assert told(events, "end")[0]["reason"] == "stopped early"
 
 
-@pytest.mark.parametrize(("metric", "sign"), [("loss", -1), ("accuracy", 1)])
-def test_a_loss_is_best_when_low_and_a_score_when_high(metric: str, sign: int, tmp_path: Path) -> None:
-    evaluate = {"every": 1, "metric": metric}
-    _, events = run(toy("classify", tmp_path, evaluate=evaluate, optimizer={"rate": 0.03}), tmp_path / "out")
-    found = told(events, "evaluate")
-    so_far = -float("inf")
-    for event in found:
-        assert event["best"] == (sign * event[metric] > so_far)
-        so_far = max(so_far, sign * event[metric])
+@pytest.mark.parametrize(("metric", "best"), [("loss", 3), ("loss_label", 3), ("accuracy", 2)])
+def test_a_loss_is_best_when_low_and_a_score_when_high(
+    metric: str, best: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Measured are 0.5, 0.7, 0.2 and NaN, whatever that is."""
+    measured = iter([0.5, 0.7, 0.2, float("nan")])
+    monkeypatch.setattr("cutaway.training.train.validate", lambda *args, **more: {"loss": 1.0, metric: next(measured)})
+    outcome, events = run(toy("lines", tmp_path, evaluate={"every": 1, "metric": metric}), tmp_path / "out")
+    assert [event["step"] for event in told(events, "evaluate") if event["best"]] == [1, best]
+    assert outcome.scores[metric] == {2: 0.7, 3: 0.2}[best]
 
 
 def test_an_unknown_metric_is_refused_with_those_that_are_measured(tmp_path: Path) -> None:

@@ -23,8 +23,9 @@ Batch = dict[str, NDArray[Any]]
 # What a key of the order is used for: no two uses may share their numbers.
 WINDOW_ORDER, WINDOW_START, BATCH_ORDER, ROW_ORDER, SEGMENTS = range(5)
 
-LADDER = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256)  # lengths that rows are padded to
-MOST_SHAPES = 12
+# Lengths that rows are padded to. Sentences are short: in steps of 8 everyday pairs fill 74 % of their places, so 89 %.
+LADDER = (4, *range(6, 25, 2), 28, 32, 40, 48, 64, 80, 96, 128, 192, 256)
+MOST_SHAPES = 16
 
 
 @runtime_checkable

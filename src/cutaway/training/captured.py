@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from cutaway.errors import ConfigError
 from cutaway.model.model import Model
 from cutaway.model.tap import watching
 from cutaway.objectives.objective import Tensors
@@ -77,8 +78,11 @@ class Captured:
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         # thread_local: the feed's threads may go on copying meanwhile
-        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            terms = add_gradient(self.model, self.loss_of, self.autocast, kept)
+        try:
+            with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+                terms = add_gradient(self.model, self.loss_of, self.autocast, kept)
+        except RuntimeError as error:  # something in it waits for the device, or asks for random states
+            raise ConfigError(f"this loss cannot be recorded as a graph ({error}): train.capture=false") from error
         return Recording(graph, kept, terms, [parameter.grad for parameter in self.trained])
 
 

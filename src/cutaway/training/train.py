@@ -135,6 +135,8 @@ class Trainer:
         self.group.same_start(model)
         loss_of = loss_function(self.material.objective)
         autocast = torch.bfloat16 if t.precision == "bf16" else None
+        # what is computed again looks at the state of the random numbers, which a graph does not let it do
+        captures = t.capture and self.device.type == "cuda" and not t.checkpointing
         if t.compile not in ("no", "blocks"):
             mode = None if t.compile == "default" else t.compile
             loss_of = torch.compile(loss_of, mode=mode, dynamic=False)
@@ -153,7 +155,7 @@ class Trainer:
             clip=recipe.optimizer.clip,
             spike=t.spike,
             average=MovingAverage(model, t.ema) if t.ema else None,
-            captured=Captured(model, loss_of, autocast) if t.capture and self.device.type == "cuda" else None,
+            captured=Captured(model, loss_of, autocast) if captures else None,
             group=self.group,
         )
 

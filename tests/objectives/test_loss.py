@@ -65,7 +65,8 @@ def test_it_is_cross_entropy_however_many_positions_are_computed_at_once(
         inputs, dtype, lambda **x: summed_cross_entropy(**x, targets=targets, smoothing=smoothing, at_once=at_once)
     )
     for name, value in theirs.items():
-        assert (ours[name] - value).abs().max() <= PRECISIONS[dtype] * value.abs().max().clamp(min=1), name
+        size = value.abs().max().clamp(min=n**0.5)  # of what is added up, which may cancel out
+        assert (ours[name] - value).abs().max() <= PRECISIONS[dtype] * size, name
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])

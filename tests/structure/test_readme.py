@@ -23,6 +23,15 @@ def test_readme_python_runs(tmp_path, monkeypatch):
         exec(compile("\n" * line + source, str(README), "exec"), names)
 
 
+def test_the_guide_to_training_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    guide = README.parent / "docs" / "training.md"
+    blocks = python_blocks(guide.read_text())
+    assert len(blocks) == 1
+    for line, source in blocks:
+        exec(compile("\n" * line + source, str(guide), "exec"), {"__name__": "__main__"})
+
+
 def test_blocks_are_found():
     text = "a\n```python\nx = 1\n```\n```\nmake test\n```\n\n```python\ny = x\n```\n"
     assert python_blocks(text) == [(2, "x = 1\n"), (9, "y = x\n")]

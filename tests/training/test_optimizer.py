@@ -45,23 +45,33 @@ def identical(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
 # --- beside torch's ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("exact", [True, False])
 @settings(max_examples=10)
 @given(rows=st.integers(2, 40), columns=st.integers(2, 40), n=st.integers(1, 3), seed=st.integers(0, 99))
-def test_muon_is_torchs(rows: int, columns: int, n: int, seed: int) -> None:
-    """Several matrices of one shape go through together; torch takes them one by one."""
+def test_muon_is_torchs(exact: bool, rows: int, columns: int, n: int, seed: int) -> None:
+    """Several matrices of one shape go through together; torch takes them one by one.
+
+    Both make their updates orthogonal in bfloat16, where a sum in another order may round to the next number. With
+    bfloat16 switched off in both, they are the same within 1e-6.
+    """
     generator = torch.Generator().manual_seed(seed)
     ours = [nn.Parameter(torch.randn(rows, columns, generator=generator)) for _ in range(n)]
     theirs = [nn.Parameter(matrix.detach().clone()) for matrix in ours]
     muon = Muon([{"params": ours}], lr=0.02, momentum=0.95, weight_decay=0.1)
     torchs = torch.optim.Muon(theirs, lr=0.02, momentum=0.95, weight_decay=0.1)
-    for _ in range(6):
-        for a, b in zip(ours, theirs, strict=True):
-            a.grad = torch.randn(rows, columns, generator=generator)
-            b.grad = a.grad.clone()
-        muon.step()
-        torchs.step()
+    with pytest.MonkeyPatch.context() as patch:
+        if exact:
+            patch.setattr(Tensor, "bfloat16", Tensor.clone)
+        for _ in range(6):
+            for a, b in zip(ours, theirs, strict=True):
+                a.grad = torch.randn(rows, columns, generator=generator)
+                b.grad = a.grad.clone()
+            muon.step()
+            torchs.step()
+    largest = 0.02 * max(1, rows / columns) ** 0.5  # of an update
+    tolerance = 1e-6 if exact else 6 * largest * 2**-7
     for a, b in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(a, b, atol=1e-4, rtol=0)  # of six steps of 0.02, orthogonalised in bfloat16
+        torch.testing.assert_close(a, b, atol=tolerance, rtol=0)
         torch.testing.assert_close(muon.state[a]["momentum"], torchs.state[b]["momentum_buffer"], atol=1e-6, rtol=0)
 
 

@@ -11,7 +11,7 @@ from toy import gradient, loss_and_gradient, near, still
 from cutaway.objectives import IGNORED, NextToken, mean_loss, next_token_loss
 
 NO_RANDOM = np.random.default_rng(0)
-LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=4)
+LENGTHS = st.lists(st.integers(1, 8), min_size=1, max_size=4)  # the tiny models know 32 positions
 
 
 def rows(lengths: list[int], width: int, seed: int = 0, filler: int = 0) -> np.ndarray:

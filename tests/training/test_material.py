@@ -69,11 +69,25 @@ def test_the_last_examples_are_held_out(kind: str, tmp_path: Path) -> None:
         for source in (material.train, material.valid)
     )
     n = {"translate": 80, "classify": 60, "images": 50}[kind]
-    if kind == "images":  # numbered by themselves
-        assert (trained, measured) == (set(range(n - 7)), set(range(7)))
+    assert (trained, measured) == (set(range(n - 7)), set(range(n - 7, n)))
+    if kind == "images":
         assert (material.valid(0)["label"] == np.arange(n - 7, n) % 4).all()
-    else:
-        assert (trained, measured) == (set(range(n - 7)), set(range(n - 7, n)))
+
+
+@pytest.mark.parametrize("kind", ["translate", "classify", "images"])
+def test_a_share_is_held_out_from_all_over_the_file(kind: str, tmp_path: Path) -> None:
+    """Files are often sorted: the last share of pictures would be one class that training never sees."""
+    material = prepare(toy(kind, tmp_path, data={"valid_share": 0.4}), None)
+    assert material.valid is not None
+    trained, measured = (
+        {int(i) for step in range(source.steps) for i in source(step)["example"] if i >= 0}
+        for source in (material.train, material.valid)
+    )
+    n = {"translate": 80, "classify": 60, "images": 50}[kind]
+    assert trained | measured == set(range(n))
+    assert not trained & measured
+    assert len(measured) == round(0.4 * n)
+    assert min(measured) < 0.3 * n  # and not the last ones
 
 
 def test_the_last_share_of_a_text_is_held_out(tmp_path: Path) -> None:
@@ -181,7 +195,7 @@ def test_pairs_are_read_in_every_wanted_direction_with_the_tag_of_the_target(tmp
 
 
 def test_pairs_that_are_too_long_are_left_out_and_counted(tmp_path: Path) -> None:
-    material = prepare(toy("translate", tmp_path, data={"seq_len": 8}), None)
+    material = prepare(toy("translate", tmp_path, data={"seq_len": 8, "valid_last": 8}), None)
     (note,) = material.notes
     sides = [(tmp_path / f"pairs.{side}").read_text().splitlines()[:72] for side in ("en", "de")]
     lengths = [max(len(a.split()), len(b.split())) for a, b in zip(*sides, strict=True)]

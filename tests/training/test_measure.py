@@ -48,7 +48,7 @@ def test_the_loss_is_the_mean_over_examples_not_over_batches(tmp_path: Path) -> 
     """Batches of one row and of all rows: the same, though rows have between 2 and 25 targets."""
     found = []
     for rows in (1, 50):
-        material, _ = case("translate", tmp_path, train={"rows": rows, "tokens": 4096})
+        material, _ = case("translate", tmp_path, train={"rows": rows, "tokens": 4096}, data={"valid_share": 0.5})
         torch.manual_seed(0)
         _, model = case("translate", tmp_path)
         assert material.valid is not None

@@ -21,7 +21,7 @@ from cutaway.errors import InputError
 Batch = dict[str, NDArray[Any]]
 
 # What a key of the order is used for: no two uses may share their numbers.
-WINDOW_ORDER, WINDOW_START, BATCH_ORDER, ROW_ORDER, SEGMENTS = range(5)
+WINDOW_ORDER, WINDOW_START, BATCH_ORDER, ROW_ORDER, SEGMENTS, HELD_OUT = range(6)
 
 # Lengths that rows are padded to. Sentences are short: in steps of 8 everyday pairs fill 74 % of their places, so 89 %.
 LADDER = (4, *range(6, 25, 2), 28, 32, 40, 48, 64, 80, 96, 128, 192, 256)
@@ -288,10 +288,18 @@ class Pictures:
     """Batches of `rows` pictures and their labels."""
 
     def __init__(
-        self, pixels: NDArray[np.uint8], labels: Indices, *, rows: int, seed: int = 0, shuffle: bool = True
+        self,
+        pixels: NDArray[np.uint8],
+        labels: Indices,
+        *,
+        rows: int,
+        seed: int = 0,
+        shuffle: bool = True,
+        examples: Indices | None = None,
     ) -> None:
         self.pixels, self.labels, self.rows, self.seed, self.shuffle = pixels, labels, rows, seed, shuffle
-        self.n_examples = len(labels)
+        self.examples = np.arange(len(labels)) if examples is None else examples
+        self.n_examples = len(self.examples)
         self.steps = -(-self.n_examples // rows)
 
     def __call__(self, step: int) -> Batch:
@@ -304,4 +312,5 @@ class Pictures:
             for e in np.unique(epoch).tolist():
                 of_epoch = epoch == e
                 example[of_epoch] = shuffled(place[of_epoch], self.n_examples, self.seed, ROW_ORDER, e)
+        example = self.examples[example]
         return {"example": example, "image": self.pixels[example], "label": self.labels[example]}

@@ -65,7 +65,8 @@ def summed_cross_entropy(
     if at_once is None:
         at_once = max(64, (1 << (29 if hidden.is_cuda else 24)) // len(matrix))
     n_parts = max(1, -(-len(hidden) // at_once))
-    return _SummedCrossEntropy.apply(hidden, matrix, bias, targets, smoothing, n_parts)
+    learns = torch.is_grad_enabled()  # asked here: inside, everything that could learn says that it does
+    return _SummedCrossEntropy.apply(hidden, matrix, bias, targets, smoothing, n_parts, learns)
 
 
 class _SummedCrossEntropy(torch.autograd.Function):
@@ -73,10 +74,17 @@ class _SummedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, matrix: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float, n_parts: int
+        ctx: Any,
+        hidden: Tensor,
+        matrix: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        smoothing: float,
+        n_parts: int,
+        learns: bool,
     ) -> Tensor:
         wide = torch.float64 if hidden.dtype == torch.float64 else torch.float32
-        learns = any(ctx.needs_input_grad[:3])
+        learns = learns and any(ctx.needs_input_grad[:3])
         vocab_size = len(matrix)
         # a GPU's products want rows of whole 16 bytes: GPT-2's 50,257 tokens become 50,304, the last 47 never looked at
         extra = -vocab_size % 64 if hidden.is_cuda and vocab_size % 8 else 0
@@ -112,7 +120,7 @@ class _SummedCrossEntropy(torch.autograd.Function):
     @once_differentiable  # the gradient was taken in the forward pass: its own gradient is not there to be taken
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         scaled = [None if grad is None else grad * upstream[0].to(grad.dtype) for grad in ctx.saved_tensors]
-        return (*scaled, None, None, None)
+        return (*scaled, None, None, None, None)
 
 
 def _plus(total: Tensor | None, more: Tensor) -> Tensor:

@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cutaway.data.batches import Source
+import numpy as np
+
+from cutaway.data.batches import HELD_OUT, Source
+from cutaway.data.order import Indices, shuffled
 from cutaway.errors import ConfigError
 from cutaway.objectives import Hiding, Labels, Masked, NextToken, Objective, Pretraining, SpanCorruption, Translation
 from cutaway.tokens import Tokenizer
@@ -39,6 +42,18 @@ def n_to_train_on(n: int, d: DataPart) -> int:
     if not 0 < kept < n:
         raise ConfigError(f"data.valid_last={d.valid_last}, valid_share={d.valid_share}: {kept} of {n} to train on")
     return kept
+
+
+def held_out(n: int, recipe: Recipe) -> tuple[Indices, Indices]:
+    """The examples to train on, and those to measure with: the last `valid_last`, or a share from all over the file.
+
+    Files are often sorted, by class or by length: their last share would be another kind of examples.
+    """
+    kept = n_to_train_on(n, recipe.data)
+    every = np.arange(n)
+    if not recipe.data.valid_last:
+        every = shuffled(every, n, recipe.seed, HELD_OUT)
+    return np.sort(every[:kept]), np.sort(every[kept:])
 
 
 def special_numbers(tokenizer: Tokenizer, *, starts: bool = True) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from cutaway.data.images import Images, idx_images, image_folder, npz_images
 from cutaway.errors import ConfigError
 from cutaway.objectives import Changes
 from cutaway.objectives import Pictures as PictureObjective
-from cutaway.training.material.common import Material, Say, n_to_train_on, paths_of
+from cutaway.training.material.common import Material, Say, held_out, paths_of
 from cutaway.training.recipe import Recipe
 
 
@@ -19,27 +19,26 @@ def pictures(recipe: Recipe, say: Say) -> Material:
     say(f"reading {', '.join(d.train)}")
     train = read_images(paths_of(recipe, d.train), size=d.image_size)
     labels = np.asarray(train.labels)
-    kept, held_out = np.arange(len(labels)), np.arange(0)
+    kept, measured = np.arange(len(labels)), np.arange(0)
     valid: Images | None = None
     if d.valid:
         valid = read_images(paths_of(recipe, d.valid), size=d.image_size)
         if valid.names != train.names:
             raise ConfigError(f"the validation pictures have classes {valid.names}, the training ones {train.names}")
     elif d.valid_share or d.valid_last:
-        n = n_to_train_on(len(labels), d)
-        kept, held_out = kept[:n], kept[n:]
+        kept, measured = held_out(len(labels), recipe)
     channels = train.pixels.shape[1]
     mean, std = statistics(train.pixels, kept)
     objective = PictureObjective(
         mean=mean, std=std, smoothing=recipe.objective.smoothing, changes=changes_of(recipe.objective.changes)
     )
     rows = t.rows or 256
-    source = Pictures(train.pixels[: len(kept)], labels[: len(kept)], rows=rows, seed=recipe.seed)
+    source = Pictures(train.pixels, labels, rows=rows, seed=recipe.seed, examples=kept)
     valid_source = None
     if valid is not None:
         valid_source = Pictures(valid.pixels, np.asarray(valid.labels), rows=rows, shuffle=False)
-    elif len(held_out):
-        valid_source = Pictures(train.pixels[len(kept) :], labels[len(kept) :], rows=rows, shuffle=False)
+    elif len(measured):
+        valid_source = Pictures(train.pixels, labels, rows=rows, shuffle=False, examples=measured)
     numbers: dict[str, Any] = {"n_classes": len(train.names), "labels": list(train.names), "n_channels": channels}
     numbers |= {"image_size": train.pixels.shape[2], "pixel_mean": mean, "pixel_std": std}
     prints = f"{train.fingerprint} {'' if valid is None else valid.fingerprint} {len(kept)}"

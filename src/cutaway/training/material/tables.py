@@ -13,7 +13,7 @@ from cutaway.data.tables import Rows, read_parallel, read_table, several
 from cutaway.errors import ConfigError, InputError
 from cutaway.objectives import Translation
 from cutaway.tokens import Tokenizer
-from cutaway.training.material.common import Material, Say, n_to_train_on, objective_for, paths_of, special_numbers
+from cutaway.training.material.common import Material, Say, held_out, objective_for, paths_of, special_numbers
 from cutaway.training.recipe import Recipe
 
 
@@ -74,15 +74,14 @@ def tables(recipe: Recipe, tokenizer: Tokenizer, say: Say) -> Material:
     valid = read(d.valid, labels) if d.valid else None
     objective = objective_for(recipe, tokenizer)
     every = np.arange(len(train))
-    kept, held_out = every, every[:0]
+    kept, measured = every, every[:0]
     if valid is None and (d.valid_share or d.valid_last):
-        n = n_to_train_on(len(train), d)
-        kept, held_out = every[:n], every[n:]
+        kept, measured = held_out(len(train), recipe)
         valid = train
     source = _table_source(recipe, train, objective, tokenizer, kept, shuffle=True)
     valid_source = None
     if valid is not None:
-        of_valid = held_out if valid is train else np.arange(len(valid))
+        of_valid = measured if valid is train else np.arange(len(valid))
         valid_source = _table_source(recipe, valid, objective, tokenizer, of_valid, shuffle=False)
     numbers = special_numbers(tokenizer)
     if kind == "classify" or kind == "tag":
@@ -91,7 +90,7 @@ def tables(recipe: Recipe, tokenizer: Tokenizer, say: Say) -> Material:
     prints = f"{train.fingerprint} {'' if valid is None else valid.fingerprint} {len(kept)}"
     material = Material(objective, source, valid_source, prints, tokenizer, numbers)
     if isinstance(source, Directions):
-        of_valid = held_out if valid is train else np.arange(0 if valid is None else len(valid))
+        of_valid = measured if valid is train else np.arange(0 if valid is None else len(valid))
         material.sample_source = [] if valid is None else some_sources(recipe, valid, tokenizer, of_valid)
         if source.too_long:
             material.notes.append(f"{source.too_long:,} pairs are longer than seq_len={d.seq_len} and were left out")

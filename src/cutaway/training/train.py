@@ -174,6 +174,8 @@ class Trainer:
         state = found.state
         self.seconds_before, self.flops = state["seconds"], state["flops"]
         self.scores = {name: float(value) for name, value in state["scores"].items()}
+        if self.group.leads:
+            self._keep()  # a kill may have come between a checkpoint and the removal of older ones
         self.log({"event": "resume", "step": self.run.step, "from": found.path.name})
         if state["threads"] != torch.get_num_threads():
             self._note(f"this run had {state['threads']} threads, now {torch.get_num_threads()}: its bits may differ")
@@ -312,10 +314,13 @@ class Trainer:
             "threads": torch.get_num_threads(),
         }  # fmt: skip
         write_checkpoint(self.folder, run.step, tensors, state)
-        c = self.recipe.checkpoint
-        keep(self.folder, max(c.keep, self.recipe.train.average), run.best_step, c.every)
+        self._keep()
         self.log({"event": "checkpoint", "step": run.step, "seconds": self._seconds()})
         self.lap.start(self.run.tokens)
+
+    def _keep(self) -> None:
+        c = self.recipe.checkpoint
+        keep(self.folder, max(c.keep, self.recipe.train.average), self.run.best_step, c.every)
 
     def _finish(self) -> None:
         """The model folder, and the note that it is whole."""

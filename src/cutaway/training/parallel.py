@@ -1,7 +1,8 @@
 """Several machines, one step: each takes some parts of the batch, and the gradients are added up.
 
 Each part's loss is already divided by the real targets of the *whole* step, so the sum is the gradient that one machine
-would have found. `torchrun --nproc-per-node 4 -m cutaway train …` starts one process per GPU.
+would have found. `torchrun --nproc-per-node 2 -m cutaway train …` starts two processes. (On GPUs all of them would take
+the first one, and draw the same dropout: not served yet.)
 """
 
 import os

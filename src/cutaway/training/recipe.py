@@ -131,7 +131,6 @@ class EvaluatePart:
     patience: int = 0  # stop after so many evaluations without a better one; 0: never
     samples: int = 3
     prompt: str = "\n"
-    beam: int = 1
     log: int = 10  # a line of the run log every so many steps
 
 

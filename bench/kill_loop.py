@@ -1,173 +1,158 @@
 """Runs that are killed at random instants and resumed end as the undisturbed run: same weights, optimizer, batches.
 
-    .venv/bin/python bench/kill_loop.py --runs 100                                  # a small GPT on the CPU
-    .venv/bin/python bench/kill_loop.py --runs 20 --compile                         # the same, compiled
-    python bench/kill_loop.py --runs 100 --jobs 8 --device cuda --deterministic     # on a GPU
+    .venv/bin/python bench/kill_loop.py --runs 100                                   # a small GPT on the CPU
+    .venv/bin/python bench/kill_loop.py --runs 20 --compile blocks --lengths         # compiled; batches of two shapes
+    python3 bench/kill_loop.py --runs 100 --jobs 8 --device cuda --deterministic     # on a GPU
     .venv/bin/python bench/kill_loop.py --recipe recipes/….toml --set train.steps=200
 
-Every start is a process of its own, and SIGKILL ends it: at a random instant of its training, or, in every third run,
-while it saves. Then it is resumed, and killed again, until it was killed often enough; the last start ends the run.
-The exit code is 1 if anything differs. On a GPU without --deterministic only the order of batches, the learning rates
-and the random numbers must be the same.
+Every start is a process of its own, and SIGKILL ends it: a random while after a random step, or, in every third run,
+before a random one of the calls that reach the disk while it saves. Then it is resumed, and killed again, until it was
+killed often enough; the last start ends the run. To save seconds, a start is a fork of a process that has imported
+torch and done nothing with it; with --fresh each one imports it anew. The exit code is 1 if anything differs. On a GPU
+without --deterministic only the order of batches and the learning rates must be the same.
 """
 
 import argparse
-import json
 import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
 
-from faults.forks import recorded  # noqa: E402
-from faults.killing import checkpoint_folders, fingerprints, small, steps_in, write_text  # noqa: E402
+from faults.forks import SPOILT  # noqa: E402
+from faults.killing import (  # noqa: E402
+    Ended,
+    Reference,
+    Starter,
+    checkpoint_folders,
+    fingerprints,
+    ragged,
+    small,
+    steps_in,
+    undisturbed,
+    write_text,
+)
 
 ORDER = ("step", "examples", "batch", "rate")
-COLUMNS = ("weights", "optimizer", "average", "random", "state", "model.safetensors", "batches")
-PATIENCE = 600.0  # seconds that a start may take: a guard against hanging
-
-
-# --- the worker: one start of a run ----------------------------------------------------------------------------------
-
-
-def work(request: dict[str, Any]) -> None:
-    from cutaway.training import train as module
-    from cutaway.training.recipe import recipe_from
-
-    out = Path(request["out"])
-    module.take_step = recorded(module.take_step, Path(request["record"]))  # type: ignore[attr-defined]
-    module.train(recipe_from(request["recipe"]), out, resume=bool(checkpoint_folders(out)))
-
-
-def start(recipe: dict[str, Any], out: Path, folder: Path) -> subprocess.Popen[bytes]:
-    """Starts or resumes the run; what it prints goes to a file beside it."""
-    request = json.dumps({"recipe": recipe, "out": str(out), "record": str(record_of(out))})
-    paths = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "CUTAWAY_CACHE": str(folder / "cache"), "PYTHONPATH": os.pathsep.join(paths)}
-    environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
-    with out.with_suffix(".printed").open("ab") as printed:
-        command = [sys.executable, __file__, "--worker", request]
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=printed, stderr=printed, env=environment)
-
-
-def record_of(out: Path) -> Path:
-    return out.with_suffix(".steps")
-
-
-# --- one run ---------------------------------------------------------------------------------------------------------
+PARTS = ("weights", "optimizer", "average", "state", "model.safetensors")
+PATIENCE = 300  # seconds that a start may take: a guard against hanging
 
 
 @dataclass
 class Killed:
-    """What happened to one run, and which of its parts are the same."""
+    """What happened to one run, and what is not as it should be."""
 
     number: int
-    seed: int
     kills: list[str] = field(default_factory=list)  # where it was each time
     starts: int = 0
     while_saving: int = 0
     before_any: int = 0
-    same: dict[str, bool] = field(default_factory=dict)
+    other: list[str] = field(default_factory=list)
     trouble: str = ""
 
 
-def killed_run(
-    number: int, options: argparse.Namespace, recipe: dict[str, Any], folder: Path, seconds: float
-) -> Killed:
-    """A run that is killed some times and then left in peace."""
-    draw = random.Random(f"{options.seed} {number}")
-    result = Killed(number, options.seed)
-    out = folder / f"run-{number:03d}"
-    wanted = draw.randint(1, options.kills)
-    saving = number % 3 == 2
-    while True:
-        process = start(recipe, out, folder)
-        result.starts += 1
-        if len(result.kills) < wanted and wait_for_the_instant(process, out, draw, seconds, saving):
-            process.send_signal(signal.SIGKILL)
-        try:
-            code = process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            result.trouble = f"it hung for {PATIENCE:.0f} s"
-            return result
-        if code == -signal.SIGKILL:
-            note_kill(result, out)
-        elif code:
-            result.trouble = out.with_suffix(".printed").read_text(errors="replace").strip()[-800:]
-            return result
-        elif result.kills:
-            return result
-        else:  # it was done before the instant came: once more from the beginning
-            for path in (out, out.with_suffix(".printed"), record_of(out)):
-                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+class KillLoop:
+    """All runs of a command, each with a starter of its own while it lasts."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+        self.options, self.folder = options, folder
+        self.recipe = recipe_for(options, folder)
+        self.more: dict[str, Any] = {"limit": PATIENCE, "spoilt": {} if options.recipe else SPOILT}
+        self.exact = options.deterministic or options.device == "cpu"
+        self.starters: SimpleQueue[Starter] = SimpleQueue()
+        for _ in range(options.jobs):
+            self.starters.put(self._starter())
+        starter = self.starters.get()
+        self.reference: Reference = undisturbed(starter, folder, self.recipe, **self.more)
+        self.starters.put(starter)
+        self.steps, self.seconds = len(steps_in(self.reference.record)), seconds_of(self.reference.out)
+
+    def _starter(self) -> Starter:
+        return Starter(self.folder / "cache")
+
+    def close(self) -> None:
+        while not self.starters.empty():
+            self.starters.get().close()
+
+    def run(self, number: int) -> Killed:
+        """A run that is killed some times and then left in peace."""
+        result, starter = Killed(number), self.starters.get()
+        draw = random.Random(f"{self.options.seed} {number}")
+        wanted, out, record = draw.randint(1, self.options.kills), self._out(number), self._record(number)
+        while not result.trouble:
+            kill = self._instant(draw, number, out) if len(result.kills) < wanted else {}
+            if self.options.fresh:
+                starter.close()
+                starter = self._starter()
+            resume = bool(result.kills)
+            ended = starter.train(self.recipe, out, resume=resume, record=record, kill=kill, **self.more)
+            result.starts += 1
+            if ended.killed:
+                self._note(result, kill)
+            elif ended.signal or ended.exit:
+                result.trouble = _trouble(ended)
+            elif result.kills:
+                break
+            else:  # it was done before the instant came: once more from the beginning
+                shutil.rmtree(out)
+                record.unlink()
+        self.starters.put(starter)
+        self._compare(result)
+        return result
+
+    def _out(self, number: int) -> Path:
+        return self.folder / f"run-{number:03d}"
+
+    def _record(self, number: int) -> Path:
+        return self.folder / f"run-{number:03d}.jsonl"
+
+    def _instant(self, draw: random.Random, number: int, out: Path) -> dict[str, Any]:
+        if number % 3 == 2:
+            save = draw.randrange(1, min(5, len(self.reference.calls)))
+            return {"save": save - 1, "call": draw.randrange(len(self.reference.calls[save]))}
+        there = checkpoint_folders(out)
+        done = int(there[-1].name.removeprefix("step-")) if there else 0
+        after = 0 if draw.random() < 0.1 else draw.randint(min(done + 1, self.steps), self.steps)  # 0: as it begins
+        return {"after": after, "seconds": draw.random() * 2 * self.seconds / self.steps}
+
+    def _note(self, result: Killed, kill: dict[str, Any]) -> None:
+        steps = steps_in(self._record(result.number))
+        result.while_saving += "save" in kill
+        result.before_any += not checkpoint_folders(self._out(result.number))
+        result.kills.append((str(steps[-1]["step"] + 1) if steps else "0") + ("s" if "save" in kill else ""))
+
+    def _compare(self, result: Killed) -> None:
+        if result.trouble:
+            return
+        wanted, record = self.reference.prints, self._record(result.number)
+        if self.exact:
+            found = fingerprints(self._out(result.number))
+            result.other = [name for name in PARTS if found.get(name) != wanted.get(name)]
+        keys = (*ORDER, "terms", "length", "skip") if self.exact else ORDER
+        if _order_of(record, keys) != _order_of(self.reference.record, keys):
+            result.other.append("batches")
+        if not result.other:
+            shutil.rmtree(self._out(result.number))
 
 
-def wait_for_the_instant(
-    process: subprocess.Popen[bytes], out: Path, draw: random.Random, seconds: float, saving: bool
-) -> bool:
-    """Waits for training to begin, and then a random while, or for a save; false if the process ended before."""
-    log, folder = out / "run" / "log.jsonl", out / "run" / "checkpoints"
-    begun = len(record_of(out).read_bytes()) if record_of(out).exists() else 0
-    until = time.monotonic() + PATIENCE
-
-    def alive() -> bool:
-        return process.poll() is None and time.monotonic() < until
-
-    here = log.stat().st_size if log.exists() else 0
-    while alive() and not (log.exists() and log.stat().st_size > here):  # it speaks when it begins to read its data
-        time.sleep(0.002)
-    if saving:
-        skip = draw.randrange(4)  # not always the first save
-        while alive():
-            if folder.is_dir() and any(path.name.startswith(".step-") for path in folder.iterdir()):
-                if skip == 0:
-                    time.sleep(draw.random() * 0.02)
-                    return alive()
-                skip -= 1
-                while alive() and any(path.name.startswith(".step-") for path in folder.iterdir()):
-                    time.sleep(0.0005)
-            time.sleep(0.0005)
-        return False
-    if draw.random() < 0.8:  # else also while it reads its data and builds the model
-        while alive() and (not record_of(out).exists() or record_of(out).stat().st_size <= begun):
-            time.sleep(0.002)
-    end = time.monotonic() + draw.random() * seconds
-    while alive() and time.monotonic() < end:
-        time.sleep(0.002)
-    return alive()
+def _trouble(ended: Ended) -> str:
+    if ended.signal == signal.SIGALRM:
+        return f"it hung for {PATIENCE} s"
+    return ended.error or f"exit code {ended.exit}, signal {ended.signal}: see above"
 
 
-def note_kill(result: Killed, out: Path) -> None:
-    folder = out / "run" / "checkpoints"
-    steps = steps_in(record_of(out))
-    half = folder.is_dir() and any(path.name.startswith((".step-", ".old-")) for path in folder.iterdir())
-    result.while_saving += half
-    result.before_any += not checkpoint_folders(out)
-    result.kills.append((str(steps[-1]["step"] + 1) if steps else "0") + ("s" if half else ""))
-
-
-def compare(result: Killed, out: Path, reference: Path, exact: bool) -> None:
-    found, wanted = fingerprints(out), fingerprints(reference)
-    for name in COLUMNS[:-1]:
-        if name in wanted:
-            result.same[name] = found[name] == wanted[name]
-    keys = (*ORDER, "terms", "length", "skip") if exact else ORDER
-    result.same["batches"] = order_of(record_of(out), keys) == order_of(record_of(reference), keys)
-
-
-def order_of(record: Path, keys: tuple[str, ...]) -> list[Any]:
+def _order_of(record: Path, keys: tuple[str, ...]) -> list[Any]:
     """What each step saw, and with all keys what it found; a step that was taken twice must have been the same."""
     seen: dict[int, Any] = {}
     for step in steps_in(record):
@@ -175,91 +160,6 @@ def order_of(record: Path, keys: tuple[str, ...]) -> list[Any]:
         if seen.setdefault(step["step"], told) != told:
             return [f"step {step['step']} was another the second time"]
     return [seen[step] for step in sorted(seen)]
-
-
-# --- all of them -----------------------------------------------------------------------------------------------------
-
-
-def recipe_for(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """The recipe as plain values, with what the options change."""
-    from cutaway.training.recipe import read_recipe, recipe_from
-
-    if options.recipe:
-        values = read_recipe(options.recipe, options.set).to_dict()
-    else:
-        write_text(folder / "text.txt")
-        values = small(folder, train_steps=options.steps, train_spike=0.0, model_d_model=64, model_d_ff=256)
-    values["train"] |= {"device": options.device}
-    if options.device == "cpu":
-        values["train"]["threads"] = options.threads
-    if options.compile:
-        values["train"]["compile"] = "default"
-    if options.deterministic:
-        values["train"]["deterministic"] = True
-    recipe_from(values)
-    return values
-
-
-def must_be_same(options: argparse.Namespace) -> tuple[str, ...]:
-    exact = options.deterministic or options.device == "cpu"
-    return COLUMNS if exact else ("random", "batches")
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=30)
-    parser.add_argument("--kills", type=int, default=3, help="each run is killed 1 … so many times (default 3)")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
-    parser.add_argument("--seed", type=int, default=2017, help="of the instants")
-    parser.add_argument("--recipe", type=Path, help="instead of a small GPT on a small text")
-    parser.add_argument("--set", action="append", default=[], help="change a value of the recipe: train.steps=200")
-    parser.add_argument("--steps", type=int, default=120, help="of the small GPT")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, default=1, help="on the CPU; other numbers give other bits")
-    parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--deterministic", action="store_true", help="on a GPU: expect the same bits")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.worker:
-        work(json.loads(options.worker))
-        return 0
-    import torch
-
-    folder = Path(tempfile.mkdtemp(prefix="kill-loop-"))
-    recipe = recipe_for(options, folder)
-    reference = folder / "reference"
-    began = time.monotonic()
-    if start(recipe, reference, folder).wait():
-        print(reference.with_suffix(".printed").read_text())
-        return 1
-    seconds = seconds_of(reference)
-    settings = f"compile {recipe['train'].get('compile', 'no')}, deterministic {options.deterministic or 'default'}"
-    print(
-        f"torch {torch.__version__}, Python {sys.version.split()[0]}, {options.device}, {settings}, seed {options.seed}"
-    )
-    print(f"{len(steps_in(record_of(reference)))} steps in {seconds:.1f} s, undisturbed\n")
-    columns = [name for name in COLUMNS if name in fingerprints(reference) or name == "batches"]
-    print(
-        f"| run | killed at step (s: while saving) | starts | {' | '.join(columns)} |\n|{'---|' * (3 + len(columns))}"
-    )
-    results: list[Killed] = []
-
-    def one(number: int) -> Killed:
-        result = killed_run(number, options, recipe, folder, seconds)
-        if not result.trouble:
-            compare(result, folder / f"run-{number:03d}", reference, must_be_same(options) == COLUMNS)
-        return result
-
-    with ThreadPoolExecutor(options.jobs) as pool:
-        for result in pool.map(one, range(options.runs)):
-            results.append(result)
-            marks = ["same" if result.same.get(name) else "**other**" for name in columns]
-            print(f"| {result.number} | {' '.join(result.kills)} | {result.starts} | {' | '.join(marks)} |", flush=True)
-            if result.trouble:
-                print(result.trouble, file=sys.stderr)
-            elif all(result.same[name] for name in columns):
-                shutil.rmtree(folder / f"run-{result.number:03d}")
-    return verdict(results, [name for name in columns if name in must_be_same(options)], folder, began)
 
 
 def seconds_of(out: Path) -> float:
@@ -270,17 +170,77 @@ def seconds_of(out: Path) -> float:
     return told[-1] - told[0]
 
 
-def verdict(results: list[Killed], columns: list[str], folder: Path, began: float) -> int:
-    bad = [r for r in results if r.trouble or not all(r.same.get(name) for name in columns)]
-    kills = sum(len(r.kills) for r in results)
-    print(f"\n{len(results)} runs, {kills} kills ({sum(r.while_saving for r in results)} while saving, "
-          f"{sum(r.before_any for r in results)} before the first checkpoint), "
-          f"{sum(r.starts for r in results)} starts, {time.monotonic() - began:.0f} s")  # fmt: skip
+def recipe_for(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """The recipe as plain values, with what the options change."""
+    from cutaway.training.recipe import change, read_recipe, recipe_from
+
+    if options.recipe:
+        values = read_recipe(options.recipe).to_dict()
+    else:
+        write_text(folder / "text.txt")
+        values = (ragged if options.lengths else small)(folder, train_steps=options.steps, train_spike=0.0)
+        values["model"] |= {"d_model": 64, "d_ff": 256}
+    values["evaluate"]["log"] = 1  # every step is told of
+    values["train"]["device"] = options.device
+    values["train"] |= {"compile": options.compile} if options.compile else {}
+    values["train"] |= {"threads": options.threads} if options.device == "cpu" else {}
+    values["train"] |= {"deterministic": True} if options.deterministic else {}
+    for text in options.set:
+        change(values, text)
+    recipe_from(values)
+    return values
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=30)
+    parser.add_argument("--kills", type=int, default=3, help="each run is killed 1 … so many times (default 3)")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--seed", type=int, default=2017, help="of the instants")
+    parser.add_argument("--recipe", type=Path, help="instead of a small GPT on a small text")
+    parser.add_argument("--lengths", action="store_true", help="a small BERT on sentences of two lengths instead")
+    parser.add_argument("--set", action="append", default=[], help="change a value of the recipe: train.steps=200")
+    parser.add_argument("--steps", type=int, default=80, help="of the small GPT or BERT")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=1, help="on the CPU; other numbers give other bits")
+    parser.add_argument("--compile", help="as train.compile: blocks, default, …")
+    parser.add_argument("--deterministic", action="store_true", help="on a GPU: expect the same bits")
+    parser.add_argument("--fresh", action="store_true", help="a new interpreter for every start, not a fork")
+    options = parser.parse_args()
+    import torch
+
+    began, folder = time.monotonic(), Path(tempfile.mkdtemp(prefix="kill-loop-"))
+    loop = KillLoop(options, folder)
+    print(
+        f"torch {torch.__version__}, Python {sys.version.split()[0]}, {options.device}, compile "
+        f"{options.compile or 'no'}, deterministic {options.deterministic or 'default'}, seed {options.seed}; "
+        f"undisturbed, {loop.steps} steps take {loop.seconds:.1f} s; killed at step … (s: while saving)",
+        flush=True,
+    )
+    results = []
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for ended in as_completed([pool.submit(loop.run, number) for number in range(options.runs)]):
+            results.append(result := ended.result())
+            verdict = result.trouble or (f"OTHER: {', '.join(result.other)}" if result.other else "the same")
+            print(f"run {result.number:3d}: {result.starts} starts, killed at {' '.join(result.kills)}: {verdict}",
+                  flush=True)  # fmt: skip
+    loop.close()
+    return summary(results, loop, time.monotonic() - began)
+
+
+def summary(results: list[Killed], loop: KillLoop, seconds: float) -> int:
+    bad = sorted(result.number for result in results if result.trouble or result.other)
+    print(
+        f"{len(results)} runs, {sum(len(r.kills) for r in results)} kills ({sum(r.while_saving for r in results)} "
+        f"while saving, {sum(r.before_any for r in results)} before the first checkpoint), "
+        f"{sum(r.starts for r in results)} starts, {seconds:.0f} s: ",
+        end="",
+    )
     if bad:
-        print(f"NOT THE SAME: runs {', '.join(str(r.number) for r in bad)}; they stay in {folder}")
+        print(f"NOT THE SAME: runs {', '.join(map(str, bad))}; they stay in {loop.folder}")
         return 1
-    print(f"the same in all of them: {', '.join(columns)}")
-    shutil.rmtree(folder)
+    print(f"the same in all of them: {', '.join((*PARTS, 'batches') if loop.exact else ('batches',))}")
+    shutil.rmtree(loop.folder)
     return 0
 
 

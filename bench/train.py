@@ -89,14 +89,14 @@ FINER = (4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 40, 48, 64, 80, 96, 12
 
 def feed_of(task: Task, how: str = "") -> Any:
     """Batches as training makes them: ahead of time, in other threads."""
-    from cutaway.data import batches
+    from cutaway.data import buckets
     from cutaway.data.batches import Examples, Windows
     from cutaway.objectives.next_token import NextToken
     from cutaway.objectives.translation import Translation
     from cutaway.training.feed import Feed
 
     if "finer" in how:
-        batches.LADDER = FINER
+        buckets.LADDER = FINER
     if task.vocab_size > 50000:
         text = Texts([64 * task.tokens], task.vocab_size, 0)
         windows = Windows(text, rows=task.tokens // task.length, seq_len=task.length)

@@ -97,6 +97,7 @@ def test_a_full_folder_is_kept_until_force(published, tmp_path):
     target = tmp_path / "ours"
     cutaway("import", published, target)
     (target / "notes.txt").write_text("mine")
+    (target / "preprocessor_config.json").write_text("{}")
     weights = (target / "model.safetensors").stat().st_mtime_ns
     refused = cutaway("import", published, target)
     assert (refused.exit_code, refused.stdout) == (2, "")
@@ -105,6 +106,7 @@ def test_a_full_folder_is_kept_until_force(published, tmp_path):
     assert cutaway("import", published, target, "--force", "--no-tokenizer").exit_code == 0
     assert (target / "model.safetensors").stat().st_mtime_ns != weights
     assert not (target / "tokenizer.json").exists()  # the earlier model's
+    assert not (target / "preprocessor_config.json").exists()
     assert (target / "notes.txt").read_text() == "mine"
 
 

@@ -80,6 +80,14 @@ def test_a_classifier(tmp_path):
     assert found["scores"] == pytest.approx(evaluate(model, tokenizer, SENTENCES, wanted).scores)
 
 
+def test_texts_that_are_cut_are_told(tmp_path):
+    save(classifier(max_len=6, dtype=torch.float32), tmp_path / "model", wordpiece())
+    (tmp_path / "a.tsv").write_text("sentence\tlabel\na dog saw the man\t0\nit\t1\n")
+    note = "1 of 2 texts are longer than this model reads and were cut, of a pair the longer one first"
+    assert note in run(tmp_path / "model", tmp_path / "a.tsv", *FEW)
+    assert said(tmp_path / "model", tmp_path / "a.tsv")["notes"] == [note]
+
+
 def test_a_decoder_that_was_trained_here_reads_its_ends(tmp_path):
     model, tokenizer = classifier("gpt2", vocab_size=400, dtype=torch.float32), byte_level()
     save(model, tmp_path / "model", tokenizer)

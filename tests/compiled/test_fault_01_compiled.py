@@ -9,6 +9,7 @@ from faults.killing import (
     Starter,
     fingerprints,
     kill_at_random,
+    ragged,
     same_steps,
     small,
     steps_in,
@@ -48,5 +49,21 @@ def test_fault_01_compiled_and_killed_at_random_instants_it_ends_bit_identical(
     ended = starter.train(reference.recipe, out, resume=True, record=record, kill=kill)
     assert was_in_the_middle(ended, out)
     starter.to_the_end(reference.recipe, out, record=record)
+    assert fingerprints(out) == reference.prints
+    same_steps(record, reference.record)
+
+
+def test_fault_01_compiled_block_by_block_it_ends_bit_identical_whichever_shape_comes_first(
+    starter: Starter, tmp_path: Path
+):
+    """Code that was compiled for any shape depends on the first one, and a resumed run begins with another."""
+    recipe = ragged(tmp_path, train_compile="blocks", train_deterministic=True, train_accumulate=1)
+    reference = undisturbed(starter, tmp_path, recipe)
+    shapes = [step["shapes"] for step in steps_in(reference.record)]
+    saved = next(step for step in (5, 10, 20, 25) if shapes[step] != shapes[0])
+    out, record = tmp_path / "out", tmp_path / "steps.jsonl"
+    assert starter.train(recipe, out, record=record, kill={"after": saved + 1, "hold": True}).killed
+    starter.to_the_end(recipe, out, record=record)
+    assert steps_in(record)[saved + 1]["step"] == saved, "it went on with another shape"
     assert fingerprints(out) == reference.prints
     same_steps(record, reference.record)

@@ -1,5 +1,7 @@
 """Batches: every example once an epoch, nothing but the step decides, padding is what it should be."""
 
+import time
+from itertools import combinations
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,23 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.batches import Buckets, Examples, Pictures, Windows, padded
-from cutaway.data.sentence_pairs import SentencePairs
+from cutaway.data.batches import Examples, Pairs, PictureBatches, Windows, longest_first, padded
+from cutaway.data.buckets import Buckets, joined_shapes
 from cutaway.errors import InputError
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=80)
 
 
-def corpus(lengths: list[int]) -> SimpleNamespace:
+class SimpleCorpus(SimpleNamespace):
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+
+def corpus(lengths: list[int]) -> SimpleCorpus:
     """Sequences whose tokens say where they are: 1000 · sequence + place."""
     starts = np.concatenate([[0], np.cumsum(lengths)])
-    ids = np.concatenate([1000 * i + np.arange(n) for i, n in enumerate(lengths)])
-
-    class Corpus(SimpleNamespace):
-        def __len__(self) -> int:
-            return len(lengths)
-
-    return Corpus(ids=ids, starts=starts)
+    return SimpleCorpus(ids=np.concatenate([1000 * i + np.arange(n) for i, n in enumerate(lengths)]), starts=starts)
 
 
 @given(st.integers(30, 300), st.integers(1, 9), st.integers(1, 12), st.integers(0, 5))
@@ -33,7 +34,30 @@ def test_windows_show_every_place_once_an_epoch(n: int, seq_len: int, rows: int,
         places = range(epoch * windows.n_examples, (epoch + 1) * windows.n_examples)
         seen = np.concatenate([windows(place // rows)["text"][place % rows, :-1] for place in places])
         assert len(set(seen.tolist())) == len(seen) == windows.n_examples * seq_len
-        assert n - len(seen) <= seq_len + 1
+        assert n - len(seen) <= 2 * seq_len
+
+
+@settings(max_examples=40)
+@given(st.integers(2000, 2_000_000), st.integers(64, 1024), st.integers(20, 200), st.integers(0, 5), st.integers(0, 9))
+def test_every_window_comes_once_an_epoch_however_long_the_text(
+    n: int, seq_len: int, rows: int, seed: int, epoch: int
+) -> None:
+    text = SimpleCorpus(ids=np.broadcast_to(np.uint8(0), n), starts=np.array([0, n]))
+    windows = Windows(text, rows=rows, seq_len=seq_len, seed=seed)
+    first, stop = epoch * windows.n_examples, (epoch + 1) * windows.n_examples
+    steps = range(first // rows, -(-stop // rows))
+    starts = np.concatenate([windows.starts(step) for step in steps])[first - steps[0] * rows :][: windows.n_examples]
+    assert (np.diff(np.sort(starts)) == seq_len).all()
+    assert 0 <= starts.min() <= starts.max() < n - seq_len
+    assert n - windows.n_examples * seq_len <= 2 * seq_len
+    assert windows.n_examples < 20 or (np.diff(starts) != seq_len).any()
+
+
+@pytest.mark.parametrize("n", [2049, 2048, 2100])
+def test_no_two_epochs_are_cut_alike(n: int) -> None:
+    windows = Windows(corpus([n]), rows=1, seq_len=64)
+    cuts = {int(windows.starts(epoch * windows.n_examples)[0]) % 64 for epoch in range(40)}
+    assert len(cuts) > 20
 
 
 @given(st.integers(30, 300), st.integers(1, 9), st.integers(0, 50))
@@ -93,6 +117,48 @@ def test_rows_divide_into_parts(lengths: list[int], multiple: int) -> None:
     assert all(bucket.rows % multiple == 0 for bucket in buckets.buckets)
 
 
+def joined_slowly(shapes: list[tuple[int, ...]], counts: list[int], most: int) -> list[tuple[int, ...]]:
+    """The cheapest pair of all is joined, and again, until few enough are left."""
+    groups = {shape: (n, [i]) for i, (shape, n) in enumerate(zip(shapes, counts, strict=True))}
+
+    def extra(a: tuple[int, ...], b: tuple[int, ...]) -> int:
+        both = sum(map(max, a, b))
+        return groups[a][0] * (both - sum(a)) + groups[b][0] * (both - sum(b))
+
+    while len(groups) > most:
+        a, b = min(combinations(sorted(groups), 2), key=lambda pair: extra(*pair))
+        (n, in_a), (m, in_b) = groups.pop(a), groups.pop(b)
+        k, members = groups.get(tuple(map(max, a, b)), (0, []))
+        groups[tuple(map(max, a, b))] = (n + m + k, in_a + in_b + members)
+    of = {i: shape for shape, (_, members) in groups.items() for i in members}
+    return [of[i] for i in range(len(shapes))]
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_shapes_are_joined_as_by_looking_at_all_pairs(columns: int) -> None:
+    for seed in range(300):
+        random = np.random.default_rng(seed)
+        shapes = np.unique(random.integers(1, random.integers(3, 20), (random.integers(1, 25), columns)), axis=0)
+        counts, most = random.integers(1, 4, len(shapes)), int(random.integers(1, 4))
+        ours = joined_shapes(shapes, counts, most)
+        theirs = joined_slowly(list(map(tuple, shapes.tolist())), counts.tolist(), most)
+        assert ours.tolist() == list(map(list, theirs))
+        assert (ours >= shapes).all()
+        assert len(np.unique(ours, axis=0)) <= most
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_two_thousand_shapes_are_joined_in_seconds(columns: int) -> None:
+    """About one; looking at all pairs each time would take an hour."""
+    random = np.random.default_rng(0)
+    shapes = np.unique(random.integers(1, 50_000, (2100, columns)), axis=0)[:2000]
+    assert len(shapes) == 2000
+    start = time.perf_counter()
+    joined = joined_shapes(shapes, random.integers(1, 100, 2000), 16)
+    assert time.perf_counter() - start < 20
+    assert len(np.unique(joined, axis=0)) == 16
+
+
 def test_an_example_that_fits_no_batch_is_refused() -> None:
     with pytest.raises(InputError, match="50 tokens does not fit a batch of 40"):
         Buckets([np.array([3, 50])], tokens=40)
@@ -107,6 +173,57 @@ def test_padded_rows_hold_the_sequences_and_zeros(lengths: list[int], width: int
         true = [] if example < 0 else text.ids[text.starts[example] : text.starts[example + 1]][:width].tolist()
         assert row[:length].tolist() == true
         assert not row[length:].any()
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1), st.integers(0, 40))
+def test_the_longer_of_two_is_cut_first(lengths: list[tuple[int, int]], room: int) -> None:
+    """Nothing is cut without need, and no more than is needed; what is cut is left no shorter than the other."""
+    for row, kept in zip(lengths, longest_first(np.array(lengths), room).tolist(), strict=True):
+        assert sum(kept) == min(sum(row), room)
+        for n, k, other in zip(row, kept, reversed(kept), strict=True):
+            assert 0 <= k <= n
+            assert k == n or k >= other - 1
+    alone = longest_first(np.array(lengths)[:, :1], room)
+    assert alone.tolist() == [[min(a, room)] for a, _ in lengths]
+
+
+@settings(max_examples=40)
+@given(LENGTHS, LENGTHS, st.integers(5, 70), st.integers(0, 3), st.integers(0, 3))
+def test_pairs_share_a_row(a: list[int], b: list[int], longest: int, extra: int, seed: int) -> None:
+    n = min(len(a), len(b))
+    lengths = np.stack([a[:n], b[:n]], axis=1)
+    first, second = corpus(a[:n]), corpus(b[:n])
+    pairs = Pairs(first, second, np.arange(n) * 10, extra=extra, longest=longest, tokens=300, seed=seed)
+    kept = longest_first(lengths, longest - extra)
+    assert pairs.cut == (lengths.sum(axis=1) > longest - extra).sum()
+    seen = []
+    for step in range(pairs.steps):
+        batch = pairs(step)
+        width = batch["first"].shape[1]
+        assert batch["second"].shape[1] == width <= longest - extra
+        for row, i in enumerate(batch["example"].tolist()):
+            for text, name, k in ((first, "first", 0), (second, "second", 1)):
+                length = batch[f"{name}_length"][row]
+                assert length == (kept[i, k] if i >= 0 else 0)
+                assert batch[name][row, :length].tolist() == text.ids[text.starts[max(i, 0)] :][:length].tolist()
+                assert not batch[name][row, length:].any()
+            assert batch["first_length"][row] + batch["second_length"][row] <= width
+            if i >= 0:
+                assert batch["label"][row] == 10 * i
+                seen.append(i)
+    assert sorted(seen) == list(range(n))
+
+
+def test_pairs_without_room_are_refused() -> None:
+    with pytest.raises(InputError, match="rows of 4 tokens, 3 of them special, have no room for two texts"):
+        Pairs(corpus([3]), corpus([3]), np.arange(1), extra=3, longest=4, tokens=99)
+
+
+def test_examples_that_are_cut_are_counted() -> None:
+    texts = {"source": corpus([3, 9, 5, 9]), "target": corpus([8, 2, 9, 9])}
+    examples = Examples(texts, tokens=64, extra={"source": 1}, longest={"source": 8, "target": 8})
+    assert examples.cut == 3
+    assert Examples(texts, tokens=64).cut == 0
 
 
 def test_examples_bring_their_labels_along() -> None:
@@ -124,28 +241,6 @@ def test_examples_bring_their_labels_along() -> None:
 
 def test_pictures_come_once_an_epoch() -> None:
     pixels = np.arange(10, dtype=np.uint8).reshape(10, 1, 1, 1)
-    pictures = Pictures(pixels, np.arange(10), rows=4, seed=1)
+    pictures = PictureBatches(pixels, np.arange(10), rows=4, seed=1)
     seen = np.concatenate([pictures(step)["image"].ravel() for step in range(5)])
     assert sorted(seen[:10].tolist()) == sorted(seen[10:].tolist()) == list(range(10))
-
-
-@given(st.lists(st.integers(30, 60), min_size=1, max_size=4), st.integers(0, 10))
-def test_half_of_the_second_parts_follow(lengths: list[int], step: int) -> None:
-    text = corpus(lengths)
-    ends = np.zeros(int(text.ids.max()) + 1, dtype=bool)
-    ends[text.ids[text.ids % 5 == 4]] = True
-    batch = SentencePairs(text, ends, rows=8, seq_len=20, seed=0)(step)
-    for row in range(8):
-        a = batch["first"][row, : batch["first_length"][row]]
-        b = batch["second"][row, : batch["second_length"][row]]
-        assert len(a) + len(b) <= 20
-        assert len(set((a // 1000).tolist())) == 1
-        if batch["follows"][row] and len(b):
-            assert b[0] == a[-1] + 1
-            assert ends[a[-1]] or not ends[np.concatenate([a, b])[:-1]].any()
-
-
-def test_about_half_of_the_pairs_do_not_follow() -> None:
-    pairs = SentencePairs(corpus([400, 400]), np.zeros(2000, dtype=bool), rows=16, seq_len=10, seed=0)
-    follows = np.concatenate([pairs(step)["follows"] for step in range(40)])
-    assert 0.4 < follows.mean() < 0.6

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cutaway.data import columns as module
 from cutaway.data.columns import tokenised_columns
-from cutaway.data.labels import Labels
+from cutaway.data.labels import LabelColumn
 from cutaway.data.tables import read_parallel, read_table
 from cutaway.errors import InputError
 
@@ -46,9 +46,9 @@ def test_columns_hold_the_tokens_of_full_rows(tmp_path_factory, pairs):
 
 def test_the_second_time_no_text_is_cut(tmp_path, monkeypatch):
     rows = table(tmp_path, [{"text": "one", "label": "b"}, {"text": "", "label": "b"}, {"text": "two", "label": "a"}])
-    first = tokenised_columns(rows, ["text"], bpe(), Labels("label"), cache=tmp_path / "cache")
+    first = tokenised_columns(rows, ["text"], bpe(), LabelColumn("label"), cache=tmp_path / "cache")
     monkeypatch.setattr(module, "encoded", lambda *_: pytest.fail("a text was cut again"))
-    second = tokenised_columns(rows, ["text"], bpe(), Labels("label"), cache=tmp_path / "cache")
+    second = tokenised_columns(rows, ["text"], bpe(), LabelColumn("label"), cache=tmp_path / "cache")
     for data in (first, second):
         assert data.labels.tolist() == [1, 0]
         assert data.label_names == ("a", "b")
@@ -63,11 +63,11 @@ def test_what_decides_the_examples_decides_the_fingerprint(tmp_path):
         tokenised_columns(rows, ["a", "b"], bpe(), cache=cache).fingerprint,
         tokenised_columns(rows, ["b", "a"], bpe(), cache=cache).fingerprint,
         tokenised_columns(rows, ["a"], bpe(), cache=cache).fingerprint,
-        tokenised_columns(rows, ["a"], bpe(), Labels("label"), cache=cache).fingerprint,
-        tokenised_columns(rows, ["a"], bpe(), Labels("label", "number"), cache=cache).fingerprint,
-        tokenised_columns(rows, ["a"], bpe(), Labels("label", names=("1", "0")), cache=cache).fingerprint,
-        tokenised_columns(rows, ["a"], bpe(300), Labels("label"), cache=cache).fingerprint,
-        tokenised_columns(rows, ["a"], bpe(), Labels("label"), skip_empty=False, cache=cache).fingerprint,
+        tokenised_columns(rows, ["a"], bpe(), LabelColumn("label"), cache=cache).fingerprint,
+        tokenised_columns(rows, ["a"], bpe(), LabelColumn("label", "number"), cache=cache).fingerprint,
+        tokenised_columns(rows, ["a"], bpe(), LabelColumn("label", names=("1", "0")), cache=cache).fingerprint,
+        tokenised_columns(rows, ["a"], bpe(300), LabelColumn("label"), cache=cache).fingerprint,
+        tokenised_columns(rows, ["a"], bpe(), LabelColumn("label"), skip_empty=False, cache=cache).fingerprint,
     }
     assert len(prints) == 8
     data = tokenised_columns(rows, ["a", "b"], bpe(), cache=cache)
@@ -84,7 +84,7 @@ def test_what_decides_the_examples_decides_the_fingerprint(tmp_path):
 )
 def test_classes_are_numbered_in_order(tmp_path, labels, names, expected, expected_names):
     rows = table(tmp_path, [{"text": "x", "label": label} for label in labels])
-    data = tokenised_columns(rows, ["text"], bpe(), Labels("label", names=names), cache=tmp_path / "cache")
+    data = tokenised_columns(rows, ["text"], bpe(), LabelColumn("label", names=names), cache=tmp_path / "cache")
     assert data.labels.tolist() == expected
     assert data.labels.dtype == np.int64
     assert data.label_names == expected_names
@@ -94,13 +94,13 @@ def test_many_labels_are_renumbered_in_chunks(tmp_path, monkeypatch):
     monkeypatch.setattr("cutaway.data.labels.CHUNK", 16)
     labels = np.random.default_rng(0).integers(0, 12, 100).tolist()
     rows = table(tmp_path, [{"text": "x", "label": label} for label in labels])
-    data = tokenised_columns(rows, ["text"], bpe(), Labels("label"), cache=tmp_path / "cache")
+    data = tokenised_columns(rows, ["text"], bpe(), LabelColumn("label"), cache=tmp_path / "cache")
     assert data.labels.tolist() == labels
 
 
 def test_numbers_stay_numbers(tmp_path):
     rows = table(tmp_path, [{"text": "x", "score": score} for score in (4.75, -1, "1e3")])
-    data = tokenised_columns(rows, ["text"], bpe(), Labels("score", "number"), cache=tmp_path / "cache")
+    data = tokenised_columns(rows, ["text"], bpe(), LabelColumn("score", "number"), cache=tmp_path / "cache")
     assert data.labels.tolist() == [4.75, -1, 1000]
     assert data.label_names is None
 
@@ -114,7 +114,7 @@ def test_the_first_token_of_a_word_bears_its_tag(tmp_path_factory, kind, as_list
     tags = [[data.draw(st.sampled_from(["N", "V", "O"])) for _ in words] for words in sentences]
     join = (lambda words: words) if as_list else "  ".join  # two spaces: words are words
     rows = table(folder, [{"words": join(w), "tags": join(t)} for w, t in zip(sentences, tags, strict=True)])
-    found = tokenised_columns(rows, ["words"], tokenizer, Labels("tags", "tags"), cache=folder / "cache")
+    found = tokenised_columns(rows, ["words"], tokenizer, LabelColumn("tags", "tags"), cache=folder / "cache")
     assert found.labels.starts.tolist() == found.columns["words"].starts.tolist()
     for words, of_words, ids, of_tokens in zip(
         sentences, tags, found.columns["words"], sequences(found.labels), strict=True
@@ -131,7 +131,7 @@ def test_the_first_token_of_a_word_bears_its_tag(tmp_path_factory, kind, as_list
 
 def test_tags_by_an_example(tmp_path):
     rows = table(tmp_path, [{"text": "the catcat at", "tags": "DET NOUN ADP"}])
-    data = tokenised_columns(rows, ["text"], wordpiece(), Labels("tags", "tags"), cache=tmp_path / "cache")
+    data = tokenised_columns(rows, ["text"], wordpiece(), LabelColumn("tags", "tags"), cache=tmp_path / "cache")
     tokens = [wordpiece().token(id) for id in data.columns["text"][0].tolist()]
     assert tokens == ["the", "cat", "##c", "##at", "a", "##t"]
     assert data.label_names == ("ADP", "DET", "NOUN")
@@ -141,15 +141,15 @@ def test_tags_by_an_example(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "labels", "message"),
     [
-        ([{"text": "x"}], Labels("label"), r"line 1: no column 'label'; there are text"),
-        ([{"text": "x", "label": "b"}], Labels("label", names=("a", "c")), "line 1: the class 'b' is none of a, c"),
-        ([{"text": "x", "label": ""}], Labels("label"), "line 1: the label is empty"),
-        ([{"text": "x", "label": "a"}], Labels("label", "number"), "line 1: 'a' is not a number"),
-        ([{"text": "x", "label": "nan"}], Labels("label", "number"), "line 1: 'nan' is not a number"),
-        ([{"text": "x", "label": ["a"]}], Labels("label"), "line 1: label holds a list"),
-        ([{"text": "a b", "label": ["N"]}], Labels("label", "tags"), "line 1: 1 tags for 2 words"),
-        ([{"text": ["a", "", "b"], "label": "N N N"}], Labels("label", "tags"), "line 1: .* no token for the word ''"),
-        ([{"text": ["a", "b", ""], "label": "N N N"}], Labels("label", "tags"), "line 1: .* no token for the word ''"),
+        ([{"text": "x"}], LabelColumn("label"), r"line 1: no column 'label'; there are text"),
+        ([{"text": "x", "label": "b"}], LabelColumn("label", names=("a", "c")), "the class 'b' is none of a, c"),
+        ([{"text": "x", "label": ""}], LabelColumn("label"), "line 1: the label is empty"),
+        ([{"text": "x", "label": "a"}], LabelColumn("label", "number"), "line 1: 'a' is not a number"),
+        ([{"text": "x", "label": "nan"}], LabelColumn("label", "number"), "line 1: 'nan' is not a number"),
+        ([{"text": "x", "label": ["a"]}], LabelColumn("label"), "line 1: label holds a list"),
+        ([{"text": "a b", "label": ["N"]}], LabelColumn("label", "tags"), "line 1: 1 tags for 2 words"),
+        ([{"text": ["a", "", "b"], "label": "N N N"}], LabelColumn("label", "tags"), "1: .* no token for the word ''"),
+        ([{"text": ["a", "b", ""], "label": "N N N"}], LabelColumn("label", "tags"), "1: .* no token for the word ''"),
         ([{"text": ""}], None, r"no rows \(1 left out because a text was empty\)"),
         ([{"other": "x"}], None, r"line 1: no column 'text'; there are other"),
     ],
@@ -168,9 +168,9 @@ def test_an_empty_text_can_be_an_error(tmp_path):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Labels("x", "number", names=("a",)),
-        lambda: Labels("x", names=("a", "a")),
-        lambda: Labels("x", words="text"),
+        lambda: LabelColumn("x", "number", names=("a",)),
+        lambda: LabelColumn("x", names=("a", "a")),
+        lambda: LabelColumn("x", words="text"),
     ],
 )
 def test_labels_that_make_no_sense_are_refused(make):
@@ -180,7 +180,7 @@ def test_labels_that_make_no_sense_are_refused(make):
 
 def test_an_unknown_kind_is_refused():
     with pytest.raises(REFUSED, match="colour"):
-        Labels("x", "colour")
+        LabelColumn("x", "colour")
 
 
 def test_names_that_make_no_sense_are_refused(tmp_path):
@@ -188,4 +188,4 @@ def test_names_that_make_no_sense_are_refused(tmp_path):
     with pytest.raises(InputError, match="each once"):
         tokenised_columns(rows, ["a", "a"], bpe())
     with pytest.raises(InputError, match="none of the columns of text: a"):
-        tokenised_columns(rows, ["a"], bpe(), Labels("b", "tags", words="b"))
+        tokenised_columns(rows, ["a"], bpe(), LabelColumn("b", "tags", words="b"))

@@ -39,6 +39,54 @@ def test_the_tokens_are_those_of_the_documents(tmp_path_factory, documents, smal
     assert corpus.starts[-1] == len(corpus.ids)
 
 
+@same_folder
+@given(
+    documents=st.lists(TEXT | st.text("ab \n", min_size=50, max_size=200), min_size=1, max_size=8),
+    split=st.sampled_from(["file", "line", "form_feed", "blank_line"]),
+    share=st.floats(0.01, 0.99),
+    small=st.booleans(),
+)
+def test_two_parts_make_the_whole(tmp_path_factory, documents, split, share, small):
+    path = write(tmp_path_factory.mktemp("corpus") / "text", "\f".join(documents) + "\f.\n\n.")
+    with pytest.MonkeyPatch.context() as patch:
+        if small:
+            patch.setattr(text, "PIECE", 16)
+            patch.setattr(text, "WINDOW", 8)
+        pieces = list(text.read_documents([path], split))
+        size = module.size_of([path], split, cache=path.parent / "cache")
+    cut = int(share * size)
+    first, last = (list(module.part_of(pieces, split, *part)) for part in ((0, cut), (cut, size)))
+
+    def ends(pieces):
+        return [sum(len(piece.text) for piece in pieces[: i + 1]) for i, piece in enumerate(pieces) if piece.ends]
+
+    if split == "line":
+        assert first + last == pieces
+        assert sum(piece.ends for piece in first) == cut
+    else:
+        assert "".join(piece.text for piece in first + last) == "".join(piece.text for piece in pieces)
+        assert sum(len(piece.text) for piece in first) == cut
+        assert not first or first[-1].ends
+        between = [i for i in ends(pieces) if i != cut]  # where one is cut in two, it ends once more
+        assert [i for i in ends(first) if i != cut] + [cut + i for i in ends(last) if i] == between
+
+
+@given(lengths=st.lists(st.integers(1, 50), min_size=1, max_size=20), longest=st.integers(1, 30))
+def test_sequences_that_are_too_long_become_several(lengths, longest):
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    whole = module.Corpus(np.arange(starts[-1]), starts, 7, "print")
+    parts = whole.cut(longest)
+    assert parts.ids is whole.ids
+    assert set(starts.tolist()) <= set(parts.starts.tolist())
+    assert parts.lengths.max() <= longest
+    document = np.searchsorted(starts, parts.starts[:-1], side="right")
+    for i, n in enumerate(lengths, 1):
+        its = parts.lengths[document == i]
+        assert its.sum() == n
+        assert len(its) == -(-n // longest)
+        assert its.max() - its.min() <= 1
+
+
 def test_the_second_time_no_text_is_cut(tmp_path, monkeypatch):
     path = write(tmp_path / "text", "one\ntwo\nthree\n")
     told = []

@@ -1,12 +1,14 @@
 """The order depends on the key alone, and is a permutation."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.order import number, shuffled
+from cutaway.data.order import generator, number, round_keys, shuffled
+from cutaway.errors import ConfigError
 
-KEYS = st.lists(st.integers(0, 2**63), min_size=1, max_size=3)
+KEYS = st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=3)
 
 
 @given(st.integers(1, 3000), KEYS)
@@ -29,6 +31,35 @@ def test_another_key_gives_another_order(n: int, key: int) -> None:
     first, second = shuffled(np.arange(n), n, 0, key), shuffled(np.arange(n), n, 0, key + 1)
     assert (first != second).any()
     assert (first != np.arange(n)).any()
+
+
+@given(KEYS, KEYS)
+def test_no_two_keys_share_a_round(one: list[int], other: list[int]) -> None:
+    together = {*round_keys(*one), *round_keys(*other), number(2**64, *one), number(2**64, *other)}
+    assert len(together) == (7 if one == other else 14)
+
+
+def test_the_first_seeds_share_no_round() -> None:
+    assert len({secret for seed in range(100) for secret in round_keys(seed)}) == 600
+
+
+def test_the_orders_of_two_seeds_look_independent() -> None:
+    """780 pairs of orders of 1,000: their correlations are as far from 0 as chance has it, and about one place of each
+    pair holds the same example."""
+    n = 1000
+    orders = np.stack([shuffled(np.arange(n), n, seed, 0) for seed in range(40)])
+    pairs = np.triu_indices(40, 1)
+    far = np.corrcoef(orders)[pairs] * (n - 1) ** 0.5
+    assert abs(far).max() < 5
+    assert abs((far**2).mean() - 1) < 5 * (2 / 780) ** 0.5
+    assert abs((orders[pairs[0]] == orders[pairs[1]]).sum(axis=1).mean() - 1) < 5 / 780**0.5
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64])
+def test_a_seed_that_is_none_is_refused(seed: int) -> None:
+    for use in (lambda: shuffled(np.arange(3), 3, seed), lambda: number(3, seed), lambda: generator(seed, 1)):
+        with pytest.raises(ConfigError, match=rf"^{seed} in the key .* whole number of 0 … 2⁶⁴ − 1"):
+            use()
 
 
 def test_all_orders_of_four_come_up_about_as_often() -> None:

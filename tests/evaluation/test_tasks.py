@@ -16,7 +16,7 @@ from cutaway.decoding import translate_all
 from cutaway.errors import InputError
 from cutaway.evaluation import Sureness, evaluate
 from cutaway.evaluation.bleu import bleu, chrf
-from cutaway.evaluation.labelled import answers_to, first_tokens, rows_of, shares
+from cutaway.evaluation.labelled import answers_to, first_tokens, rows_of
 from cutaway.evaluation.perplexity import surprisal
 from cutaway.evaluation.scores import accuracy, f1, macro_f1, matthews, pearson, span_f1, spearman
 from cutaway.model.model import Model
@@ -114,6 +114,10 @@ def test_what_does_not_fit_is_cut_and_counted(words):
     model = classifier(max_len=6)
     report = evaluate(model, words, SENTENCES, [0] * 6, sure=FEW)
     assert report.settings == {"cut": 1}  # 5 words + 2 special tokens
+    assert report.notes == (
+        "1 of 6 texts are longer than this model reads and were cut, of a pair the longer one first",
+    )
+    assert evaluate(classifier(), words, SENTENCES, [0] * 6, sure=FEW).notes == ()
     cls_id, sep_id = words.cls_id, words.sep_id
     (row,) = rows_of(words, ["a dog saw the man"], 6)
     assert row.ids == [cls_id, *words.encode("a dog saw the", special=False), sep_id]
@@ -140,17 +144,6 @@ def test_a_tokenizers_own_rule_is_kept(words):
         (row,) = rows_of(tokenizer, PAIRS[:1], None)
         pair = tokenizer.encode_pair(*PAIRS[0])
         assert (row.ids, row.segments) == (pair.ids, pair.segments)
-
-
-@pytest.mark.parametrize(
-    ("lengths", "room"), [([7], 5), ([9, 2], 6), ([2, 9], 6), ([9, 9], 6), ([9, 8], 7), ([3, 4], 6)]
-)
-def test_the_longer_of_two_is_cut_first(lengths, room):
-    kept = shares(lengths, room)
-    assert sum(kept) == room
-    assert all(0 < k <= n for k, n in zip(kept, lengths, strict=True))
-    if len(kept) == 2:
-        assert abs(kept[0] - kept[1]) <= 1 or min(kept) == min(lengths)
 
 
 # --- tags -------------------------------------------------------------------------------------------------------------

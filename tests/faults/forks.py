@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-TENSORS = ("weights", "optimizer", "average", "random")
+TENSORS = ("weights", "optimizer", "average")
 SPOILT = {6: "nan", 7: "inf", 23: "2.0"}  # step → what its loss is multiplied by: three steps that must not count
 Event = dict[str, Any]
 
@@ -66,6 +66,7 @@ def _is_the_one(event: Event, kill: dict[str, Any]) -> bool:
 def _work(request: dict[str, Any], writing: int) -> None:
     """A job in the child; it never returns."""
     code = 70
+    signal.alarm(request.get("limit", 0))  # seconds until it counts as hanging, and dies
     try:
         kill = request.get("kill") or {}
 
@@ -89,6 +90,7 @@ def _train(request: dict[str, Any], tell: Callable[[Event], None]) -> int:
     from cutaway.training.recipe import recipe_from
 
     out, kill = Path(request["out"]), request.get("kill") or {}
+    os.environ |= request.get("environment", {})
     module.Feed.make = _spoilt(module.Feed.make, request.get("spoilt", SPOILT))
     if "record" in request:
         module.take_step = recorded(module.take_step, Path(request["record"]))  # type: ignore[attr-defined]
@@ -153,6 +155,7 @@ def recorded(take_step: Callable[..., Any], path: Path) -> Callable[..., Any]:
         result = take_step(run, batch, rate)
         line = {
             "step": batch.step, "examples": batch.examples, "batch": whole.hexdigest(), "rate": rate,
+            "shapes": [[list(part[name].shape) for name in sorted(part)] for part in batch.parts],
             "terms": repr(result.terms.tolist()), "length": repr(result.length.item()), "skip": result.skip.item(),
         }  # fmt: skip
         with path.open("a") as file:

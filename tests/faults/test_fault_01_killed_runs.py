@@ -1,5 +1,5 @@
-"""Fault 1: SIGKILL at a random instant, and the resumed run ends bit-identical: weights, optimizer, random numbers, the
-moving average, counters, the order of batches, the model folder."""
+"""Fault 1: SIGKILL at a random instant, and the resumed run ends bit-identical: weights, optimizer, the moving average,
+counters, the order of batches, what is dropped out, the model folder."""
 
 from pathlib import Path
 
@@ -24,7 +24,6 @@ from faults.killing import (
 SAVING = {  # what a save does, in its order → the calls that belong to it
     "weights": "weights.safetensors",
     "optimizer": "optimizer.safetensors",
-    "random": "random.safetensors",
     "average": "average.safetensors",
     "state": "state.json",
     "manifest": "manifest.json",
@@ -91,15 +90,33 @@ def test_fault_01_killed_again_and_again_it_ends_bit_identical(starter: Starter,
 
 
 @pytest.mark.parametrize("after", [0, 2])
-def test_fault_01_killed_before_the_first_checkpoint_it_starts_anew(
+def test_fault_01_killed_before_the_first_checkpoint_it_starts_at_step_0_and_says_so(
     after: int, starter: Starter, reference: Reference, tmp_path: Path
 ):
     out, record = tmp_path / "out", tmp_path / "steps.jsonl"
     ended = starter.train(reference.recipe, out, record=record, kill={"after": after, "hold": True})
     assert was_in_the_middle(ended, out)
     assert not checkpoint_folders(out)
-    starter.to_the_end(reference.recipe, out, record=record)  # which sees --resume refused first
+    starter.to_the_end(reference.recipe, out, record=record)
     same_end(out, record, reference)
+
+
+def test_fault_01_killed_before_the_first_checkpoint_another_run_is_refused(
+    starter: Starter, reference: Reference, place: Path, tmp_path: Path
+):
+    out, other = tmp_path / "out", small(place, seed=4, train_steps=2)
+    assert starter.train(reference.recipe, out, kill={"after": 2, "hold": True}).killed
+    assert not checkpoint_folders(out)
+    refused = starter.train(other, out, resume=True)
+    assert refused.error.startswith(f"ConfigError: this is another run than the one in {out}: seed: 2 → 4; train.steps")
+    assert starter.train(other, out, kill={"after": 0, "hold": True}).killed  # without --resume it is a new run …
+    starter.to_the_end(other, out)  # … and the old one is forgotten
+
+
+def test_fault_01_where_no_run_was_there_is_none_to_resume(starter: Starter, reference: Reference, tmp_path: Path):
+    for _ in range(2):  # the first try leaves nothing that the second would take for a run
+        refused = starter.train(reference.recipe, tmp_path / "out", resume=True)
+        assert refused.error == f"CheckpointError: {tmp_path / 'out'} holds no run: start it without --resume"
 
 
 VARIANTS = {

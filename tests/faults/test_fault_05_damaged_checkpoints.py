@@ -14,8 +14,7 @@ from cutaway.training.state import newest, read_checkpoint
 from cutaway.training.train import train
 
 FILES = [
-    "weights.safetensors", "optimizer.safetensors", "average.safetensors", "random.safetensors", "state.json",
-    "manifest.json",
+    "weights.safetensors", "optimizer.safetensors", "average.safetensors", "state.json", "manifest.json",
 ]  # fmt: skip
 
 
@@ -104,12 +103,28 @@ def test_fault_06_a_run_with_an_empty_file_ends_bit_identical(
     assert all(step == wanted[step["step"]] for step in steps_in(record))
 
 
+def test_fault_05_the_one_that_was_taken_stays_until_there_is_a_newer_one(
+    starter: Starter, reference: Reference, half: Path
+):
+    recipe = {**reference.recipe, "checkpoint": {**reference.recipe["checkpoint"], "keep": 1}}
+    best = half / "run" / "checkpoints" / f"step-{reference.prints['state']['best_step']:08d}"
+    *_, taken, _ = (path for path in checkpoint_folders(half) if path != best)  # which would stay anyway
+    for path in checkpoint_folders(half):
+        if path > taken:
+            flip(path / "weights.safetensors")
+    kill = {"after": read_checkpoint(taken).step + 1, "hold": True}
+    assert starter.train(recipe, half, resume=True, kill=kill).killed
+    assert taken in checkpoint_folders(half)
+    starter.to_the_end(reference.recipe, half)
+    assert fingerprints(half) == reference.prints
+
+
 def test_fault_05_two_damaged_in_a_row_fall_back_further(
     starter: Starter, reference: Reference, half: Path, tmp_path: Path
 ):
     *_, before, last = checkpoint_folders(half)
     flip(last / "weights.safetensors")
-    flip(before / "random.safetensors")
+    flip(before / "average.safetensors")
     found = newest(last.parent, list[str]().append)
     assert found is not None
     assert found.path == checkpoint_folders(half)[-3]
@@ -137,12 +152,17 @@ def test_fault_05_when_the_best_weights_are_damaged_the_run_ends_with_the_last_a
     best = half / "run" / "checkpoints" / f"step-{reference.prints['state']['best_step']:08d}"
     assert best in checkpoint_folders(half)[:-1]
     flip(best / "average.safetensors")
-    notes = starter.to_the_end(reference.recipe, half).notes
-    assert f"{best / 'average.safetensors'} is damaged" in notes
-    assert "the model is made without it" in notes
-    assert "a moving average of the weights after step 40." in (half / "README.md").read_text()
+    ended = starter.to_the_end(reference.recipe, half)
+    assert f"{best / 'average.safetensors'} is damaged" in ended.notes
+    assert "the model is made without it" in ended.notes
     last = reference.prints["average"]
     assert fingerprints(half) == {**reference.prints, "model.safetensors": last}
+    card, (outcome,) = (half / "README.md").read_text(), ended.of("outcome")
+    assert "a moving average of the weights after step 40." in card
+    measured = ended.of("evaluate")[-1]
+    assert (measured["step"], measured["best"]) == (40, False)
+    assert outcome["scores"]["loss"] == measured["loss"]  # of the weights that were written
+    assert f"| loss | {measured['loss']:.4f} |" in card
 
 
 def test_fault_05_the_same_steps_are_told_from_others(reference: Reference, tmp_path: Path):

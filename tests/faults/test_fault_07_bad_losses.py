@@ -28,8 +28,10 @@ OPTIMIZERS = {
 
 
 def bits(run: Run) -> dict[str, bytes]:
-    """Every bit of the weights and of what the optimizer remembers."""
-    tensors: dict[str, Tensor] = {**dict(run.model.named_parameters()), **run.optimizer.tensors()}
+    """Every bit of the weights, of what the optimizer remembers, and of the moving average."""
+    assert run.average is not None
+    averages = {f"{name}/average": tensor for name, tensor in run.average.weights.items()}
+    tensors: dict[str, Tensor] = {**dict(run.model.named_parameters()), **run.optimizer.tensors(), **averages}
     return {name: tensor.detach().cpu().numpy().tobytes() for name, tensor in tensors.items()}
 
 
@@ -52,7 +54,7 @@ def steps(
 
 @pytest.mark.parametrize("loss", ["nan", "inf", "-inf"])
 @pytest.mark.parametrize("kind", OPTIMIZERS)
-def test_fault_07_a_loss_that_is_no_number_changes_no_bit_of_weights_and_optimizer(
+def test_fault_07_a_loss_that_is_no_number_changes_no_bit_of_weights_optimizer_and_average(
     kind: str, loss: str, place: Path, tmp_path: Path
 ):
     recipe = recipe_from(small(place, train_spike=0.0, **OPTIMIZERS[kind]))
@@ -95,7 +97,7 @@ def test_fault_07_a_skipped_step_is_counted_and_its_examples_are_named(reference
         {"data_split": "line"},
         {"objective": {"kind": "masked"}, "tokenizer": {"kind": "word"},
          "model": {"size": "bert-base", "n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 32}},
-        {"objective": {"kind": "pretrain"}, "tokenizer": {"kind": "wordpiece", "vocab_size": 60},
+        {"objective": {"kind": "pretrain"}, "tokenizer": {"kind": "wordpiece", "vocab_size": 60}, "data_seq_len": 8,
          "model": {"size": "bert-base", "n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 32}},
     ],
 )  # fmt: skip

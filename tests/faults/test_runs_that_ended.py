@@ -71,6 +71,14 @@ def test_a_model_folder_that_was_lost_is_made_again(starter: Starter, place: Pat
     assert fingerprints(reference.out) == reference.prints
 
 
+def test_a_run_that_is_done_without_its_checkpoints_is_not_begun_again(starter: Starter, place: Path, tmp_path: Path):
+    reference = undisturbed(starter, tmp_path, small(place))
+    shutil.rmtree(reference.out / "run" / "checkpoints")
+    refused = starter.train(reference.recipe, reference.out, resume=True)
+    assert refused.error.endswith(f"{reference.out} is done, and its checkpoints are gone: nothing can go on")
+    assert sha(reference.out / "model.safetensors") == reference.prints["model.safetensors"]
+
+
 def test_a_new_run_in_a_folder_without_checkpoints_is_not_taken_for_the_one_that_was_done_there(
     starter: Starter, place: Path, tmp_path: Path
 ):

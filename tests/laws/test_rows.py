@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import DECODERS, TRANSLATORS, close, some_ids, tiny
+from tiny import DECODERS, READERS, TRANSLATORS, close, some_ids, tiny
 
 from cutaway.errors import InputError
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
@@ -22,7 +22,7 @@ def test_padding_anywhere_in_a_row_changes_nothing(name: str, cached: bool, hole
         assert close(out[real], model(ids[real][None])[0])
 
 
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("name", READERS)
 def test_a_padded_row_with_documents_equals_the_documents_alone(name: str) -> None:
     model, ids = tiny(name), some_ids(1, 9)
     real = torch.tensor([[False, False, True, True, True, False, True, True, True]])
@@ -32,7 +32,7 @@ def test_a_padded_row_with_documents_equals_the_documents_alone(name: str) -> No
     assert close(out[0, 6:], model(ids[:, 6:])[0])
 
 
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("name", READERS)
 def test_a_document_number_that_comes_again_is_another_document(name: str) -> None:
     model, ids = tiny(name), some_ids(1, 6)
     again = model(ids, documents=torch.tensor([[0, 0, 1, 1, 0, 0]]))

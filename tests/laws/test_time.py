@@ -228,7 +228,7 @@ def test_beams_of_a_translation_survive_and_are_cropped_beside_their_sentence(
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS)
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("name", READERS)
 @given(lengths=st.lists(st.integers(1, 5), min_size=1, max_size=4), padding=st.integers(0, 2))
 def test_packed_documents_equal_documents_alone(
     name: str, dtype: torch.dtype, lengths: list[int], padding: int

@@ -216,8 +216,9 @@ def test_memory_real_of_another_shape_or_kind_is_refused(wrong: torch.Tensor) ->
 )
 def test_documents_and_segments_of_another_shape_or_kind_are_refused(wrong: torch.Tensor) -> None:
     reader, pair = tiny("gpt2"), tiny("bert")
-    with pytest.raises(InputError, match="`documents` is"):
-        reader(some_ids(2, 4), documents=wrong)
+    for model in (reader, pair):
+        with pytest.raises(InputError, match="`documents` is"):
+            model(some_ids(2, 4), documents=wrong)
     with pytest.raises(InputError, match="`segments` is"):
         pair(some_ids(2, 4), segments=wrong)
 

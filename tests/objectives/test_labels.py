@@ -50,8 +50,8 @@ def test_a_text_as_an_encoder_reads_it_and_as_a_decoder_does() -> None:
 
 
 def test_a_pair_stands_behind_one_cls_and_each_part_has_its_sep() -> None:
-    pair = {"first": np.array([[5, 6], [7, 0]]), "first_length": np.array([2, 1])}
-    pair |= {"second": np.array([[8, 9, 10], [11, 12, 0]]), "second_length": np.array([3, 2])}
+    pair = {"first": np.array([[5, 6, 0, 0, 0], [7, 0, 0, 0, 0]]), "first_length": np.array([2, 1])}
+    pair |= {"second": np.array([[8, 9, 10, 0, 0], [11, 12, 0, 0, 0]]), "second_length": np.array([3, 2])}
     read = Labels("classify", cls_id=CLS, sep_id=SEP, segments=True).prepare(
         examples([2, 1], [0, 1], **pair), no_random()
     )

@@ -5,11 +5,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import tiny
+from tiny import ENCODERS, tiny
 from toy import gradient, loss_and_gradient, near, still
 
 from cutaway.objectives import IGNORED, Hiding, Masked, Pretraining, as_tensors, mean_loss
-from cutaway.objectives.masked import FOLLOWS, FOLLOWS_NOT, joined
+from cutaway.objectives.masked import FOLLOWS, FOLLOWS_NOT, joined, packed
 
 VOCAB, SPECIAL, MASK = 50, (0, 1, 2, 3, 4), 4
 CONTINUES = tuple(id >= 25 for id in range(VOCAB))  # tokens 25 … 49 are later pieces of a word
@@ -159,6 +159,8 @@ def test_two_parts_stand_between_cls_and_sep() -> None:
     prepared = objective.prepare(elsewhere, np.random.default_rng(0))
     assert prepared["ids"].tolist() == [[1, 10, 11, 12, 2, 13, 14, 15, 16, 2]]  # full to the last place
     assert prepared["follows"].tolist() == [FOLLOWS_NOT]
+    alone = objective.prepare(pair([10, 11, 12], [], 7), np.random.default_rng(0))
+    assert objective.counts(alone) == {"masked": 0, "next_sentence": 0}
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 6)), min_size=1, max_size=3), st.booleans(), st.booleans())
@@ -171,6 +173,45 @@ def test_joined_parts_lose_no_token(lengths: list[tuple[int, int]], cls: bool, s
         second_part = second[row, :b].tolist() + [99] * sep
         assert ids[row][real[row]].tolist() == first_part + second_part
         assert segments[row][real[row]].tolist() == [0] * len(first_part) + [1] * len(second_part)
+
+
+def borders(rows: int, width: int, seed: int) -> np.ndarray:
+    """Rows of documents with numbers that rise, each of a few tokens."""
+    return 3 + np.cumsum(np.random.default_rng(seed).random((rows, width)) < 0.2, axis=1)
+
+
+@given(st.integers(1, 4), st.integers(2, 20), st.integers(0, 999), st.booleans(), st.booleans())
+def test_each_document_of_a_row_stands_between_cls_and_sep(n: int, width: int, seed: int, cls: bool, sep: bool) -> None:
+    text, document = rows([width] * n, width, seed)[0], borders(n, width, seed)
+    ids, numbers = packed(text, document, 98 if cls else None, 99 if sep else None)
+    assert ids.shape == numbers.shape == (n, width + cls + sep)
+    for row in range(n):
+        whole = [text[row, document[row] == i].tolist() for i in np.unique(document[row])]
+        flat = [[98] * cls + tokens + [99] * sep for tokens in whole]
+        expected = [(id, i) for i, tokens in enumerate(flat, 1) for id in tokens][: width + cls + sep]
+        assert numbers[row].tolist() == [i for _, i in expected]
+        assert ids[row].tolist() == [id for id, _ in expected[: len(expected) - sep]] + [99] * sep
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+@settings(max_examples=8)
+@given(n=st.integers(1, 3), width=st.integers(2, 20), seed=st.integers(0, 99))
+def test_packed_documents_learn_as_each_would_alone(name: str, n: int, width: int, seed: int) -> None:
+    model, objective = still(name), Masked(WHOLE, cls_id=1, sep_id=2)
+    text = rows([width] * n, width, seed)[0]
+    batch = objective.prepare({"text": text, "document": borders(n, width, seed)}, np.random.default_rng(seed))
+    loss, slope = loss_and_gradient(objective, model, batch)
+    alone = [(torch.zeros_like(loss), torch.zeros_like(slope))]
+    for row in range(n):
+        for i in np.unique(batch["documents"][row]):
+            places = np.flatnonzero(batch["documents"][row] == i)
+            asked = (batch["targets"][row] != IGNORED) & np.isin(batch["at"][row], places)
+            one = {"ids": batch["ids"][row, places], "real": batch["real"][row, places]}
+            one |= {"at": batch["at"][row, asked] - places[0], "targets": batch["targets"][row, asked]}
+            if asked.any():
+                alone.append(loss_and_gradient(objective, model, {name: part[None] for name, part in one.items()}))
+    assert near(loss, torch.stack([loss for loss, _ in alone]).sum(), 1e-10)
+    assert near(slope, torch.stack([slope for _, slope in alone]).sum(0), 1e-10)
 
 
 @pytest.mark.parametrize("task", ["masked_language_model", "pretrain"])

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -14,10 +15,16 @@ from parity.peer import (
     assert_same_gradients,
     twins_of,
 )
+from PIL import Image
 from torch import Tensor
 from transformers import PreTrainedModel, ViTConfig
 
+from cutaway import build
+from cutaway.checkpoints import export
+from cutaway.data.images import image_folder
+from cutaway.evaluation.examples import picture_numbers
 from cutaway.model.model import Model
+from cutaway.objectives import Pictures
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 GRADIENTS = {torch.float32: 1e-5, torch.float64: 1e-9}
@@ -75,3 +82,30 @@ def test_goes_out_and_is_kept(tmp_path: Path, case: str):
     images = pictures(both)
     assert_goes_out_again(both, lambda it: their_answers(it, images), tmp_path / "out", **options(case))
     assert_kept_by_our_own_folder(both, lambda it: our_answers(it, images), tmp_path / "native")
+
+
+@pytest.mark.parametrize("n_channels", [1, 3])
+def test_their_processor_makes_the_same_numbers_of_a_picture(tmp_path: Path, n_channels: int):
+    """Of one that has the model's size, and of one that is scaled down; as our training reads them from the disk."""
+    size = {"image_size": 12, "patch_size": 4, "n_layers": 1, "d_model": 8, "n_heads": 1, "d_ff": 8, "n_classes": 2}
+    mean, std = [0.3, 0.4, 0.5][:n_channels], [0.2, 0.25, 0.3][:n_channels]
+    model = build("vit-ti-16", n_channels=n_channels, pixel_mean=mean, pixel_std=std, **size)
+    export(model, tmp_path / "out")
+    processor = transformers.AutoImageProcessor.from_pretrained(tmp_path / "out")
+    assert type(processor).__name__.startswith("ViTImageProcessor")
+    for side in (12, 31):
+        pixels = np.random.default_rng(side).integers(0, 256, (side, side, n_channels), dtype=np.uint8)
+        picture = Image.fromarray(pixels if n_channels == 3 else pixels[..., 0])
+        (tmp_path / f"{side}" / "class").mkdir(parents=True)
+        picture.save(tmp_path / f"{side}" / "class" / "a.png")
+        read = image_folder(tmp_path / f"{side}", size=12, cache=tmp_path / "cache").pixels
+        ours = Pictures(mean=mean, std=std).numbers(torch.from_numpy(np.array(read)))
+        assert_close(ours, processor(picture, return_tensors="pt")["pixel_values"], 1e-5)
+    found = picture_numbers(tmp_path / "out")
+    assert (found["mean"], found["std"]) == (mean, std)
+
+
+def test_a_model_that_does_not_know_its_numbers_exports_none(tmp_path: Path):
+    both = twins(tmp_path / "theirs", "ViTForImageClassification")
+    export(both.ours, tmp_path / "out")
+    assert not (tmp_path / "out" / "preprocessor_config.json").exists()

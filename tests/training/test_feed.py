@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from toy import toy
 
 from cutaway.data.batches import Batch, Windows
+from cutaway.data.buckets import LADDER
 from cutaway.data.corpus import Corpus
 from cutaway.objectives import NextToken
 from cutaway.training.feed import SCALE, Feed, StepBatch, cut
@@ -98,6 +99,35 @@ def test_the_parts_are_the_batch(rows: int, n: int) -> None:
         assert (np.concatenate([part[name] for part in parts]) == values).all()
     sizes = [len(part["ids"]) for part in parts]
     assert max(sizes) - min(sizes) <= 1
+
+
+TABLE = {"format": "table", "train": ["table.tsv"], "split": "file"}
+
+
+@pytest.mark.parametrize("kind", ["lines", "table", "masked", "classify", "pair", "tag", "translate"])
+def test_padding_is_no_token(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An epoch has as many tokens when all rows are padded to the widest."""
+    data = {"table": TABLE, "masked": {"split": "line"}}.get(kind, {})
+    sums = []
+    for ladder in (LADDER, (64,)):
+        monkeypatch.setattr("cutaway.data.buckets.LADDER", ladder)
+        material = prepare(toy({"table": "lines"}.get(kind, kind), tmp_path, data=data), None)
+        feed = Feed(material.train, material.objective, seed=0)
+        batches = [feed.make(step) for step in range(material.train.steps)]
+        sums.append(sum(batch.tokens for batch in batches))
+    names = ("ids", "source") if kind == "translate" else ("ids",)
+    assert sums[0] == sums[1] < sum(part[name].numel() for batch in batches for part in batch.parts for name in names)
+
+
+def test_the_tokens_of_a_language_model_are_those_that_it_reads(tmp_path: Path) -> None:
+    """Lines of n words are read as <sos> and n words; windows are full, also where documents meet."""
+    material = prepare(toy("lines", tmp_path, data={"valid_share": 0.0}), None)
+    feed = Feed(material.train, material.objective, seed=0)
+    lines = (tmp_path / "text.txt").read_text().splitlines()
+    told = sum(feed.make(step).tokens for step in range(material.train.steps))
+    assert told == sum(min(len(line.split()) + 1, 23) for line in lines)
+    corpus = Corpus(np.arange(1000) % 50, np.arange(0, 1001, 40), 1000, "")
+    assert Feed(Windows(corpus, rows=8, seq_len=64, seed=0), NextToken(), seed=0).make(3).tokens == 8 * 64
 
 
 def test_each_term_is_scaled_by_its_weight_and_its_targets(tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from toy import KINDS, toy, values, write_files
 
+from cutaway.data.batches import Windows
 from cutaway.errors import ConfigError, InputError
+from cutaway.evaluation.labelled import rows_of
 from cutaway.objectives import IGNORED
 from cutaway.training.material import prepare
-from cutaway.training.material.common import Material
+from cutaway.training.material.common import Material, check_classes
 from cutaway.training.material.pictures import changes_of
 from cutaway.training.measure import bits
 from cutaway.training.recipe import recipe_from
@@ -55,7 +57,7 @@ def test_the_last_lines_are_held_out(held_out: dict[str, Any], tmp_path: Path) -
     write_files(tmp_path)
     lines = [f"line number {i} of the text" for i in range(120)]
     (tmp_path / "text.txt").write_text("\n".join(lines))
-    material = prepare(toy("lines", tmp_path, data=held_out), None)
+    material = prepare(toy("lines", tmp_path, tokenizer={"kind": "byte"}, data={**held_out, "seq_len": 40}), None)
     assert texts_in(material, material.train) == set(lines[:-12])
     assert texts_in(material, material.valid) == set(lines[-12:])
 
@@ -92,18 +94,29 @@ def test_a_share_is_held_out_from_all_over_the_file(kind: str, tmp_path: Path) -
 
 def test_the_last_share_of_a_text_is_held_out(tmp_path: Path) -> None:
     write_files(tmp_path)
-    text = "".join(chr(0x4E00 + i) for i in range(1000))  # each character once
+    text = " ".join(map(str, range(1000)))
     (tmp_path / "text.txt").write_text(text)
-    material = prepare(toy("next_token", tmp_path), None)
-    assert material.valid is not None
+    material = prepare(toy("next_token", tmp_path, tokenizer={"kind": "byte"}), None)
+    assert isinstance(material.train, Windows)
+    assert isinstance(material.valid, Windows)
+    assert material.tokenizer is not None
     trained, measured = (
-        {int(i) for step in range(source.steps) for i in source(step)["text"].ravel()}
-        for source in (material.train, material.valid)
+        material.tokenizer.decode(source.corpus.ids[:-1].tolist()) for source in (material.train, material.valid)
     )
-    assert not trained & measured
-    assert len(trained) > 860
-    assert len(measured) > 70
-    assert material.bytes_per_token == pytest.approx(3.0, rel=0.02)  # with one <eos>
+    assert trained + measured == text
+    assert len(measured) == round(len(text) / 10)
+
+
+@pytest.mark.parametrize("split", ["file", "line", "blank_line"])
+def test_a_new_tokenizer_does_not_see_what_is_held_out(split: str, tmp_path: Path) -> None:
+    write_files(tmp_path)
+    words = [f"w{i}" for i in range(1000)]  # all lines are equally long, but for the first hundred
+    (tmp_path / "text.txt").write_text("\n".join(words))
+    tokenizer = prepare(toy("lines", tmp_path, data={"split": split, "valid_share": 0.5}), None).tokenizer
+    assert tokenizer is not None
+    known = [word for word in words if word in tokenizer]
+    assert known == words[: len(known)]
+    assert len(known) == 500 if split == "line" else 500 < len(known) < 520
 
 
 def test_bits_per_byte_of_lines_count_the_bytes_of_those_lines(tmp_path: Path) -> None:
@@ -114,6 +127,15 @@ def test_bits_per_byte_of_lines_count_the_bytes_of_those_lines(tmp_path: Path) -
     assert material.bytes_per_token == pytest.approx(11 / 4)
     found = bits({"loss": np.log(2) * 11 / 4}, material)
     assert found == {"bits_per_byte": pytest.approx(1.0), "perplexity": pytest.approx(2 ** (11 / 4))}
+
+
+def test_bits_per_byte_count_the_bytes_that_are_held_out(tmp_path: Path) -> None:
+    """Though all before them is cut into tokens of other lengths."""
+    write_files(tmp_path)
+    (tmp_path / "text.txt").write_text("one two six\n" * 90 + "one\n" * 10)
+    assert prepare(toy("lines", tmp_path), None).bytes_per_token == pytest.approx(3 / 2)  # one <eos>
+    (tmp_path / "text.txt").write_text("字" + "a" * 899 + "字" * 100)
+    assert prepare(toy("next_token", tmp_path), None).bytes_per_token == pytest.approx(300 / 101)
 
 
 @pytest.mark.parametrize(
@@ -168,6 +190,115 @@ def test_rows_of_a_table_begin_and_end(tmp_path: Path) -> None:
             assert not len(counted) or (ids[0], counted[-1]) == (tokenizer.bos_id, tokenizer.eos_id)
 
 
+# --- borders of documents ---------------------------------------------------------------------------------------------
+
+
+def numbered(folder: Path, between: str) -> None:
+    """Documents of one word each, which comes 1 … 60 times."""
+    write_files(folder)
+    (folder / "text.txt").write_text(between.join(" ".join([f"w{i}"] * (7 * i % 60 + 1)) for i in range(80)))
+
+
+@pytest.mark.parametrize(("split", "between"), [("line", "\n"), ("blank_line", "\n\n")])
+def test_spans_are_of_one_document_and_end_once(split: str, between: str, tmp_path: Path) -> None:
+    numbered(tmp_path, between)
+    material = prepare(toy("spans", tmp_path, data={"split": split, "seq_len": 20, "valid_share": 0.0}), None)
+    tokenizer = material.tokenizer
+    assert tokenizer is not None
+    n = 0
+    for batch in batches(material):
+        for source, real, targets in zip(batch["source"], batch["source_real"], batch["targets"], strict=True):
+            sides = source[real].tolist(), targets[targets != IGNORED].tolist()
+            for side in sides:
+                assert not side or (side.count(tokenizer.eos_id), side[-1]) == (1, tokenizer.eos_id)
+            words = [id for side in sides for id in side if tokenizer.token(id).startswith("w")]
+            assert len(set(words)) <= 1
+            n += len(words)
+    assert n == sum(7 * i % 60 + 1 for i in range(80))  # nothing is lost
+
+
+@pytest.mark.parametrize("borders", [True, False])
+def test_documents_of_a_masked_row_are_hidden_from_each_other_where_borders_count(
+    borders: bool, tmp_path: Path
+) -> None:
+    numbered(tmp_path, "\n\n")
+    data = {"split": "blank_line", "borders": borders, "seq_len": 40, "valid_share": 0.0}
+    tokenizer = {"kind": "word", "vocab_size": None}
+    material = prepare(toy("masked", tmp_path, data=data, tokenizer=tokenizer), None)
+    known = material.tokenizer
+    assert known is not None
+    said = [batch for batch in batches(material) if "documents" in batch]
+    assert bool(said) == borders
+    for batch in said:
+        assert batch["ids"].shape[1] == 40
+        for ids, documents, at, targets in zip(
+            batch["ids"], batch["documents"], batch["at"], batch["targets"], strict=True
+        ):
+            ids[at[targets != IGNORED]] = targets[targets != IGNORED]
+            for i in np.unique(documents):
+                assert len({id for id in ids[documents == i].tolist() if known.token(id).startswith("w")}) <= 1
+
+
+# --- what is too long -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tokenizer", ["wordpiece", "word"])  # with [CLS] and [SEP], and with <eos> alone
+@pytest.mark.parametrize("kind", ["classify", "pair"])
+def test_training_reads_a_row_as_an_evaluation_does_and_says_how_many_are_cut(
+    kind: str, tokenizer: str, tmp_path: Path
+) -> None:
+    changes = {"tokenizer": {"kind": tokenizer, "vocab_size": None if tokenizer == "word" else 120}}
+    material = prepare(toy(kind, tmp_path, data={"seq_len": 12, "valid_share": 0.0, "valid_last": 20}, **changes), None)
+    assert material.tokenizer is not None
+    table = [line.split("\t")[:2] for line in (tmp_path / "table.tsv").read_text().splitlines()[1:]]
+    texts = [(a, b) if kind == "pair" else a for a, b in table]
+    rows = rows_of(material.tokenizer, texts, 12, as_trained=True)
+    notes = []
+    for name, source, part in (("training", material.train, rows[:40]), ("validation", material.valid, rows[40:])):
+        read = {tuple(ids[real].tolist()) for batch in batches(material, source)
+                for ids, real in zip(batch["ids"], batch["real"], strict=True) if real.any()}  # fmt: skip
+        assert read == {tuple(row.ids) for row in part}
+        if n_cut := sum(row.cut for row in part):
+            notes.append(f"{n_cut} {name} rows are longer than seq_len=12 and are cut, of a pair the longer text first")
+    assert material.notes == notes
+    assert kind == "classify" or len(notes) == 2
+
+
+def test_only_labels_belong_to_pairs_of_texts(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"data.second='second': objective 'tag' reads one text, not pairs"):
+        prepare(toy("tag", tmp_path, data={"second": "second"}), None)
+
+
+# --- what is held out -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("held_out", [{"valid_share": 0.3}, {"valid_share": 0.0, "valid_last": 9}])
+@pytest.mark.parametrize("kind", ["classify", "pair", "translate"])
+def test_a_tokenizer_sees_nothing_that_is_held_out(kind: str, held_out: dict[str, Any], tmp_path: Path) -> None:
+    """Every row has a sign of its own; some have a blank text, and some one that WordPiece has no token for."""
+    write_files(tmp_path)
+    own = [chr(0x4E00 + i) for i in range(30)]
+    first = [f"{sign} and" for sign in own]
+    first[3] = first[12] = " "
+    if kind != "translate":
+        first[5] = first[14] = first[23] = "\u200b"
+    second = [f"{chr(0x5E00 + i)} or" for i in range(30)]
+    lines = [f"{a}\t{b}\t{'xy'[i % 2]}" for i, (a, b) in enumerate(zip(first, second, strict=True))]
+    (tmp_path / "table.tsv").write_text("text\tsecond\tlabel\n" + "\n".join(lines) + "\n")
+    (tmp_path / "pairs.en").write_text("\n".join(first) + "\n")
+    (tmp_path / "pairs.de").write_text("\n".join(second) + "\n")
+    material = prepare(toy(kind, tmp_path, data=held_out), None)
+    tokenizer = material.tokenizer
+    assert tokenizer is not None
+    known = {tokenizer.id(sign) for sign in own if sign in tokenizer}
+    name = {"classify": "text", "pair": "first", "translate": "source"}[kind]
+    for source, wanted in ((material.train, known), (material.valid, {tokenizer.unk_id})):
+        assert source is not None
+        rows = [source(step) for step in range(source.steps)]
+        assert {int(id) for batch in rows for id in batch[name][batch["example"] >= 0, 0]} == wanted
+    assert material.train.n_examples == len(known) > 10
+
+
 # --- translation ------------------------------------------------------------------------------------------------------
 
 
@@ -195,12 +326,16 @@ def test_pairs_are_read_in_every_wanted_direction_with_the_tag_of_the_target(tmp
 
 
 def test_pairs_that_are_too_long_are_left_out_and_counted(tmp_path: Path) -> None:
-    material = prepare(toy("translate", tmp_path, data={"seq_len": 8, "valid_last": 8}), None)
-    (note,) = material.notes
-    sides = [(tmp_path / f"pairs.{side}").read_text().splitlines()[:72] for side in ("en", "de")]
-    lengths = [max(len(a.split()), len(b.split())) for a, b in zip(*sides, strict=True)]
-    assert note == f"{sum(n > 7 for n in lengths)} pairs are longer than seq_len=8 and were left out"
-    assert material.train.n_examples == sum(n <= 7 for n in lengths)
+    material = prepare(toy("translate", tmp_path, data={"seq_len": 8, "valid_last": 20}), None)
+    sides = [(tmp_path / f"pairs.{side}").read_text().splitlines() for side in ("en", "de")]
+    too_long = [max(len(a.split()), len(b.split())) > 7 for a, b in zip(*sides, strict=True)]
+    trained, measured = sum(too_long[:60]), sum(too_long[60:])
+    assert material.notes == [
+        f"{trained} training pairs are longer than seq_len=8 and were left out",
+        f"{measured} validation pairs are longer than seq_len=8 and were left out",
+    ]
+    assert material.valid is not None
+    assert (material.train.n_examples, material.valid.n_examples) == (60 - trained, 20 - measured)
     with pytest.raises(InputError, match="every pair is longer than seq_len=1"):
         prepare(toy("translate", tmp_path, data={"seq_len": 1}), None)
 
@@ -208,7 +343,8 @@ def test_pairs_that_are_too_long_are_left_out_and_counted(tmp_path: Path) -> Non
 def test_samples_fit_into_the_model(tmp_path: Path) -> None:
     """A source that the model cannot read is not shown, and a prompt that is too long is cut: no run ends for it."""
     events: list[dict[str, Any]] = []
-    recipe = toy("translate", tmp_path, model={"max_len": 8}, data={"seq_len": 8}, evaluate={"samples": 3})
+    data = {"seq_len": 8, "valid_share": 0.4}
+    recipe = toy("translate", tmp_path, model={"max_len": 8}, data=data, evaluate={"samples": 3})
     train(recipe, tmp_path / "out", listeners=[events.append])
     shown = [event["samples"] for event in events if event["event"] == "evaluate"][-1]
     assert shown
@@ -217,6 +353,15 @@ def test_samples_fit_into_the_model(tmp_path: Path) -> None:
     train(toy("next_token", tmp_path, evaluate={"prompt": prompt}), tmp_path / "two", listeners=[events.append])
     (written,) = [event["samples"] for event in events if event["event"] == "evaluate"][-1]
     assert written.startswith(prompt[-24:])
+
+
+def test_classes_that_were_never_shown_are_not_measured_with() -> None:
+    """A file that is sorted by class (JPEG-CIFAR is) ends in one class: its last share cannot choose anything."""
+    labels, every = np.repeat([0, 1, 2], 10), np.arange(30)
+    check_classes(labels, every[::2], every[1::2])
+    check_classes(labels, every, every[20:])
+    with pytest.raises(ConfigError, match=r"class 2 is in the held-out examples.*data.valid_share"):
+        check_classes(labels, every[:20], every[20:])
 
 
 # --- pictures ---------------------------------------------------------------------------------------------------------

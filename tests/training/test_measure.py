@@ -8,17 +8,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 from sklearn.metrics import accuracy_score, f1_score
-from toy import toy
+from toy import KINDS, toy
 
+from cutaway.errors import ConfigError
+from cutaway.evaluation.labelled import Row, first_tokens, rows_of
 from cutaway.model.model import Model
 from cutaway.objectives import IGNORED
 from cutaway.objectives.objective import as_tensors
 from cutaway.training.material import prepare
 from cutaway.training.material.common import Material
-from cutaway.training.measure import scores, validate
+from cutaway.training.measure import bits, samples, scores, validate
 from cutaway.training.start import starting_model
-
-KINDS = ["lines", "masked", "pretrain", "spans", "translate", "classify", "regress", "tag", "images"]
 
 
 def case(kind: str, folder: Path, **more: Any) -> tuple[Material, Model]:
@@ -42,6 +42,48 @@ def test_every_evaluation_asks_the_same_and_leaves_no_trace(kind: str, tmp_path:
     assert model.training
     assert torch.equal(torch.get_rng_state(), before)
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_batch_is_read_once(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores come with the loss: no second pass through the model."""
+    material, model = case(kind, tmp_path)
+    assert material.valid is not None
+    passes = []
+    hidden = model.hidden
+    monkeypatch.setattr(model, "hidden", lambda *inputs, **more: passes.append(1) or hidden(*inputs, **more))
+    validate(model, material.objective, material.valid)
+    assert len(passes) == material.valid.steps
+
+
+def test_a_measurement_that_fails_leaves_the_model_in_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    material, model = case("classify", tmp_path)
+    assert material.valid is not None
+
+    def fail(*inputs: Any, **more: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(model, "hidden", fail)
+    with pytest.raises(MemoryError):
+        validate(model, material.objective, material.valid)
+    with pytest.raises(MemoryError):
+        samples(model, material, 3, "")
+    assert all(part.training for part in model.modules())
+
+
+@pytest.mark.parametrize("auxiliary", [0.0, 0.5])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_can_be_measured_is_known_before_it_is(kind: str, auxiliary: float, tmp_path: Path) -> None:
+    more = {"objective": {"auxiliary": auxiliary}} if kind in ("classify", "tag", "regress") else {}
+    material, model = case(kind, tmp_path, **more)
+    assert material.valid is not None
+    found = validate(model, material.objective, material.valid)
+    assert list(found | bits(found, material)) == material.metrics()
+    for metric in material.metrics():
+        prepare(toy(kind, tmp_path, evaluate={"metric": metric}, **more), None)
+    known = f"'{toy(kind, tmp_path).objective.kind}'; measured are {', '.join(material.metrics())}$"
+    with pytest.raises(ConfigError, match=rf"evaluate.metric='bleu' is not measured for objective {known}"):
+        prepare(toy(kind, tmp_path, evaluate={"metric": "bleu"}, **more), None)
 
 
 def test_the_loss_is_the_mean_over_examples_not_over_batches(tmp_path: Path) -> None:
@@ -101,3 +143,85 @@ def test_the_first_batches_alone_where_the_recipe_says_so(tmp_path: Path) -> Non
     some, whole = (validate(model, material.objective, material.valid, batches=n)["loss"] for n in (1, 0))
     assert some != whole
     assert validate(model, material.objective, material.valid, batches=99)["loss"] == whole
+
+
+# --- samples ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "spans"])
+def test_samples_are_few_and_short_and_the_same_every_time(kind: str, tmp_path: Path) -> None:
+    material, model = case(kind, tmp_path)
+    before = torch.get_rng_state()
+    first, again = (samples(model, material, 3, "the cat") for _ in range(2))
+    assert first == again
+    assert len(first) == (1 if kind in ("next_token", "lines") else 3)
+    assert len(set(first)) == len(first)
+    assert all(0 < len(sample) < 400 for sample in first)
+    assert model.training
+    assert torch.equal(torch.get_rng_state(), before)
+    assert samples(model, material, 0, "the cat") == []
+
+
+@pytest.mark.parametrize("kind", ["classify", "pair", "regress", "tag", "images"])
+def test_a_sample_of_labels_holds_the_text_the_truth_and_the_answer(kind: str, tmp_path: Path) -> None:
+    """Whose sample it is, is found in the files; what the model says, by asking it about this row alone."""
+    material, model = case(kind, tmp_path)
+    shown = samples(model, material, 4, "")
+    assert len(shown) == 4
+    table = [line.split("\t") for line in (tmp_path / "table.tsv").read_text().splitlines()[1:]]
+    column = {"regress": 3, "tag": 4}.get(kind, 2)
+    truth = {f"{row[0]} / {row[1]}" if kind == "pair" else row[0]: row[column] for row in table}
+    if kind == "images":
+        truth = {f"picture {i}": str(i % 4) for i in range(50)}
+    names = material.numbers.get("labels")
+    right = model.eval()
+    for sample in shown:
+        text, said = sample.removesuffix(")").split(" → ")
+        answer, true = said.split(" (true: ")
+        assert float(true) == pytest.approx(float(truth[text]), rel=1e-2) if kind == "regress" else true == truth[text]
+        if kind == "images":
+            assert answer in names
+            continue
+        assert material.tokenizer is not None
+        row, places = _as_read(material, text.split(" / "))
+        segments = torch.tensor([row.segments])
+        scores = right(torch.tensor([row.ids]), segments=segments)[0].detach()
+        if kind == "regress":
+            assert float(answer) == pytest.approx(scores.item(), rel=2e-2)
+        elif kind == "tag":
+            assert answer == " ".join(names[int(scores[at].argmax())] for at in places)
+        else:
+            assert answer == names[int(scores.argmax())]
+
+
+def _as_read(material: Material, texts: list[str]) -> tuple[Row, list[int]]:
+    assert material.tokenizer is not None
+    if len(texts) == 2:
+        return rows_of(material.tokenizer, [(texts[0], texts[1])], 24, as_trained=True)[0], []
+    return first_tokens(material.tokenizer, texts[0].split(), 24, as_trained=True)
+
+
+@pytest.mark.parametrize("kind", ["masked", "pretrain"])
+def test_a_sample_of_blanks_holds_what_fills_them_and_what_was_there(kind: str, tmp_path: Path) -> None:
+    material, model = case(kind, tmp_path)
+    assert material.tokenizer is not None
+    for sample in samples(model, material, 4, ""):
+        text, said = sample.removesuffix(")").split(" → ")
+        answer, true = (side.split(", ") for side in said.split(" (true: "))
+        assert text.count("[MASK]") == len(answer) == len(true) >= 1
+        assert all(word in material.tokenizer for word in (*answer, *true))
+
+
+def test_a_model_that_knows_one_word_fills_all_blanks_with_it(tmp_path: Path) -> None:
+    """A model that knows but one word says it everywhere."""
+    material, model = case("masked", tmp_path)
+    assert material.valid is not None
+    for parameter in model.parameters():
+        torch.nn.init.zeros_(parameter)
+    with torch.no_grad():
+        model.head.words.bias[7] = 1.0  # type: ignore[union-attr, index, operator]
+    assert material.tokenizer is not None
+    word = material.tokenizer.decode([7])
+    for sample in samples(model, material, 3, ""):
+        answer = sample.split(" → ")[1].split(" (true: ")[0]
+        assert set(answer.split(", ")) == {word}

@@ -16,9 +16,10 @@ from cutaway.model.model import Model
 from cutaway.objectives import NextToken
 from cutaway.training.feed import SCALE, StepBatch
 from cutaway.training.loop import Run, loss_function, take_step
+from cutaway.training.lora import add_lora
 from cutaway.training.muon import Muon, orthogonalised
 from cutaway.training.optimizer import Optimizer, clipping, gradient_length, in_a_block
-from cutaway.training.recipe import OptimizerPart
+from cutaway.training.recipe import OptimizerPart, TrainPart
 
 GO = torch.zeros(())
 KINDS = ["adamw", "adam", "muon"]
@@ -157,18 +158,44 @@ def test_muon_is_for_the_matrices_of_blocks(name: str) -> None:
     assert not any("embedding" in n or n.startswith("head") for n in chosen)
 
 
-def test_lower_layers_learn_slower() -> None:
-    """Adam's first step is the rate itself, whatever the gradient: the head's is whole, each layer below has half."""
-    model = tiny("bert", dtype=torch.float32)
-    before = weights(model)
-    optimizer = Optimizer(model, OptimizerPart(rate=0.01, weight_decay=0.0, layer_decay=0.5))
-    random_gradients(model, 0)
-    optimizer.step(GO)
-    for name, parameter in model.named_parameters():
+@pytest.mark.parametrize("kind", KINDS)
+def test_lower_layers_learn_slower(kind: str) -> None:
+    """The head's step is whole, each layer below has half of the one above, whatever the optimizer."""
+
+    def moved(layer_decay: float) -> dict[str, Tensor]:
+        model = tiny("bert", dtype=torch.float32)
+        before = weights(model)
+        optimizer = Optimizer(model, OptimizerPart(kind=kind, rate=0.01, weight_decay=0.0, layer_decay=layer_decay))
+        random_gradients(model, 0)
+        optimizer.set_rate(0.5)
+        optimizer.step(GO)
+        return {name: weight - before[name] for name, weight in weights(model).items()}
+
+    whole, slower = moved(1.0), moved(0.5)
+    for name, way in whole.items():
         depth = {"embedding": 3, "encoder.0": 2, "encoder.1": 1, "head": 0}
         below = next(n for start, n in depth.items() if name.startswith(start))
-        moved = (parameter.detach() - before[name]).abs()
-        torch.testing.assert_close(moved, torch.full_like(moved, 0.01 * 0.5**below), rtol=1e-3, atol=1e-7, msg=name)
+        assert way.abs().max() > 1e-3
+        torch.testing.assert_close(slower[name], way * 0.5**below, rtol=1e-3, atol=1e-6, msg=name)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "transformer"])
+def test_muon_takes_a_detour_apart_as_the_matrix_beside_it_but_one_way_leads_in(name: str) -> None:
+    """Queries, keys and values share the way into their detour; out of it each has rows of its own."""
+    model = tiny(name, dtype=torch.float32)
+    beside = parts_of(Optimizer(model, OptimizerPart(kind="muon")))
+    add_lora(model, 6, 8.0, TrainPart().lora_parts)  # six rows could be taken for two or three matrices
+    found = parts_of(Optimizer(model, OptimizerPart(kind="muon")))
+    assert set(beside.values()) > {1}
+    for place, n in found.items():
+        matrix, _, way = place.rpartition(".")
+        assert n == (1 if way == "inward" else beside[f"{matrix}.weight"]), place
+
+
+def parts_of(optimizer: Optimizer) -> dict[str, int]:
+    """Into how many parts Muon takes each of its matrices."""
+    muon = next(one for one in optimizer.optimizers if isinstance(one, Muon))
+    return {optimizer.names[p]: group["parts"] for group in muon.param_groups for p in group["params"]}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -28,6 +28,7 @@ CHOICES = {
     "data.format": ["auto", "text", "table", "parallel", "images"],
     "objective.kind": [kind for kind in OBJECTIVES if kind != "images"],
     "model.size": ["gpt2", "bert-tiny"],
+    "train.average": [0],  # or train.ema would have to be
 }
 
 
@@ -109,7 +110,12 @@ def test_an_unknown_key_at_the_top_is_refused() -> None:
         ({"name": 3}, r"name=3 is not str"),
         ({"model": {"size": 3}}, r"model.size=3 is not str"),
         ({"model": {"size": "gpt2", "changes": 3}}, r"model.changes=3 is not"),
+        ({"model": {"size": "gpt2", "d_ff": 8, "changes": {"d_ff": 9}}}, r"model.d_ff and model.changes.d_ff are the"),
         ({"model": {}}, r"\[model\] names a `size` .* or a `start`"),
+        (
+            {"train": {"average": 5, "ema": 0.999}},
+            r"train.average=5 and train.ema=0.999 are two averages, .*: set one of them to 0",
+        ),
         ({"model": {"size": "gpt2", "start": "x"}}, r"\[model\] names a `size` .* or a `start`"),
     ],
 )

@@ -12,8 +12,9 @@ from cutaway.checkpoints import load, load_tokenizer
 from cutaway.checkpoints.tensors import open_tensors
 from cutaway.errors import ConfigError
 from cutaway.model.model import Model
+from cutaway.training.log import RunLog
 from cutaway.training.recipe import Recipe, recipe_from
-from cutaway.training.train import Outcome, train
+from cutaway.training.train import Outcome, Trainer, train
 
 Events = list[dict[str, Any]]
 
@@ -134,6 +135,15 @@ def test_detours_are_merged_into_an_ordinary_model(tmp_path: Path) -> None:
     assert any(name.endswith("attention.output.weight") for name in names)
 
 
+def test_what_computes_inner_values_again_is_not_recorded_and_says_so(tmp_path: Path) -> None:
+    for again in (False, True):
+        events: Events = []
+        trainer = Trainer(toy("lines", tmp_path, train={"checkpointing": again}), tmp_path, [])
+        trainer.device, trainer.log = torch.device("cuda"), RunLog(None, [events.append])
+        assert trainer._captures() is not again
+        assert [event["text"][:20] for event in events] == ["train.checkpointing:"] * again
+
+
 # --- when it stops ----------------------------------------------------------------------------------------------------
 
 
@@ -152,14 +162,17 @@ def test_a_loss_is_best_when_low_and_a_score_when_high(
     """Measured are 0.5, 0.7, 0.2 and NaN, whatever that is."""
     measured = iter([0.5, 0.7, 0.2, float("nan")])
     monkeypatch.setattr("cutaway.training.train.validate", lambda *args, **more: {"loss": 1.0, metric: next(measured)})
-    outcome, events = run(toy("lines", tmp_path, evaluate={"every": 1, "metric": metric}), tmp_path / "out")
+    asked = {"evaluate": {"every": 1, "metric": metric}, "objective": {"auxiliary": 0.5}}
+    outcome, events = run(toy("classify", tmp_path, **asked), tmp_path / "out")
     assert [event["step"] for event in told(events, "evaluate") if event["best"]] == [1, best]
     assert outcome.scores[metric] == {2: 0.7, 3: 0.2}[best]
 
 
-def test_an_unknown_metric_is_refused_with_those_that_are_measured(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"evaluate.metric='bleu' is not measured here; measured are loss, accuracy"):
-        run(toy("classify", tmp_path, evaluate={"metric": "bleu"}), tmp_path / "out")
+def test_an_unknown_metric_is_refused_before_the_first_step(tmp_path: Path) -> None:
+    events: Events = []
+    with pytest.raises(ConfigError, match=r"evaluate.metric='bleu' is not measured .*; measured are loss, accuracy"):
+        train(toy("classify", tmp_path, evaluate={"metric": "bleu"}), tmp_path / "out", listeners=[events.append])
+    assert told(events, "step") == told(events, "start") == []
     with pytest.raises(ConfigError, match=r"schedule.kind='cosin'"):
         run(toy("classify", tmp_path, schedule={"kind": "cosin"}), tmp_path / "two")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import ALL, READERS, inputs, some_ids, tiny
+from tiny import ALL, READERS, TRANSLATORS, inputs, some_ids, tiny
 from torch import nn
 from toy import near
 
@@ -36,7 +36,7 @@ def test_a_moving_average_by_its_formula() -> None:
     expected = {name: p.detach().clone() for name, p in model.named_parameters()}
     for step in range(1, 13):
         nudge(model, step)
-        average.update(step)
+        average.update(step, torch.zeros((), dtype=torch.float64))
         decay = min(0.5, (1 + step) / (10 + step))
         assert (decay == 0.5) == (step >= 8)
         for name, parameter in model.named_parameters():
@@ -45,11 +45,20 @@ def test_a_moving_average_by_its_formula() -> None:
         torch.testing.assert_close(weight, expected[name], rtol=1e-12, atol=1e-12)
 
 
+def test_a_step_that_does_not_count_leaves_the_average_alone() -> None:
+    model = tiny("gpt2")
+    average = MovingAverage(model, 0.5)
+    nudge(model, 1)
+    before = {name: weight.clone() for name, weight in average.weights.items()}
+    average.update(1, torch.ones(()))
+    assert all(torch.equal(weight, before[name]) for name, weight in average.weights.items())
+
+
 def test_a_model_wears_its_average_and_takes_it_off_again() -> None:
     model = tiny("gpt2")
     average = MovingAverage(model, 0.9)
     nudge(model, 3)
-    average.update(100)
+    average.update(100, torch.zeros(()))
     own = {name: p.detach().clone() for name, p in model.named_parameters()}
 
     def wears(weights: dict[str, torch.Tensor]) -> bool:
@@ -113,6 +122,27 @@ def test_detours_begin_as_nothing_learn_alone_and_become_part_of_the_matrices(na
     assert near(load(tmp_path, dtype=torch.float64)(*given), model(*given), 1e-12)
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_every_matrix_of_a_block_has_a_detour_unless_the_recipe_says_otherwise(name: str) -> None:
+    """Those that look across at the encoder, too."""
+    model = tiny(name)
+    matrices = {n for n, part in model.named_modules() if isinstance(part, nn.Linear) and "coder." in n}
+    add_lora(model, 4, 8.0, PARTS)
+    assert {n for n, part in model.named_modules() if isinstance(part, Detour)} == matrices
+    assert any(".cross." in n for n in matrices) == (name in TRANSLATORS)
+
+
+def test_patterns_tell_looking_across_from_looking_at_oneself() -> None:
+    for pattern, parts in (
+        ("*.attention.*", {"attention"}),
+        ("*.cross*", {"cross"}),
+        ("*attention*", {"attention", "cross"}),
+    ):
+        model = tiny("transformer")
+        add_lora(model, 4, 8.0, [pattern])
+        assert {n.split(".")[2] for n, part in model.named_modules() if isinstance(part, Detour)} == parts
+
+
 def test_a_detour_by_its_formula() -> None:
     """Wx + (α / r) · B(Ax)."""
     torch.manual_seed(0)
@@ -136,6 +166,16 @@ def test_freezing_by_patterns() -> None:
     freeze(model, ["embedding.*", "encoder.0.*"])
     frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
     assert frozen == {n for n, _ in model.named_parameters() if n.startswith(("embedding.", "encoder.0."))}
+
+
+def test_a_pattern_that_freezes_fits_beside_detours_too() -> None:
+    for pattern in ("encoder.0.attention.query_key_value.weight", "encoder.0.*", "head.*"):
+        model = tiny("bert")
+        add_lora(model, 4, 8.0, PARTS)
+        learnt = {n for n, p in model.named_parameters() if p.requires_grad}
+        freeze(model, [pattern])
+        left = {n for n, p in model.named_parameters() if p.requires_grad}
+        assert learnt - left == {n for n in learnt if n.startswith(pattern.rstrip("*")) and pattern.endswith("*")}
 
 
 # --- activation checkpointing -----------------------------------------------------------------------------------------

@@ -31,12 +31,17 @@ def write_folder(
     tensors: Mapping[str, Tensor],
     tokenizer: Tokenizer | None,
     metadata: Mapping[str, str] | None = None,
+    more: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
-    """Weights first, config last: a folder with a config is whole, and what is refused leaves nothing behind."""
+    """Weights first, config last: a folder with a config is whole, and what is refused leaves nothing behind.
+
+    `more` are further JSON files by name.
+    """
     vocab_size = config.get("vocab_size", 0)
     if tokenizer is not None and tokenizer.vocab_size > vocab_size:
         raise CheckpointError(f"the tokenizer has {tokenizer.vocab_size} tokens, but the model knows {vocab_size}")
     write_tensors(folder / SINGLE, tensors, metadata)
     if tokenizer is not None:
         tokenizer.save(folder)
-    write_json(folder / "config.json", config)
+    for name, values in {**(more or {}), "config.json": config}.items():
+        write_json(folder / name, values)

@@ -1,7 +1,8 @@
 """Folders in the Hugging Face layout, in and out. Nothing in them is run; unknown keys are refused, not guessed.
 
 Each `names_<family>` file says how one published layout's config and tensors correspond to ours:
-`MODEL_TYPES`, `ARCHITECTURES` (class name → task), `config_in`, `config_out`, `layout`, `PREFIX`.
+`ARCHITECTURES` (class name → task), `config_in`, `config_out`, `layout`, `PREFIX`, and where there are more files than
+config and weights, `more_files`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -192,7 +193,8 @@ def export_hf(model: Model, folder: Path, tokenizer: Tokenizer | None) -> None:
     """Writes the model as `transformers` reads it."""
     values = config_out(model.config) | {"torch_dtype": str(model.dtype).removeprefix("torch.")}
     tensors = give_weights(model, layout_out(model.config))
-    write_folder(folder, values, _contiguous(tensors), tokenizer, {"format": "pt"})
+    more: dict[str, Any] = getattr(_writer(model.config), "more_files", lambda config: {})(model.config)
+    write_folder(folder, values, _contiguous(tensors), tokenizer, {"format": "pt"}, more)
 
 
 def config_out(config: Config) -> dict[str, Any]:

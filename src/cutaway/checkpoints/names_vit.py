@@ -67,6 +67,24 @@ def config_out(c: ViTConfig) -> dict[str, Any]:
     }
 
 
+def more_files(c: ViTConfig) -> dict[str, dict[str, Any]]:
+    """How their ViTImageProcessor makes numbers of a picture, where the model knows it: resized, /255, −mean, /std."""
+    if c.pixel_mean is None or c.pixel_std is None:
+        return {}
+    numbers = {
+        "image_processor_type": "ViTImageProcessor",
+        "do_resize": True,
+        "size": {"height": c.image_size, "width": c.image_size},
+        "resample": 3,  # PIL's name for bicubic
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": list(c.pixel_mean),
+        "image_std": list(c.pixel_std),
+    }
+    return {"preprocessor_config.json": numbers}
+
+
 def layout(c: ViTConfig) -> Layout:
     patches = "vit.embeddings.patch_embeddings.projection"
     places = (c.image_size // c.patch_size) ** 2 + 1

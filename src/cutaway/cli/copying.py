@@ -16,8 +16,9 @@ NoTokenizer = Annotated[bool, typer.Option("--no-tokenizer", help="Leave the tok
 # What makes a model folder. With --force, those of an earlier model that the new one does not write are removed: an old
 # tokenizer beside a new model would be read as its own. Nothing else in the folder is touched.
 MODEL_FILES = """
-    config.json generation_config.json model.safetensors model.safetensors.index.json certificate.json
-    tokenizer.json tokenizer_config.json special_tokens_map.json vocab.json merges.txt vocab.txt tokenizer.model
+    config.json generation_config.json preprocessor_config.json model.safetensors model.safetensors.index.json
+    certificate.json tokenizer.json tokenizer_config.json special_tokens_map.json vocab.json merges.txt vocab.txt
+    tokenizer.model
 """.split()
 
 

@@ -177,6 +177,8 @@ def _show(said: dict[str, Any], found: "Report") -> None:
         between = "" if interval is None else f"{interval.low:.{digits}f} … {interval.high:.{digits}f}"
         table.add_row(Text(name, "bold"), f"{value:.{digits}f}", between)
     console.print(table)
+    for note in found.notes:
+        console.print(Text(note, "yellow"), soft_wrap=True)
     for name, signature in found.signatures.items():
         console.print(Text(f"{name}: {signature}", "dim"), soft_wrap=True)
     settings = {**found.settings, **({"skipped": said["skipped"]} if said["skipped"] else {})}

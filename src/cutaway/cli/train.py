@@ -25,6 +25,7 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a model as a recipe says, or on your own files; Ctrl-C leaves a checkpoint that --resume goes on from."""
+    from cutaway.training.parallel import leads, leave_group
     from cutaway.training.presets import recipe_for
     from cutaway.training.recipe import read_recipe
     from cutaway.training.train import train as run
@@ -32,15 +33,16 @@ def train(
     changes = [*(changes or []), *(["train.deterministic=true"] if deterministic else [])]
     is_recipe = len(what) == 1 and what[0].suffix == ".toml"
     resolved = read_recipe(what[0], changes) if is_recipe else recipe_for(what, changes)
-    shown = Shown(quiet=as_json)
+    shown = Shown(quiet=as_json or not leads())
     listeners: list[Any] = [shown]
-    if tensorboard:
+    if tensorboard and leads():
         from cutaway.training.tensorboard import TensorBoard
 
         listeners.append(TensorBoard(out / "run"))
     with shown:
         outcome = run(resolved, out, resume=resume, listeners=listeners)
-    if as_json:
+    leave_group()
+    if as_json and leads():
         import dataclasses
         import json
 

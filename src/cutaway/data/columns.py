@@ -5,20 +5,23 @@ pairs = tokenised_columns(rows, ["source", "target"], tokenizer)
 pairs.columns["target"][0]           # the ids of the first target, with nothing around them
 
 rows = read_table(Path("train.tsv"), ["sentence", "label"])
-examples = tokenised_columns(rows, ["sentence"], tokenizer, Labels("label"))
+examples = tokenised_columns(rows, ["sentence"], tokenizer, LabelColumn("label"))
 examples.labels, examples.label_names
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cutaway.data.cache import Array, cached, facts
 from cutaway.data.corpus import Corpus, Report, SequenceWriter, batched, digest, encoded, id_dtype, open_corpus
-from cutaway.data.labels import Labels, LabelWriter, open_labels
-from cutaway.data.tables import Row, Rows, Value
+from cutaway.data.labels import LabelColumn, LabelWriter, open_labels
+from cutaway.data.tables import Row, Rows, Value, text_of, words_of
 from cutaway.data.text import file_size
 from cutaway.errors import InputError
 from cutaway.tokens.tokenizer import Tokenizer
@@ -33,16 +36,31 @@ class Dataset:
     label_names: tuple[str, ...] | None
     fingerprint: str
     skipped: int  # rows that were left out because a text was empty
+    tokenless: tuple[int, ...] = ()  # those of them whose texts are not blank, by their place among all such rows
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
+
+    @property
+    def n_rows(self) -> int:
+        """Rows without a blank text: as many for every tokenizer."""
+        return len(self) + len(self.tokenless)
+
+    def examples_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The examples that some of these rows have become."""
+        return np.flatnonzero(np.isin(np.delete(np.arange(self.n_rows), self.tokenless), rows))
+
+
+def is_blank(row: Row, names: Iterable[str]) -> bool:
+    """Whether one of these columns has no text."""
+    return any(not text_of(row[name]).strip() for name in names)
 
 
 def tokenised_columns(
     rows: Rows,
     names: Sequence[str],
     tokenizer: Tokenizer,
-    labels: Labels | None = None,
+    labels: LabelColumn | None = None,
     *,
     skip_empty: bool = True,
     cache: Path | None = None,
@@ -58,7 +76,7 @@ def tokenised_columns(
     if labels is not None and labels.words is not None and labels.words not in names:
         raise InputError(f"words={labels.words!r} is none of the columns of text: {', '.join(names)}")
     settings = {
-        "kind": "columns",
+        "kind": "rows",
         "rows": rows.settings,
         "names": list(names),
         "labels": None if labels is None else asdict(labels),
@@ -78,10 +96,8 @@ def tokenised_columns(
     entry = cached(rows.paths, settings, build, cache)
     said = facts(entry)
     columns = {name: open_corpus(entry, f"column{i}", said["columns"][i]) for i, name in enumerate(names)}
-    if labels is None:
-        return Dataset(columns, None, None, entry.name, said["skipped"])
-    found, label_names = open_labels(entry, said["labels"])
-    return Dataset(columns, found, label_names, entry.name, said["skipped"])
+    found, label_names = (None, None) if labels is None else open_labels(entry, said["labels"])
+    return Dataset(columns, found, label_names, entry.name, said["skipped"], tuple(said["tokenless"]))
 
 
 class _Builder(ExitStack):
@@ -93,12 +109,13 @@ class _Builder(ExitStack):
         rows: Rows,
         names: Sequence[str],
         tokenizer: Tokenizer,
-        labels: Labels | None,
+        labels: LabelColumn | None,
         skip_empty: bool,
     ) -> None:
         super().__init__()
         self.rows, self.names, self.tokenizer, self.labels = rows, names, tokenizer, labels
-        self.skip_empty, self.skipped = skip_empty, 0
+        self.skip_empty, self.skipped, self.n_rows = skip_empty, 0, 0
+        self.tokenless: list[int] = []
         self.tagged = (labels.words or names[0]) if labels is not None and labels.kind == "tags" else None
         dtype = id_dtype(tokenizer)
         self.writers = [self.enter_context(SequenceWriter(folder, f"column{i}", dtype)) for i in range(len(names))]
@@ -109,20 +126,21 @@ class _Builder(ExitStack):
         texts = [self._texts(name, batch) for name in self.names]
         ids = [list(encoded(self.tokenizer, column)) for column in texts]
         for at, (number, row) in enumerate(batch):
-            empty = [not ids[i][at] or texts[i][at].isspace() for i in range(len(self.names))]
+            empty = [not column[at] or is_blank(row, [name]) for name, column in zip(self.names, ids, strict=True)]
+            blank = is_blank(row, self.names)
             if not any(empty):
                 self._write(number, row, [column[at] for column in texts], [column[at] for column in ids])
-            elif self.skip_empty:
-                self.skipped += 1
-            else:
+            elif not self.skip_empty:
                 raise InputError(f"{self.rows.where(number)}: the {self.names[empty.index(True)]} is empty")
+            else:
+                self.skipped += 1
+                self.tokenless += [] if blank else [self.n_rows]
+            self.n_rows += not blank
 
     def _texts(self, name: str, batch: list[tuple[int, Row]]) -> list[str]:
         """A column of text; words are joined with spaces, and cut as any other text is."""
         values = [self._value(number, row, name) for number, row in batch]
-        if name == self.tagged:
-            return [" ".join(_words(value)) for value in values]
-        return [value if isinstance(value, str) else " ".join(value) for value in values]
+        return [text_of(words_of(value) if name == self.tagged else value) for value in values]
 
     def _write(self, number: int, row: Row, texts: list[str], ids: list[list[int]]) -> None:
         if self.labels is not None and self.label_writer is not None:
@@ -131,7 +149,7 @@ class _Builder(ExitStack):
                 self.label_writer.add(value, where)
             else:
                 places = self.tokenizer.encode_full(texts[self.names.index(self.tagged)], special=False).offsets
-                self.label_writer.add_tags(_words(value), _words(row[self.tagged]), places, where)
+                self.label_writer.add_tags(words_of(value), words_of(row[self.tagged]), places, where)
         for writer, of_column, text in zip(self.writers, ids, texts, strict=True):
             writer.add(of_column, text)
             writer.end()
@@ -148,9 +166,9 @@ class _Builder(ExitStack):
             files = " and ".join(map(str, self.rows.paths))
             raise InputError(f"{files}: no rows ({self.skipped:,} left out because a text was empty)")
         self.close()
-        said = {"columns": [writer.facts() for writer in self.writers], "skipped": self.skipped}
+        said = {
+            "columns": [writer.facts() for writer in self.writers],
+            "skipped": self.skipped,
+            "tokenless": self.tokenless,
+        }
         return said if self.label_writer is None else {**said, "labels": self.label_writer.finish()}
-
-
-def _words(value: Value) -> list[str]:
-    return value if isinstance(value, list) else value.split()

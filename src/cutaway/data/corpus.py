@@ -10,7 +10,7 @@ Making it takes as little memory for a library as for a page; the second time it
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import index
 from pathlib import Path
 from typing import Any, BinaryIO, SupportsIndex, TypeVar
@@ -56,6 +56,15 @@ class Corpus:
         """The number of tokens in each sequence."""
         return np.diff(self.starts)
 
+    def cut(self, longest: int) -> "Corpus":
+        """The same tokens in sequences of at most `longest`: longer ones become several, all about as long."""
+        lengths = self.lengths
+        n = -(-lengths // longest)  # how many each becomes
+        which = np.repeat(np.arange(len(self)), n)
+        number = np.arange(len(which)) - np.repeat(np.cumsum(n) - n, n)
+        starts = self.starts[which] + lengths[which] * number // n[which]
+        return replace(self, starts=np.append(starts, self.starts[-1]))
+
 
 def tokenised_documents(
     paths: Sequence[Path],
@@ -63,18 +72,23 @@ def tokenised_documents(
     *,
     split: Split = "file",
     end_id: int | None,
+    part: tuple[int, int] | None = None,
+    wrap: float = 0.0,
     cache: Path | None = None,
     report: Report | None = None,
 ) -> Corpus:
     """The documents of some files as tokens, `end_id` behind each; documents without a token are left out.
 
-    `report` is told now and then how many bytes of how many have been read.
+    `part` is what is read of the text (`part_of`). `wrap` is the share of the documents whose long lines are broken, as
+    in printed books. `report` is told now and then how many bytes of how many have been read.
     """
     if not paths:
         raise InputError("no files to read documents from")
     if end_id is not None and not 0 <= end_id < tokenizer.vocab_size:
         raise InputError(f"end_id={end_id} is outside the vocabulary 0 … {tokenizer.vocab_size - 1}")
-    settings = {"kind": "documents", "split": split, "end_id": end_id, "tokenizer": digest(tokenizer)}
+    settings: dict[str, Any] = {"kind": "documents", "split": split, "end_id": end_id, "tokenizer": digest(tokenizer)}
+    settings |= {"part": part} if part else {}
+    settings |= {"wrap": wrap} if wrap else {}
 
     def build(folder: Path) -> dict[str, Any]:
         total = sum(file_size(path) for path in paths)
@@ -84,8 +98,10 @@ def tokenised_documents(
             nonlocal done
             done = place
 
+        read = read_documents(paths, split, heard, wrap)
+        read = part_of(read, split, *part) if part else read
         with SequenceWriter(folder, "text", id_dtype(tokenizer)) as writer:
-            for pieces in batched(read_documents(paths, split, heard), lambda piece: len(piece.text)):
+            for pieces in batched(read, lambda piece: len(piece.text)):
                 _write_pieces(pieces, tokenizer, end_id, writer)
                 if report is not None:
                     report(done, total)
@@ -96,6 +112,34 @@ def tokenised_documents(
     if not len(corpus):
         raise InputError(f"{', '.join(map(str, paths))}: no text that this tokenizer has tokens for")
     return corpus
+
+
+def size_of(paths: Sequence[Path], split: Split, cache: Path | None = None) -> int:
+    """How long a text is: its characters, or its lines where each line is a document. They are counted once."""
+
+    def build(folder: Path) -> dict[str, Any]:
+        return {"size": sum(_size(piece, split) for piece in read_documents(paths, split))}
+
+    return int(facts(cached(paths, {"kind": "size", "split": split}, build, cache))["size"])
+
+
+def part_of(pieces: Iterable[Piece], split: Split, start: int, stop: int) -> Iterator[Piece]:
+    """What stands at the places start … stop − 1 of a text, counted as in `size_of`; a document that is cut ends."""
+    at = 0
+    for piece in pieces:
+        begin, at = at, at + _size(piece, split)
+        if split == "line":
+            kept = piece if start <= begin < stop else Piece("", False)
+        else:
+            kept = Piece(piece.text[max(start - begin, 0) : max(stop - begin, 0)], piece.ends or at >= stop)
+        if kept.text or (kept.ends and begin > start):
+            yield kept
+        if at >= stop:
+            return
+
+
+def _size(piece: Piece, split: Split) -> int:
+    return piece.ends if split == "line" else len(piece.text)
 
 
 def _write_pieces(pieces: list[Piece], tokenizer: Tokenizer, end_id: int | None, writer: "SequenceWriter") -> None:

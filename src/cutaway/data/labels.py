@@ -26,7 +26,7 @@ CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
-class Labels:
+class LabelColumn:
     """Which column says what is to be found, and how.
 
     - class: one of some names: those in the data, sorted, unless `names` gives them in their order;
@@ -52,7 +52,7 @@ class Labels:
 class LabelWriter:
     """Writes labels into the files `labels.ids` and `labels.starts`."""
 
-    def __init__(self, folder: Path, labels: Labels) -> None:
+    def __init__(self, folder: Path, labels: LabelColumn) -> None:
         self.labels, self.path = labels, folder / "labels.ids"
         self.dtype = {"class": "<i8", "number": "<f8", "tags": "<i4"}[labels.kind]
         self.seen = {name: number for number, name in enumerate(labels.names or ())}

@@ -10,7 +10,12 @@ through it again until they land below, which makes it a permutation of 0 … n�
 import numpy as np
 from numpy.typing import NDArray
 
+from cutaway.errors import ConfigError
+
 Indices = NDArray[np.int64]
+
+# What a key is used for: no two uses may share their numbers.
+WINDOW_ORDER, WINDOW_START, BATCH_ORDER, ROW_ORDER, SEGMENTS, HELD_OUT = range(6)
 
 ROUNDS = 6
 _ALL = 0xFFFFFFFFFFFFFFFF
@@ -23,7 +28,7 @@ def shuffled(places: Indices, n: int, *key: int) -> Indices:
     if n < 1 or (len(places) and not 0 <= places.min() <= places.max() < n):
         raise IndexError(f"places outside 0 … {n - 1}")
     half = np.uint64(max(1, (n - 1).bit_length() + 1 >> 1))
-    secrets = [np.uint64(_scramble(round_, *key)) for round_ in range(ROUNDS)]
+    secrets = round_keys(*key)
     result = places.astype(np.uint64)
     outside = np.ones(len(result), dtype=bool)
     while outside.any():
@@ -34,12 +39,17 @@ def shuffled(places: Indices, n: int, *key: int) -> Indices:
 
 def number(n: int, *key: int) -> int:
     """A number of 0 … n−1 that the key names."""
-    return _scramble(0, *key) % n
+    return _scramble(*key) % n
 
 
 def generator(*key: int) -> np.random.Generator:
     """Random numbers that depend on the key alone: the seed, the purpose, the step."""
-    return np.random.default_rng(key)
+    return np.random.default_rng(_scramble(*key))
+
+
+def round_keys(*key: int) -> list[np.uint64]:
+    """What each round of the network is keyed with: the round comes last, or seeds 0 and 1 would share their rounds."""
+    return [np.uint64(_scramble(*key, round_)) for round_ in range(ROUNDS)]
 
 
 def _network(x: NDArray[np.uint64], half: np.uint64, secrets: list[np.uint64]) -> NDArray[np.uint64]:
@@ -50,9 +60,12 @@ def _network(x: NDArray[np.uint64], half: np.uint64, secrets: list[np.uint64]) -
     return left << half | right
 
 
-def _scramble(x: int, *key: int) -> int:
+def _scramble(*key: int) -> int:
     """One number from a key; whole numbers of Python's, which are quicker than numpy's when they come one by one."""
+    x = len(key)  # so that no key is the beginning of another
     for part in key:
+        if not 0 <= part <= _ALL:
+            raise ConfigError(f"{part} in the key {key} of an order: a seed is a whole number of 0 … 2⁶⁴ − 1")
         x = (x ^ part) + _ODD & _ALL
         x = (x ^ x >> 30) * _MIX[0] & _ALL
         x = (x ^ x >> 27) * _MIX[1] & _ALL

@@ -135,6 +135,16 @@ def several(tables: Sequence[Rows]) -> Rows:
     return Rows(tuple(path for table in tables for path in table.paths), settings, read)
 
 
+def text_of(value: Value) -> str:
+    """A value as one text; words are joined with spaces."""
+    return value if isinstance(value, str) else " ".join(value)
+
+
+def words_of(value: Value) -> list[str]:
+    """A value as words; a text is split at its white space."""
+    return value.split() if isinstance(value, str) else value
+
+
 def _kind_of(path: Path) -> Kind:
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in (".gz", ".xz"):
@@ -170,7 +180,7 @@ def _separated(rows: Rows) -> Iterator[tuple[int, Row]]:
     skip = settings["skip_lines"]
     for _ in range(skip):
         next(lines, None)
-    fields = _quoted(path, lines, separator, skip) if settings["quoted"] else _plain(lines, separator, skip)
+    fields = _quoted(path, lines, separator, skip) if settings["quoted"] else _unquoted(lines, separator, skip)
     names = settings["header"]
     if names is None:
         number, names = next(fields, (0, []))
@@ -187,7 +197,7 @@ def _separated(rows: Rows) -> Iterator[tuple[int, Row]]:
             )
 
 
-def _plain(lines: Iterator[str], separator: str, skipped: int) -> Iterator[tuple[int, list[str]]]:
+def _unquoted(lines: Iterator[str], separator: str, skipped: int) -> Iterator[tuple[int, list[str]]]:
     for number, line in enumerate(lines, skipped + 1):
         yield number, line.split(separator)
 

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
+from cutaway.data.order import number
 from cutaway.errors import CheckpointError, InputError
 from cutaway.files import MEGABYTE, regular_size
 
@@ -27,6 +28,7 @@ LONGEST_LINE = MEGABYTE
 LONGEST_LINE_OF_A_DOCUMENT = 10 * MEGABYTE
 PIECE = 1 << 16  # characters; small, so that all cores get some
 WINDOW = 1 << 14  # so far behind a full piece we look for a good place to cut
+WIDTHS = range(64, 77)  # of the lines of printed books
 DESERT = 1 << 14  # white space that is cut anywhere: its tokens teach nothing, and to look for its end takes long
 
 GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
@@ -58,17 +60,18 @@ def read_lines(path: Path, longest: int = LONGEST_LINE, heard: Callable[[int], N
 
 
 def read_documents(
-    paths: Sequence[Path], split: Split = "file", heard: Callable[[int], None] | None = None
+    paths: Sequence[Path], split: Split = "file", heard: Callable[[int], None] | None = None, wrap: float = 0.0
 ) -> Iterator[Piece]:
     """The documents of some files, in pieces of about 64 thousand characters.
 
     A document is a file, a line, what stands between form feeds, or between blank lines; those of only white space are
     left out. Pieces are cut where a tokenizer cuts anyway (`_place_to_cut`), so that their ids, one after the other,
     are those of the whole. `heard` is told how many bytes have been read of all files, as they lie on the disk.
+    `wrap` is the share of the documents whose long lines are broken (`wrapped`).
     """
     if split not in get_args(Split):
         raise InputError(f"split={split!r}: documents are parted by {', '.join(get_args(Split))}")
-    done = 0
+    done, to_wrap = 0, Wrap(wrap)
     for path in paths:
 
         def tell(place: int, before: int = done) -> None:
@@ -76,7 +79,7 @@ def read_documents(
                 heard(before + place)
 
         empty = True
-        for piece in _assemble(_parts(path, split, tell)):
+        for piece in _assemble(to_wrap(_parts(path, split, tell))):
             empty = False
             yield piece
         if empty:
@@ -107,6 +110,27 @@ def _parts(path: Path, split: Split, heard: Callable[[int], None] | None) -> Ite
                     yield None if blank else between + line
                     between = "" if blank else "\n"
     yield None
+
+
+class Wrap:
+    """Breaks the lines of some documents, as printed books do: each at its own width, always at the same one."""
+
+    def __init__(self, share: float) -> None:
+        self.share, self.n_documents = share, 0
+
+    def __call__(self, parts: Iterator[str | None]) -> Iterator[str | None]:
+        if not self.share:
+            yield from parts
+            return
+        for part in parts:
+            drawn = number(1 << 32, self.n_documents) / (1 << 32)
+            yield part if part is None or drawn >= self.share else wrapped(part, WIDTHS[self.n_documents % len(WIDTHS)])
+            self.n_documents += part is None
+
+
+def wrapped(text: str, width: int) -> str:
+    """Lines of more than `width` characters are broken at the last space before it; no byte more, no byte less."""
+    return re.sub(rf"(?=[^\n]{{{width + 1}}})([^\n]{{0,{width - 1}}}[^\n ]) (?! )", r"\1\n", text)
 
 
 def _assemble(parts: Iterator[str | None]) -> Iterator[Piece]:

@@ -18,7 +18,7 @@ A beam of one is greedy decoding: it stops at the first end.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -44,31 +44,9 @@ class Hypothesis:
     score: float
 
 
-def beam_translate(
-    model: EncoderDecoderModel,
-    source: Ids,
-    *,
-    n: Limits,
-    beam: int = 4,
-    length_penalty: float = 1.0,
-    early_stopping: EarlyStopping = False,
-    real: Real = None,
-    start_id: int | None = None,
-    end_ids: Sequence[int] | None = None,
-) -> list[list[int]]:
-    """The best target that was found for each source; `n` limits its tokens, for all alike or for each."""
-    found = beams_translate(
-        model,
-        source,
-        n=n,
-        beam=beam,
-        length_penalty=length_penalty,
-        early_stopping=early_stopping,
-        real=real,
-        start_id=start_id,
-        end_ids=end_ids,
-    )
-    return [hypotheses[0].ids for hypotheses in found]
+def beam_translate(model: EncoderDecoderModel, source: Ids, **search: Any) -> list[list[int]]:
+    """The best target that was found for each source; `search` are the options of `beams_translate`."""
+    return [hypotheses[0].ids for hypotheses in beams_translate(model, source, **search)]
 
 
 @torch.no_grad()
@@ -84,7 +62,7 @@ def beams_translate(
     start_id: int | None = None,
     end_ids: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
-    """All targets that were found for each source, the best first."""
+    """All targets that were found for each source, the best first; `n` limits their tokens, for all alike or each."""
     limits = _limits(n, len(source), beam)
     longest = int(limits.max())
     check(model, source, "translate", longest)

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from cutaway.data.columns import is_blank
 from cutaway.data.images import Images, idx_images, image_folder, npz_images
-from cutaway.data.tables import Row, Rows, Value, read_parallel, read_table
+from cutaway.data.tables import Row, Rows, read_parallel, read_table, text_of, words_of
 from cutaway.data.text import Split, read_documents
 from cutaway.errors import InputError
 from cutaway.files import read_json
@@ -118,10 +119,10 @@ def _pairs(paths: Sequence[Path], columns: Columns, to: str | None, limit: int |
         rows = _table(paths, columns)
         source, target = _sides(list(_first(rows)), columns, to, rows)
     some = list(islice(rows, limit))
-    kept = [row for row in some if _text(row[source]).strip() and _text(row[target]).strip()]
+    kept = [row for row in some if not is_blank(row, (source, target))]
     if not kept:
         raise InputError(f"{_names(rows)}: no pair of texts")
-    sources, references = ([_text(row[name]) for row in kept] for name in (source, target))
+    sources, references = ([text_of(row[name]) for row in kept] for name in (source, target))
     return Examples(sources, references, rows.skipped + len(some) - len(kept))
 
 
@@ -158,12 +159,12 @@ def _labelled(rows: Rows, columns: Columns, task: str, limit: int | None) -> Exa
     wanted: list[Any] = []
     for row in islice(rows, limit):
         if task == "tag":
-            inputs.append(_words(row[text]))
-            wanted.append(_words(row[label]))
+            inputs.append(words_of(row[text]))
+            wanted.append(words_of(row[label]))
         else:
-            first = _text(row[text])
-            inputs.append(first if columns.second is None else (first, _text(row[columns.second])))
-            wanted.append(_text(row[label]))
+            first = text_of(row[text])
+            inputs.append(first if columns.second is None else (first, text_of(row[columns.second])))
+            wanted.append(text_of(row[label]))
     if not inputs:
         raise InputError(f"{_names(rows)}: no rows")
     return Examples(inputs, wanted)
@@ -213,11 +214,3 @@ def _check_column(name: str, names: list[str], rows: Rows) -> None:
 
 def _names(rows: Rows) -> str:
     return " and ".join(map(str, rows.paths))
-
-
-def _text(value: Value) -> str:
-    return value if isinstance(value, str) else " ".join(value)
-
-
-def _words(value: Value) -> list[str]:
-    return value.split() if isinstance(value, str) else value

@@ -6,7 +6,6 @@ model loses its end, of a pair the longer one first; how many did is told, becau
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -15,8 +14,10 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from cutaway.data.batches import longest_first
 from cutaway.decoding.translate import batches, padded
 from cutaway.errors import InputError
+from cutaway.evaluation.perplexity import in_precision
 from cutaway.model.model import Model
 from cutaway.tokens import Encoded, Tokenizer
 
@@ -64,10 +65,10 @@ def surrounded(
             pattern += [(TEXT, segment), *((id, segment) for id in back)]
     else:
         pattern = template(tokenizer, len(parts))
-    room = None if max_len is None else max(0, max_len - (len(pattern) - len(parts)))
-    lengths = [len(part.ids) for part in parts]
-    cut = room is not None and sum(lengths) > room
-    keep = shares(lengths, room) if cut and room is not None else lengths
+    keep = lengths = [len(part.ids) for part in parts]
+    if max_len is not None:
+        room = max(0, max_len - (len(pattern) - len(parts)))
+        keep = longest_first(np.array([lengths]), room)[0].tolist()
     ids: list[int] = []
     segments: list[int] = []
     of_parts = iter(part.ids[:n] for part, n in zip(parts, keep, strict=True))
@@ -76,7 +77,7 @@ def surrounded(
         ids += new
         segments += [segment] * len(new)
     n_front = next(i for i, (id, _) in enumerate(pattern) if id == TEXT)
-    return Row(ids, segments, cut), n_front, keep
+    return Row(ids, segments, keep != lengths), n_front, keep
 
 
 def template(tokenizer: Tokenizer, n_parts: int) -> list[tuple[int, int]]:
@@ -91,18 +92,6 @@ def template(tokenizer: Tokenizer, n_parts: int) -> list[tuple[int, int]]:
             pattern.append((TEXT, segment))
         before = part
     return pattern
-
-
-def shares(lengths: Sequence[int], room: int) -> list[int]:
-    """How much each part keeps, when the longer one is cut first."""
-    shortest = min(lengths)
-    if len(lengths) == 1 or shortest * 2 >= room:
-        return [min(lengths[0], room)] if len(lengths) == 1 else [room - room // 2, room // 2]
-    return [n if n == shortest else room - shortest for n in lengths]
-
-
-def autocast(model: Model, dtype: torch.dtype | None) -> AbstractContextManager[object]:
-    return nullcontext() if dtype is None else torch.autocast(model.device.type, dtype)
 
 
 @torch.no_grad()
@@ -123,7 +112,7 @@ def answers_to(
         more = {}
         if segmented:
             more["segments"] = padded([rows[i].segments for i in chosen], 0)[0].to(model.device)
-        with autocast(model, precision):
+        with in_precision(model.device, precision):
             scores = model(ids.to(model.device), real=real.to(model.device), **more)
         for i, of_row in zip(chosen, scores.double().cpu().numpy(), strict=True):
             found[i] = of_row[: len(rows[i].ids)] if scores.ndim == 3 else of_row
@@ -149,7 +138,7 @@ def answers_to_images(
         some = torch.from_numpy(np.array(images[start : start + batch])).to(model.device)  # a copy: a map is read-only
         if some.dtype == torch.uint8:
             some = (some / 255 - _channels(mean, some)) / _channels(std, some)
-        with autocast(model, precision):
+        with in_precision(model.device, precision):
             found.append(model(some.to(model.dtype)).double().cpu().numpy())
         report(start + len(some), len(images))
     return np.concatenate(found)

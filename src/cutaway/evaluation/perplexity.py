@@ -26,6 +26,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -75,38 +76,17 @@ class Window:
     document: int
 
 
-def bits_per_byte(
-    model: DecoderModel,
-    documents: Document | Sequence[Document],
-    n_bytes: int,
-    *,
-    context: int | None = None,
-    stride: int | None = None,
-    batch: int = 8,
-    start_id: int | None = None,
-    autocast: torch.dtype | None = None,
-) -> float:
-    """Bits per byte of one document or several, whose texts have `n_bytes` bytes of UTF-8 in all."""
-    found = surprisal(
-        model, documents, context=context, stride=stride, batch=batch, start_id=start_id, autocast=autocast
-    )
-    return found.bits_per_byte(n_bytes)
+def bits_per_byte(model: DecoderModel, documents: Document | Sequence[Document], n_bytes: int, **reading: Any) -> float:
+    """Bits per byte of one document or several, whose texts have `n_bytes` bytes of UTF-8 in all.
+
+    `reading` are the options of `surprisal`.
+    """
+    return surprisal(model, documents, **reading).bits_per_byte(n_bytes)
 
 
-def perplexity(
-    model: DecoderModel,
-    documents: Document | Sequence[Document],
-    *,
-    context: int | None = None,
-    stride: int | None = None,
-    batch: int = 8,
-    start_id: int | None = None,
-    autocast: torch.dtype | None = None,
-) -> float:
-    """Perplexity per token of one document or several."""
-    return surprisal(
-        model, documents, context=context, stride=stride, batch=batch, start_id=start_id, autocast=autocast
-    ).perplexity
+def perplexity(model: DecoderModel, documents: Document | Sequence[Document], **reading: Any) -> float:
+    """Perplexity per token of one document or several; `reading` are the options of `surprisal`."""
+    return surprisal(model, documents, **reading).perplexity
 
 
 @torch.no_grad()
@@ -169,7 +149,7 @@ def _read(model: DecoderModel, windows: Sequence[Window], autocast: torch.dtype 
         wanted.append(window.ids[-window.scored :])
     row, place, target = (torch.from_numpy(np.concatenate(x)).to(model.device) for x in (rows, places, wanted))
     padded = None if real.all() else torch.from_numpy(real).to(model.device)  # unpadded, kernels skip the mask
-    with _precision(model.device, autocast):
+    with in_precision(model.device, autocast):
         hidden = model.hidden(torch.from_numpy(ids).to(model.device), real=padded)
     states = hidden[row, place].to(model.dtype)
     nats = torch.zeros(len(windows), dtype=torch.float64, device=model.device)
@@ -183,8 +163,9 @@ def _read(model: DecoderModel, windows: Sequence[Window], autocast: torch.dtype 
     return nats
 
 
-def _precision(device: torch.device, autocast: torch.dtype | None) -> AbstractContextManager[object]:
-    return nullcontext() if autocast is None else torch.autocast(device.type, autocast)
+def in_precision(device: torch.device, dtype: torch.dtype | None) -> AbstractContextManager[object]:
+    """Products are taken in this precision, None in the weights'."""
+    return nullcontext() if dtype is None else torch.autocast(device.type, dtype)
 
 
 def _rows(documents: Document | Sequence[Document], start_id: int | None) -> Iterator[Row]:

@@ -17,6 +17,7 @@ class Report:
     intervals: dict[str, Interval] = field(default_factory=dict)
     signatures: dict[str, str] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)  # what the scores depend on besides model and data
+    notes: tuple[str, ...] = ()  # what a person should know: texts that were cut
     seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:

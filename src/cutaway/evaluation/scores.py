@@ -10,7 +10,7 @@ A correlation with something constant is 0/0, and so is the F1 of a class that n
 was found out), never NaN, and without a warning: a model that has just begun to learn answers the same to everything.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,6 +76,14 @@ def ranks(x: Shaped[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     """1 for the smallest; equal numbers share the mean of their ranks."""
     _, which, counts = np.unique(x, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[which]
+
+
+def scores_for(n_classes: int | None) -> dict[str, Callable[[Answers, Answers], float]]:
+    """GLUE's scores by name; None stands for numbers."""
+    if n_classes is None:
+        return {"pearson": pearson, "spearman": spearman}
+    mean = {"f1": f1} if n_classes == 2 else {"macro_f1": macro_f1}
+    return {"accuracy": accuracy, **mean, "matthews": matthews}
 
 
 def span_f1(predicted: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> float:

@@ -27,7 +27,7 @@ import torch
 from cutaway.decoding.translate import translate_all
 from cutaway.errors import InputError
 from cutaway.evaluation import bleu, bootstrap, scores
-from cutaway.evaluation.labelled import Told, answers_to, answers_to_images, first_tokens, rows_of
+from cutaway.evaluation.labelled import Row, Told, answers_to, answers_to_images, first_tokens, rows_of
 from cutaway.evaluation.perplexity import surprisal
 from cutaway.evaluation.report import SURE, Report, Sureness
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
@@ -161,25 +161,23 @@ def labelling(
     wanted: Sequence[Any] | np.ndarray,
     *,
     as_trained: bool = False,
-    batch_tokens: int = 8192,
-    precision: torch.dtype | None = None,
     sure: Sureness = SURE,
-    report: Told = lambda done, total: None,
+    **asking: Any,
 ) -> Report:
     """The scores of a classifier, or of a model that answers with a number, for texts or pairs of them.
 
-    `as_trained` puts the special tokens around a text as `cutaway train` does, not as its tokenizer does.
+    `as_trained` puts the special tokens around a text as `cutaway train` does, not as its tokenizer does; `asking` are
+    the options of `answers_to`.
     """
     _same_number(len(texts), len(wanted))
     rows = rows_of(tokenizer, texts, getattr(model, "max_len", None), as_trained=as_trained)
-    answers = np.stack(answers_to(model, rows, batch_tokens=batch_tokens, precision=precision, report=report))
-    cut = sum(row.cut for row in rows)
+    answers = np.stack(answers_to(model, rows, **asking))
     if model.config.task == "regress":
-        numbers = _numbers(wanted)
-        made = _scored(answers[:, 0], numbers, {"pearson": scores.pearson, "spearman": scores.spearman}, sure)
+        made = _scored(answers[:, 0], _numbers(wanted), scores.scores_for(None), sure)
     else:
-        made = _scored(answers.argmax(axis=1), _classes(model, wanted), _class_scores(model), sure)
-    return Report(model.config.task, len(texts), *made, settings={"cut": cut})
+        n_classes = answers.shape[1]
+        made = _scored(answers.argmax(axis=1), _classes(model, wanted), scores.scores_for(n_classes), sure)
+    return Report(model.config.task, len(texts), *made, **_told_of_cut(rows))
 
 
 def tagging(
@@ -189,12 +187,13 @@ def tagging(
     wanted: Sequence[Sequence[str]],
     *,
     as_trained: bool = False,
-    batch_tokens: int = 8192,
-    precision: torch.dtype | None = None,
     sure: Sureness = SURE,
-    report: Told = lambda done, total: None,
+    **asking: Any,
 ) -> Report:
-    """The scores of a tagger. A word that was cut off is tagged O where that is a tag, else with the first label."""
+    """The scores of a tagger. A word that was cut off is tagged O where that is a tag, else with the first label.
+
+    `as_trained` and `asking` are as in `labelling`.
+    """
     _same_number(len(sentences), len(wanted))
     labels = model.config.labels
     if labels is None:
@@ -202,7 +201,7 @@ def tagging(
     max_len = getattr(model, "max_len", None)
     cut_up = [first_tokens(tokenizer, sentence, max_len, as_trained=as_trained) for sentence in sentences]
     rows, places = [row for row, _ in cut_up], [where for _, where in cut_up]
-    answers = answers_to(model, rows, batch_tokens=batch_tokens, precision=precision, report=report)
+    answers = answers_to(model, rows, **asking)
     nothing = "O" if "O" in labels else labels[0]
     said = [
         [labels[int(answer[at].argmax())] for at in where] + [nothing] * (len(sentence) - len(where))
@@ -223,8 +222,7 @@ def tagging(
             return np.asarray([scores.span_f1([said[i] for i in row], [wanted[i] for i in row]) for row in draws])
 
         intervals["span_f1"] = _interval(of_draws, len(wanted), sure)
-    cut = sum(row.cut for row in rows)
-    return Report("tag", len(wanted), values, sure.of(intervals), settings={"cut": cut, "words": int(words.sum())})
+    return Report("tag", len(wanted), values, sure.of(intervals), **_told_of_cut(rows, words=int(words.sum())))
 
 
 def pictures(
@@ -234,14 +232,15 @@ def pictures(
     *,
     mean: Sequence[float] = (0.5,),
     std: Sequence[float] = (0.5,),
-    batch: int = 256,
-    precision: torch.dtype | None = None,
     sure: Sureness = SURE,
-    report: Told = lambda done, total: None,
+    **asking: Any,
 ) -> Report:
-    """The accuracy for pictures (n, channel, height, width): bytes, or numbers that the model reads as they are."""
+    """The accuracy for pictures (n, channel, height, width): bytes, or numbers that the model reads as they are.
+
+    `asking` are the options of `answers_to_images`.
+    """
     _same_number(len(images), len(wanted))
-    answers = answers_to_images(model, images, mean=mean, std=std, batch=batch, precision=precision, report=report)
+    answers = answers_to_images(model, images, mean=mean, std=std, **asking)
     made = _scored(answers.argmax(axis=1), _classes(model, wanted), {"accuracy": scores.accuracy}, sure)
     return Report(model.config.task, len(images), *made, settings={"mean": list(mean), "std": list(std)})
 
@@ -249,11 +248,13 @@ def pictures(
 # --- parts ----------------------------------------------------------------------------------------------------------
 
 
-def _class_scores(model: Model) -> dict[str, Callable[..., float]]:
-    f1: tuple[str, Callable[..., float]] = ("macro_f1", scores.macro_f1)
-    if model.config.n_classes == 2:
-        f1 = ("f1", scores.f1)
-    return {"accuracy": scores.accuracy, f1[0]: f1[1], "matthews": scores.matthews}
+def _told_of_cut(rows: Sequence[Row], **settings: Any) -> dict[str, Any]:
+    """What a report says of rows that were too long."""
+    cut = sum(row.cut for row in rows)
+    note = (
+        f"{cut:,} of {len(rows):,} texts are longer than this model reads and were cut, of a pair the longer one first"
+    )
+    return {"settings": {"cut": cut, **settings}, "notes": (note,) if cut else ()}
 
 
 def _scored(

@@ -15,7 +15,7 @@ from cutaway.families.parts import draw_normal, either
 from cutaway.model.attention import SelfAttention
 from cutaway.model.blocks import Block, post_norm
 from cutaway.model.config import Config, check_heads
-from cutaway.model.embeddings import Embedding, SegmentEmbedding, TokenEmbedding, check_ids
+from cutaway.model.embeddings import Embedding, SegmentEmbedding, TokenEmbedding, check_ids, check_like
 from cutaway.model.encoder import Encoder
 from cutaway.model.feed_forward import FeedForward
 from cutaway.model.heads import (
@@ -132,12 +132,13 @@ class BERT(Model):
         *,
         segments: Int[Tensor, "batch seq"] | None = None,
         real: Bool[Tensor, "batch seq"] | None = None,
+        documents: Int[Tensor, "batch seq"] | None = None,
     ) -> Float[Tensor, "batch seq d_model"]:
         check_ids(ids, self.vocab_size, max_len=self.max_len, real=real)
-        positions = positions_of(ids, real)
+        check_like("documents", documents, ids, "int")
+        positions = positions_of(ids, real, documents)
         x = self.embedding(ids, positions, segments)
-        mask = padding_mask(real)
-        return self.encoder(x, mask, rotation=self.rotation(positions))
+        return self.encoder(x, padding_mask(real, documents), rotation=self.rotation(positions))
 
     def initialise(self) -> None:
         draw_normal(self, 0.02)

@@ -85,9 +85,12 @@ def sliding_window(
     return Mask(((positions[:, :, None] - key_positions[:, None, :]).abs() < size)[:, None])
 
 
-def padding_mask(real: Bool[Tensor, "batch key"] | None) -> Mask:
-    """What an encoder, and whoever looks at its output, needs: everything but the padding."""
-    return EVERYWHERE if real is None else padding(real).settled(1, real.shape[1], real.device)
+def padding_mask(real: Bool[Tensor, "batch key"] | None, documents: Int[Tensor, "batch key"] | None = None) -> Mask:
+    """What an encoder, and whoever looks at its output, needs: everything but the padding, of the same document."""
+    mask = EVERYWHERE if real is None else padding(real)
+    if documents is not None:
+        mask &= same_document(documents)
+    return mask if mask.may_look is None else mask.settled(1, mask.may_look.shape[-1], mask.may_look.device)
 
 
 def causal_mask(

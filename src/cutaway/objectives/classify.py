@@ -22,7 +22,10 @@ NO_LABEL = {"classify": IGNORED, "tag": IGNORED, "regress": np.nan}
 
 
 class Labels(Objective):
-    """From `text`, or `first` and `second`, with their lengths, and `label`; `task` is classify, regress or tag."""
+    """From `text`, or `first` and `second`, with their lengths, and `label`; `task` is classify, regress or tag.
+
+    The two texts of a pair come in rows of one width, and together they are no longer than that.
+    """
 
     def __init__(
         self,
@@ -50,7 +53,9 @@ class Labels(Objective):
     def prepare(self, batch: Arrays, random: np.random.Generator) -> Arrays:
         names = ["text"] if "text" in batch else ["first", "second"]
         parts = [(batch[name], batch[f"{name}_length"]) for name in names]
-        ids, segments, real = joined(parts, self.cls_id, self.sep_id, batch["example"] >= 0)
+        whole = joined(parts, self.cls_id, self.sep_id, batch["example"] >= 0)
+        width = whole[0].shape[1] - sum(rows.shape[1] for rows, _ in parts[1:])
+        ids, segments, real = (rows[:, :width] for rows in whole)
         prepared: Arrays = {"ids": ids, "real": real, "targets": self._targets(batch, ids.shape)}
         if self.segments:
             prepared["segments"] = segments

@@ -10,6 +10,7 @@ hidden or none: a piece is too easy to guess from the others.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -41,63 +42,68 @@ class Hiding:
         self, ids: NDArray[np.int64], real: NDArray[np.bool_], random: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The ids with some of them hidden, and which ones are to be guessed: `share` of every row, at least one."""
-        ordinary = real & ~np.isin(ids, self.special_ids)
+        ordinary = real & ~self._special[ids]
         chosen = self._choose(ids, ordinary, random)
         fate = random.random(ids.shape)
         hidden = np.where(chosen & (fate < self.masked), self.mask_id, ids)
         swapped = chosen & (fate >= self.masked) & (fate < self.masked + self.random)
-        others = np.setdiff1d(np.arange(self.vocab_size), self.special_ids)
-        return np.where(swapped, others[random.integers(len(others), size=ids.shape)], hidden), chosen
+        return np.where(swapped, random.choice(self._others, ids.shape), hidden), chosen
 
     def most(self, width: int) -> int:
         """The most tokens of a row that are to be guessed: rows of this many places hold them all."""
         return max(1, round(self.share * width))
+
+    @cached_property
+    def _special(self) -> NDArray[np.bool_]:
+        return np.isin(np.arange(self.vocab_size), self.special_ids)
+
+    @cached_property
+    def _others(self) -> NDArray[np.int64]:
+        """What may be put in place of another token."""
+        return np.flatnonzero(~self._special)
+
+    @cached_property
+    def _later(self) -> NDArray[np.bool_]:
+        return np.array(self.continues or [False] * self.vocab_size)
 
     def _choose(
         self, ids: NDArray[np.int64], ordinary: NDArray[np.bool_], random: np.random.Generator
     ) -> NDArray[np.bool_]:
         """Words in a random order, as many as fit into the row's share; the first of them is cut if it is too long."""
         later = np.zeros_like(ordinary)
-        if self.continues is not None:
-            later[:, 1:] = np.array(self.continues)[ids[:, 1:]] & ordinary[:, 1:] & ordinary[:, :-1]
-        word = np.cumsum(ordinary & ~later, axis=1)  # 1, 2, … ; the pieces of a word share its number
-        draw = random.random(ids.shape)
-        first = np.take_along_axis(
-            draw, np.maximum(_last_true(~later), 0), axis=1
-        )  # a word is drawn by its first piece
-        key = np.where(ordinary, first, np.inf)
-        order = np.lexsort((np.arange(ids.shape[1])[None].repeat(len(ids), 0), word, key), axis=1)
-        chosen = np.zeros_like(ordinary)
+        later[:, 1:] = self._later[ids[:, 1:]] & ordinary[:, 1:] & ordinary[:, :-1]
+        word = np.cumsum(ordinary & ~later, axis=1, dtype=np.int64)  # 1, 2, … ; the pieces of a word share its number
+        n, width = ids.shape
+        place = (np.arange(n)[:, None] * (width + 1) + word)[ordinary]
+        pieces = np.bincount(place, minlength=n * (width + 1)).reshape(n, width + 1)  # of each word
+        order = np.argsort(np.where(pieces, random.random(pieces.shape), 2.0), axis=1)
         wanted = np.maximum(1, np.round(self.share * ordinary.sum(axis=1)).astype(int))
-        for row in range(len(ids)):
-            self._fill(chosen[row], order[row][: ordinary[row].sum()], word[row], int(wanted[row]))
-        return chosen
-
-    @staticmethod
-    def _fill(chosen: NDArray[np.bool_], order: NDArray[np.int64], word: NDArray[np.int64], wanted: int) -> None:
-        words = word[order]
-        cuts = np.flatnonzero(np.diff(words)) + 1
-        ends = np.append(cuts, len(order))  # where each word, in the order drawn, ends
-        starts = np.append(0, cuts)
-        left = wanted
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-            if left == 0:
-                return
-            if end - start <= left:
-                chosen[order[start:end]] = True
-                left -= end - start
-        if left == wanted and len(order):  # no word is short enough
-            chosen[order[:wanted]] = True
+        taken = np.empty_like(pieces, dtype=bool)
+        np.put_along_axis(taken, order, _fitting(np.take_along_axis(pieces, order, axis=1), wanted), axis=1)
+        chosen = np.take_along_axis(taken, word, axis=1)
+        first = (word == order[:, :1]) & ~taken.any(axis=1, keepdims=True)  # no word is short enough
+        return ordinary & (chosen | first & (np.cumsum(first & ordinary, axis=1) <= wanted[:, None]))
 
 
-def _last_true(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """For each place the last place up to it that is True."""
-    places = np.where(flags, np.arange(flags.shape[1]), -1)
-    return np.maximum.accumulate(places, axis=1)
+def _fitting(sizes: NDArray[np.int64], room: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """In each row the things that are taken when each is, in turn, that still fits; those of size 0 are not there.
+
+    Each round takes what stands before the first that does not fit: that one will not fit later, either.
+    """
+    taken = np.zeros_like(sizes, dtype=bool)
+    while True:
+        left = room - (sizes * taken).sum(axis=1)
+        fits = (sizes > 0) & ~taken & (sizes <= left[:, None])
+        if not fits.any():
+            return taken
+        taken |= fits & (np.cumsum(sizes * fits, axis=1) <= left[:, None])
 
 
 class Masked(Objective):
-    """Fill the blanks. From `text` with its lengths; [CLS] and [SEP] are put around it where there are such."""
+    """Fill the blanks. From `text` with its lengths, or from windows of a stream (`text`, `document`).
+
+    [CLS] and [SEP] are put around each document where there are such.
+    """
 
     task: ClassVar[str] = "masked_language_model"
     targets = {"masked": "targets"}
@@ -111,6 +117,9 @@ class Masked(Objective):
         return int(self.cls_id is not None) + int(self.sep_id is not None)
 
     def prepare(self, batch: Arrays, random: np.random.Generator) -> Arrays:
+        if "document" in batch:
+            ids, documents = packed(batch["text"], batch["document"], self.cls_id, self.sep_id)
+            return {**self._hide(ids, np.ones_like(ids, dtype=bool), random), "documents": documents}
         length = batch.get("text_length", np.full(len(batch["text"]), batch["text"].shape[1]))
         ids, _, real = joined([(batch["text"], length)], self.cls_id, self.sep_id)
         return self._hide(ids, real, random)
@@ -130,7 +139,7 @@ class Masked(Objective):
 
     @staticmethod
     def _hidden(model: Model, batch: Tensors) -> Tensor:
-        more = {"segments": batch["segments"]} if "segments" in batch else {}
+        more = {name: batch[name] for name in ("segments", "documents") if name in batch}
         return model.hidden(batch["ids"], real=batch["real"], **more)
 
     @staticmethod
@@ -154,6 +163,7 @@ class Pretraining(Masked):
         width = parts[0][0].shape[1] + self.extra  # both parts together are as long as either may be
         ids, segments, real = joined(parts, self.cls_id, self.sep_id)
         follows = np.where(batch["follows"], FOLLOWS, FOLLOWS_NOT)
+        follows[batch["second_length"] == 0] = IGNORED  # of nothing nobody can say whether it follows
         hidden = self._hide(ids[:, :width], real[:, :width], random)
         return {**hidden, "segments": segments[:, :width], "follows": follows}
 
@@ -164,6 +174,31 @@ class Pretraining(Masked):
             "masked": self._masked(head.masked, hidden, batch),
             "next_sentence": class_loss(head.next_sentence(hidden, batch["real"]), batch["follows"]),
         }
+
+
+def packed(
+    text: NDArray[np.int64], document: NDArray[np.int64], cls_id: int | None, sep_id: int | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """[CLS] one document [SEP] [CLS] the next [SEP]: the ids, and which document of the row each belongs to.
+
+    A row is as wide as if it held one document: for each border it loses its last tokens to a [SEP] and a [CLS].
+    """
+    front, back = int(cls_id is not None), int(sep_id is not None)
+    begins = np.diff(document, axis=1, prepend=document[:, :1] - 1) != 0
+    n_before = np.cumsum(begins, axis=1) - 1
+    at = np.arange(text.shape[1]) + front + n_before * (front + back)
+    ids = np.full((len(text), at.max() + 1 + back), 0 if sep_id is None else sep_id)  # what stays free is a [SEP]
+    np.put_along_axis(ids, at, text, axis=1)
+    row, place = np.nonzero(begins)
+    first = at[row, place] - front
+    if cls_id is not None:
+        ids[row, first] = cls_id
+    documents = np.zeros_like(ids)
+    documents[row, first] = 1
+    width = text.shape[1] + front + back
+    if sep_id is not None:
+        ids[:, width - 1] = sep_id
+    return ids[:, :width], np.cumsum(documents, axis=1)[:, :width]
 
 
 def joined(

@@ -11,7 +11,7 @@ from cutaway.errors import CheckpointError
 
 
 class MovingAverage:
-    """average ← decay · average + (1 − decay) · weights, after each step; young averages forget faster."""
+    """average ← decay · average + (1 − decay) · weights, after each step that counts; young averages forget faster."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
@@ -20,9 +20,12 @@ class MovingAverage:
         self._parameters = [parameter.detach() for parameter in model.parameters()]
 
     @torch.no_grad()
-    def update(self, step: int) -> None:
+    def update(self, step: int, skip: Tensor) -> None:
+        """Nothing moves where `skip` is 1; on a GPU nobody waits to know."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(self._averages, self._parameters, 1 - decay)
+        way = torch._foreach_sub(self._parameters, self._averages)
+        torch._foreach_mul_(way, (1 - decay) * (1 - skip))
+        torch._foreach_add_(self._averages, way)
 
     def load(self, source: TensorSource) -> None:
         for name, weight in self.weights.items():

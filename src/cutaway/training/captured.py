@@ -1,13 +1,14 @@
 """Captured: the forward and backward pass of a part as one CUDA graph, recorded once for each shape of batch.
 
 A step of a small model is some hundred kernels of a few microseconds each; to launch them one by one takes longer than
-to run them. A graph launches them all at once. Batches of few shapes (`data.batches.Buckets`) need few graphs.
+to run them. A graph launches them all at once. Batches of few shapes (`data.buckets.Buckets`) need few graphs.
 
     run.captured = Captured(model, loss_of, torch.bfloat16)     # take_step uses it
 
 The first batch of a shape runs as always (a compiled loss compiles then), the second one is recorded, and from then on
-it is replayed. Random numbers go on from replay to replay as they do from step to step, so that it makes no difference
-to dropout, nor to a run that is resumed. A watched model is not replayed, because a replay has nothing to show.
+it is replayed. A replay draws its random numbers from wherever the generator stands, as any pass does, so that it makes
+no difference to dropout, nor to a run that is resumed. A watched model is not replayed, because a replay has nothing to
+show.
 """
 
 from collections.abc import Callable, Sequence

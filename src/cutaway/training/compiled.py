@@ -1,7 +1,9 @@
 """Compiled training: `torch.compile` for the parts of which a model has many of a kind.
 
 All blocks of a model run the same code, so one block is compiled and serves them all: seconds where the whole model
-would take a minute, for nearly the same speed. The first new shape of batch compiles once more, for any shape.
+would take a minute, for nearly the same speed. The first new shape of batch compiles once more, for any shape. Where
+the bits matter, each shape is compiled by itself: code for any shape depends on the shape that came first, and that is
+another one after a resume.
 
     compile_blocks(model)              # before activation checkpointing
     run = Run(model, …, loss_of, captured=Captured(model, loss_of, autocast))
@@ -19,19 +21,34 @@ from cutaway.model.blocks import Block
 from cutaway.model.embeddings import Embedding, PatchEmbedding
 from cutaway.model.encoder import Stack
 from cutaway.model.model import Model
+from cutaway.training.captured import LossOf
 
-MOST_TIMES = 64  # a part may be compiled: once per kind of mask, cross-attention or not, …
+MOST_TIMES = 256  # a part may be compiled: once per shape, kind of mask, cross-attention or not, …
 
 
-def compile_blocks(model: Model, *, dynamic: bool | None = None, **options: Any) -> None:
-    """Compiles what is done in training; `dynamic=False` for each shape anew, which is a little faster to run."""
-    torch._dynamo.config.recompile_limit = max(MOST_TIMES, torch._dynamo.config.recompile_limit)
+def compile_loss(loss_of: LossOf, mode: str) -> LossOf:
+    """The whole loss in one piece, each shape by itself; `mode` is `torch.compile`'s."""
+    _allow_many_shapes()
+    return torch.compile(loss_of, mode=None if mode == "default" else mode, dynamic=False)
+
+
+def compile_blocks(model: Model) -> None:
+    """Compiles what is done in training."""
+    _allow_many_shapes()
+    dynamic = False if torch.are_deterministic_algorithms_enabled() else None
     compiled: dict[type[nn.Module], Callable[..., Any]] = {}
     for part in _compiled_parts(model):
         kind = type(part)
         if kind not in compiled:
-            compiled[kind] = torch.compile(kind.forward, dynamic=dynamic, **options)
+            compiled[kind] = torch.compile(kind.forward, dynamic=dynamic)
         _in_training(part, compiled[kind])
+
+
+def _allow_many_shapes() -> None:
+    """Beyond its limit torch would run further shapes uncompiled, and which ones depends on their order."""
+    config = torch._dynamo.config
+    config.recompile_limit = max(MOST_TIMES, config.recompile_limit)
+    config.accumulated_recompile_limit = max(4 * MOST_TIMES, config.accumulated_recompile_limit)
 
 
 def _compiled_parts(model: Model) -> Iterator[nn.Module]:

@@ -28,13 +28,14 @@ def write_model_folder(out: Path, run: Run, recipe: Recipe, tokenizer: Tokenizer
             temporary.write_text(text, encoding="utf-8")
 
 
-def choose_weights(run: Run, recipe: Recipe, folder: Path, say: Say) -> str:
-    """Gives the model its final weights, from the checkpoints in `folder`, and says which they are."""
+def choose_weights(run: Run, recipe: Recipe, folder: Path, say: Say) -> tuple[str, bool]:
+    """Gives the model its final weights, from the checkpoints in `folder`; which they are, and whether the run's scores
+    are theirs."""
     if recipe.train.average:
         paths = regular(folder, recipe.checkpoint.every)[-recipe.train.average :]
         found = [checkpoint for path in paths if (checkpoint := _if_whole(path, say)) is not None]
         average_of([checkpoint.tensors("weights") for checkpoint in found], run.model)
-        return f"The weights are the mean of the last {len(found)} checkpoints."
+        return f"The weights are the mean of the last {len(found)} checkpoints.", False
     name, which = ("weights", "the weights") if run.average is None else ("average", "a moving average of the weights")
     if recipe.evaluate.keep_best and run.best_step is not None:
         best = _if_whole(folder / f"step-{run.best_step:08d}", say)
@@ -42,10 +43,10 @@ def choose_weights(run: Run, recipe: Recipe, folder: Path, say: Say) -> str:
             source = best.tensors(name)
             for parameter_name, parameter in run.model.named_parameters():
                 source.copy_into(parameter_name, parameter.data)
-            return f"These are {which} after step {run.best_step:,}, the best by {recipe.evaluate.metric}."
+            return f"These are {which} after step {run.best_step:,}, the best by {recipe.evaluate.metric}.", True
     if run.average is not None:
         put_weights(run.model, run.average.weights)
-    return f"These are {which} after step {run.step:,}."
+    return f"These are {which} after step {run.step:,}.", not recipe.evaluate.keep_best
 
 
 def _if_whole(path: Path, say: Say) -> Checkpoint | None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from cutaway.data.batches import Source
 from cutaway.data.order import generator
-from cutaway.objectives.objective import Arrays, Objective, Tensors
+from cutaway.objectives.objective import Arrays, Objective, Tensors, n_targets
 
 PREPARE, AUGMENT = 100, 101  # what random numbers are for; the order of batches uses small numbers
 SCALE = "scale"  # weight / targets of each term: what turns its sum into its share of the loss
@@ -124,4 +124,8 @@ def tokens_in(arrays: Arrays) -> int:
         return len(arrays["image"])
     if "source" in arrays:
         return int(arrays["source_real"].sum()) + int((arrays["targets"] >= 0).sum())
-    return int(arrays["real"].sum()) if "real" in arrays else int(arrays["ids"].size)
+    if "real" in arrays:
+        return int(arrays["real"].sum())
+    if "documents" in arrays:  # packed rows have no padding; only the borders ask for nothing
+        return int(arrays["ids"].size)
+    return n_targets(arrays["targets"])  # every token that is read is asked for the next

@@ -31,7 +31,7 @@ class RunLog:
 
     def __call__(self, event: Event) -> None:
         if self.file is not None:
-            self._write(self.file, json.dumps(_plain(event), ensure_ascii=False).encode() + b"\n")
+            self._write(self.file, json.dumps(plain(event), ensure_ascii=False).encode() + b"\n")
         for listener in self.listeners:
             listener(event)
 
@@ -51,13 +51,13 @@ class RunLog:
             self.file.close()
 
 
-def _plain(value: Any) -> Any:
-    """JSON has no NaN: it becomes a word, so that any reader can read the log."""
+def plain(value: Any) -> Any:
+    """JSON has no NaN: it becomes a word, which any reader can read and `float` reads again."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+        return {key: plain(inner) for key, inner in value.items()}
+    return [plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def read_log(path: Path) -> Iterator[Event]:

@@ -5,7 +5,9 @@
         report(result)
 
 A step may be cut into parts that run one after another (accumulation) or on several machines. Each part's loss is its
-sum divided by the real targets of the whole step, so that the gradient is the same however the step is cut.
+sum divided by the real targets of the whole step, so that the gradient is the same however the step is cut. What is
+dropped out of a part depends on the seed, the step and the part: nothing is drawn before that a resumed run would have
+to draw again, and two processes find together what one finds in two parts.
 """
 
 from collections import deque
@@ -16,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cutaway.data.order import number
 from cutaway.errors import CutawayError
 from cutaway.model.model import Model
 from cutaway.objectives.objective import Objective, Tensors
@@ -26,6 +29,7 @@ from cutaway.training.optimizer import Optimizer, clipping, gradient_length
 from cutaway.training.parallel import Group
 
 MOST_IN_A_ROW = 10
+DROPOUT = 103  # what random numbers are for, as in the feed
 
 
 class TrainingStopped(CutawayError):
@@ -46,6 +50,7 @@ class Run:
     average: MovingAverage | None = None
     captured: Captured | None = None  # on a GPU: the passes as graphs
     group: Group = field(default_factory=Group)
+    seed: int = 0  # of dropout
     step: int = 0
     tokens: int = 0
     skipped: int = 0
@@ -100,7 +105,8 @@ def take_step(run: Run, batch: StepBatch, rate: float) -> StepResult:
     """Forward, backward, and one change of the weights at `rate`, a share of the highest learning rate."""
     run.optimizer.zero_grad()
     terms = torch.zeros(len(run.objective.targets), device=run.model.device)
-    for part in batch.parts:
+    for i, part in enumerate(batch.parts):
+        _draw_anew(run, batch.step, i)
         if run.captured is None:
             terms += add_gradient(run.model, run.loss_of, run.autocast, part)
         else:
@@ -113,8 +119,16 @@ def take_step(run: Run, batch: StepBatch, rate: float) -> StepResult:
     run.step += 1
     run.tokens += batch.tokens
     if run.average is not None:
-        run.average.update(run.step)
+        run.average.update(run.step, skip)
     return StepResult(batch, terms, length, skip)
+
+
+def _draw_anew(run: Run, step: int, part: int) -> None:
+    """Random numbers of this part's own, whichever process takes it."""
+    seed = number(1 << 62, run.seed, DROPOUT, step, part * run.group.world + run.group.rank)
+    torch.default_generator.manual_seed(seed)
+    if run.model.device.type == "cuda":
+        torch.cuda.manual_seed(seed)
 
 
 def _judge(run: Run, loss: Tensor, length: Tensor) -> Tensor:

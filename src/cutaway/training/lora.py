@@ -30,7 +30,7 @@ class Detour(Part):
     @torch.no_grad()
     def merged(self) -> nn.Linear:
         """The frozen map with the detour added in."""
-        self.frozen.weight += self.outward @ self.inward * self.scale
+        self.frozen.weight += self.outward.double() @ self.inward.double() * self.scale
         return self.frozen
 
 
@@ -39,7 +39,7 @@ def add_lora(model: nn.Module, rank: int, alpha: float, patterns: Sequence[str])
     found = [
         (name, part)
         for name, part in model.named_modules()
-        if isinstance(part, nn.Linear) and any(fnmatchcase(name, pattern) for pattern in patterns)
+        if isinstance(part, nn.Linear) and any(fnmatchcase(_place(name), pattern) for pattern in patterns)
     ]
     if not found:
         raise ConfigError(f"no linear map of this model fits {', '.join(patterns)} (train.lora_parts)")
@@ -47,6 +47,11 @@ def add_lora(model: nn.Module, rank: int, alpha: float, patterns: Sequence[str])
         parameter.requires_grad_(name.startswith("head"))
     for name, part in found:
         _replace(model, name, Detour(part, rank, alpha))
+
+
+def _place(name: str) -> str:
+    """What patterns are held against: a decoder's `cross` is attention, too."""
+    return name.replace(".cross.", ".cross_attention.")
 
 
 def merge_lora(model: nn.Module) -> None:
@@ -62,9 +67,10 @@ def _replace(model: nn.Module, name: str, part: nn.Module) -> None:
 
 
 def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
-    """Parameters whose names fit a pattern stay as they are."""
+    """Parameters whose names fit a pattern stay as they are; one beside a detour is named as it was without."""
+    named = [(name.replace(".frozen.", "."), parameter) for name, parameter in model.named_parameters()]
     for pattern in patterns:
-        fitting = [parameter for name, parameter in model.named_parameters() if fnmatchcase(name, pattern)]
+        fitting = [parameter for name, parameter in named if fnmatchcase(name, pattern)]
         if not fitting:
             raise ConfigError(f"no parameter of this model fits {pattern!r} (train.freeze)")
         for parameter in fitting:

@@ -59,11 +59,23 @@ class Lap:
 
 
 def chosen_device(wanted: str) -> torch.device:
+    """The device that the recipe asks for; of several processes on a machine, each takes the GPU of its own number."""
     if wanted == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if wanted.startswith("cuda") and not torch.cuda.is_available():
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    if not wanted.startswith("cuda"):
+        return torch.device(wanted)
+    if not torch.cuda.is_available():
         raise ConfigError(f"train.device={wanted!r}, but torch finds no GPU here: `cutaway doctor` says more")
-    return torch.device(wanted)
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return torch.device(wanted)
+    number, there = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if wanted != "cuda":
+        raise ConfigError(f"train.device={wanted!r} is one GPU for several processes: with cuda each takes its own")
+    if number >= there:
+        raise ConfigError(
+            f"no GPU is left for process {number} of this machine: start at most {there}, one for each GPU"
+        )
+    return torch.device("cuda", number)
 
 
 def machine_name(device: torch.device) -> str:
@@ -73,8 +85,10 @@ def machine_name(device: torch.device) -> str:
 
 
 def settings(recipe: Recipe, device: torch.device) -> ExitStack:
-    """Threads and deterministic algorithms, as the recipe wants them, and back as they were at the end."""
+    """Device, threads and deterministic algorithms, as the recipe wants them, and back as they were at the end."""
     stack = ExitStack()
+    if device.type == "cuda":
+        stack.enter_context(torch.cuda.device(device))
     if recipe.train.threads is not None:
         stack.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(recipe.train.threads)
@@ -87,5 +101,9 @@ def settings(recipe: Recipe, device: torch.device) -> ExitStack:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         # every place that we make is written before it is read: no need to fill it first
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+        if recipe.train.compile != "no":
+            from torch._inductor import config
+
+            stack.enter_context(config.patch(deterministic=True))  # else a moment's timing chooses between kernels
     torch.use_deterministic_algorithms(deterministic)
     return stack

@@ -20,7 +20,7 @@ DEFAULTS: dict[str, tuple[tuple[float, float], float, float]] = {  # betas, eps,
     "adam": ((0.9, 0.98), 1e-9, 0.0),
     "muon": ((0.9, 0.95), 1e-8, 0.1),
 }
-PARTS = {"query_key_value": 3, "key_value": 2, "gate_up": 2}  # matrices that are several in one
+PARTS = {"query_key_value": 3, "key_value": 2, "gate_up": 2}  # matrices that are several in one, row upon row
 
 
 class Optimizer:
@@ -36,11 +36,12 @@ class Optimizer:
             raise ConfigError("every parameter is frozen: there is nothing to train")
         muon = [p for p, name in self.names.items() if recipe.kind == "muon" and in_a_block(name, p)]
         rest = [p for p in self.names if not any(p is matrix for matrix in muon)]
+        shares = shares_of_the_rate(self.names, recipe.layer_decay)
         self.optimizers: list[torch.optim.Optimizer] = []
         if rest:
-            self.optimizers.append(_adam(rest, self.names, recipe))
+            self.optimizers.append(_adam(rest, shares, recipe))
         if muon:
-            self.optimizers.append(_muon(muon, self.names, recipe))
+            self.optimizers.append(_muon(muon, self.names, shares, recipe))
         self._highest = [[group["lr"] for group in optimizer.param_groups] for optimizer in self.optimizers]
 
     def set_rate(self, share: float) -> None:
@@ -101,20 +102,25 @@ def layer_of(name: str) -> int:
     return 0 if "embedding" in name else 1 << 10
 
 
+def shares_of_the_rate(names: Mapping[nn.Parameter, str], layer_decay: float) -> dict[nn.Parameter, float]:
+    """1 for a head, `layer_decay` for the last block, its square for the block below, …"""
+    layers = {parameter: layer_of(name) for parameter, name in names.items()}
+    after = 1 + max((layer for layer in layers.values() if layer < 1 << 10), default=0)
+    return {parameter: layer_decay ** (after - min(layer, after)) for parameter, layer in layers.items()}
+
+
 def _adam(
-    parameters: list[nn.Parameter], names: Mapping[nn.Parameter, str], recipe: OptimizerPart
+    parameters: list[nn.Parameter], shares: Mapping[nn.Parameter, float], recipe: OptimizerPart
 ) -> torch.optim.Optimizer:
     betas, eps, decay = DEFAULTS[recipe.kind]
     decay = decay if recipe.weight_decay is None else recipe.weight_decay
-    blocks = max((layer_of(name) for name in names.values() if layer_of(name) < 1 << 10), default=0)
     groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
     for parameter in parameters:
-        below = max(0, blocks + 1 - min(layer_of(names[parameter]), blocks + 1))
-        groups.setdefault((parameter.ndim >= 2, recipe.layer_decay**below), []).append(parameter)
+        groups.setdefault((parameter.ndim >= 2, shares[parameter]), []).append(parameter)
     return torch.optim.AdamW(
         [
-            {"params": group, "weight_decay": decay if is_matrix else 0.0, "lr": recipe.rate * scale}
-            for (is_matrix, scale), group in groups.items()
+            {"params": group, "weight_decay": decay if is_matrix else 0.0, "lr": recipe.rate * share}
+            for (is_matrix, share), group in groups.items()
         ],
         lr=recipe.rate,
         betas=(recipe.betas[0], recipe.betas[1]) if recipe.betas else betas,
@@ -123,14 +129,19 @@ def _adam(
     )
 
 
-def _muon(parameters: list[nn.Parameter], names: Mapping[nn.Parameter, str], recipe: OptimizerPart) -> Muon:
-    groups: dict[int, list[nn.Parameter]] = {}
+def _muon(
+    parameters: list[nn.Parameter],
+    names: Mapping[nn.Parameter, str],
+    shares: Mapping[nn.Parameter, float],
+    recipe: OptimizerPart,
+) -> Muon:
+    groups: dict[tuple[int, float], list[nn.Parameter]] = {}
     for parameter in parameters:
-        part = names[parameter].split(".")[-2]
-        n = PARTS.get(part, 1)
-        groups.setdefault(n if parameter.shape[0] % n == 0 else 1, []).append(parameter)
+        *_, part, own = names[parameter].split(".")
+        n = 1 if own == "inward" else PARTS.get(part, 1)  # the way into a detour is one for all
+        groups.setdefault((n if parameter.shape[0] % n == 0 else 1, shares[parameter]), []).append(parameter)
     return Muon(
-        [{"params": group, "parts": n} for n, group in groups.items()],
+        [{"params": group, "parts": n, "lr": recipe.matrix_rate * share} for (n, share), group in groups.items()],
         lr=recipe.matrix_rate,
         momentum=recipe.momentum,
         weight_decay=DEFAULTS["muon"][2] if recipe.weight_decay is None else recipe.weight_decay,

@@ -1,8 +1,7 @@
 """Several machines, one step: each takes some parts of the batch, and the gradients are added up.
 
 Each part's loss is already divided by the real targets of the *whole* step, so the sum is the gradient that one machine
-would have found. `torchrun --nproc-per-node 2 -m cutaway train …` starts two processes. (On GPUs all of them would take
-the first one, and draw the same dropout: not served yet.)
+would have found. `torchrun --nproc-per-node 2 -m cutaway train …` starts two processes; of several GPUs each takes one.
 """
 
 import os
@@ -60,10 +59,24 @@ class Group:
             dist.barrier()
 
 
+def leads() -> bool:
+    """Whether this process is the first, or the only one."""
+    return int(os.environ.get("WORLD_SIZE", "1")) == 1 or int(os.environ["RANK"]) == 0
+
+
 def join_group(device: torch.device) -> Group:
     """The group that torchrun started, or this process alone."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return Group()
     if not dist.is_initialized():
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        if device.type == "cuda":
+            dist.init_process_group("nccl", device_id=device)
+        else:
+            dist.init_process_group("gloo")
     return Group(dist.get_rank(), dist.get_world_size())
+
+
+def leave_group() -> None:
+    """For a process that ends; one that trains again stays in its group."""
+    if dist.is_initialized():
+        dist.destroy_process_group()

@@ -46,7 +46,7 @@ class DataPart:
     format: str = "auto"  # text, table, parallel (files in pairs), images; auto: by the objective and the names
     train: tuple[str, ...] = ()
     valid: tuple[str, ...] = ()
-    valid_share: float = 0.0  # where there is no `valid`: the last share of the training text or examples …
+    valid_share: float = 0.0  # where there is no `valid`: the last share of a text, or one from all over the examples …
     valid_last: int = 0  # … or the last so many examples
     split: str = "file"  # where a text's documents end: file, line, form_feed, blank_line
     header: tuple[str, ...] = ()  # names of a table's columns, or of the two sides of parallel files
@@ -62,6 +62,7 @@ class DataPart:
     labels: tuple[str, ...] = ()  # in the order of their ids; () takes what is found, sorted
     directions: tuple[str, ...] = ()  # "en-de", "de-en": columns named by language, and a tag in front of the source
     seq_len: int = 256  # of windows, and the longest row of anything else
+    wrap: float = 0.0  # the share of the training documents whose long lines are broken, as in printed books
     borders: bool = True  # hide other documents of the same row
     image_size: int | None = None
 
@@ -90,8 +91,8 @@ class TrainPart:
     device: str = "auto"
     threads: int | None = None
     workers: int = 1
-    ema: float = 0.0  # decay of the moving average of the weights
-    average: int = 0  # how many of the last checkpoints are averaged at the end
+    ema: float = 0.0  # decay of the moving average of the weights; or …
+    average: int = 0  # … how many of the last checkpoints are averaged at the end
     freeze: tuple[str, ...] = ()  # patterns of parameter names that stay as they are
     lora_rank: int = 0
     lora_alpha: float = 16.0
@@ -216,6 +217,11 @@ def _check(recipe: Recipe, where: str) -> None:
     for name, value in positive.items():
         if value < 1:
             raise ConfigError(f"{where}: {name}={value} must be at least 1")
+    if recipe.train.average and recipe.train.ema:
+        raise ConfigError(
+            f"{where}: train.average={recipe.train.average} and train.ema={recipe.train.ema} are two averages, and the "
+            f"model gets one: set one of them to 0"
+        )
     if recipe.objective.changes and recipe.objective.kind != "images":
         unknown, keys = next(iter(recipe.objective.changes)), (part.name for part in dataclasses.fields(ObjectivePart))
         raise ConfigError(f"{where}: unknown key {unknown!r} in [objective]; known: {', '.join(keys)}")
@@ -258,6 +264,8 @@ def _read(kind: type[T], values: Mapping[str, Any], prefix: str, where: str) -> 
     if "changes" in known and isinstance(values.get("changes", {}), Mapping):
         # whatever this table does not know itself is a number of the model's
         rest = {key: values.pop(key) for key in list(values) if key not in known}
+        if twice := sorted(set(rest) & set(values.get("changes", {}))):
+            raise ConfigError(f"{where}: {prefix}{twice[0]} and {prefix}changes.{twice[0]} are the same: leave one out")
         values["changes"] = {**values.get("changes", {}), **rest}
     unknown = sorted(set(values) - set(known))
     if unknown:

@@ -12,7 +12,7 @@ from cutaway.model.model import Model
 from cutaway.training.loop import Run
 from cutaway.training.material.common import Material
 from cutaway.training.recipe import Recipe, differences
-from cutaway.training.state import Checkpoint, restore_random_state
+from cutaway.training.state import Checkpoint
 
 
 def depends_on(recipe: Recipe, material: Material, model: Model, world: int) -> dict[str, Any]:
@@ -30,7 +30,9 @@ def depends_on(recipe: Recipe, material: Material, model: Model, world: int) -> 
 def refuse_another_run(before: dict[str, Any], now: dict[str, Any], out: Path) -> None:
     """Says what differs, where something does."""
     changed = differences(before["recipe"], now["recipe"])
-    changed += [f"the {name}" for name in ("data", "tokenizer", "world") if before[name] != now[name]]
+    changed += [f"the {name}" for name in ("data", "tokenizer") if before[name] != now[name]]
+    if before["world"] != now["world"]:
+        changed.append(f"processes: {before['world']} → {now['world']}")
     changed += [f"model.{line}" for line in differences(before["model"], now["model"])]
     if changed:
         raise ConfigError(
@@ -40,7 +42,7 @@ def refuse_another_run(before: dict[str, Any], now: dict[str, Any], out: Path) -
 
 
 def put_back(run: Run, found: Checkpoint, device: torch.device) -> None:
-    """Weights, optimizer, average, counters, random numbers: the run as it was after that step."""
+    """Weights, optimizer, average, counters: the run as it was after that step."""
     state, weights = found.state, found.tensors("weights")
     for name, parameter in run.model.named_parameters():
         weights.copy_into(name, parameter.data)
@@ -53,4 +55,3 @@ def put_back(run: Run, found: Checkpoint, device: torch.device) -> None:
     run.best_step, run.waited = state["best_step"], state["waited"]
     usual = float("nan") if state["usual_loss"] is None else state["usual_loss"]
     run.usual_loss = torch.full((), usual, device=device)
-    restore_random_state(found.tensors("random"), device)

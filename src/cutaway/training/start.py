@@ -5,11 +5,14 @@ drawn anew.
 """
 
 import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from cutaway.checkpoints import load, tokenizer_of
+from cutaway.data.corpus import digest
 from cutaway.errors import ConfigError
 from cutaway.families import build, config_of
 from cutaway.model.config import Config
@@ -36,9 +39,19 @@ MAY_CHANGE = (*OF_THE_DATA, "task", "pad_id", "start_id", "end_ids", "max_len", 
 
 def starting_tokenizer(recipe: Recipe) -> Tokenizer | None:
     """The tokenizer that comes with the model which the recipe starts from."""
-    from pathlib import Path
-
     return None if recipe.model.start is None else tokenizer_of(Path(recipe.model.start))
+
+
+def refuse_another_tokenizer(recipe: Recipe, own: Tokenizer | None, used: Tokenizer | None) -> None:
+    """The rows of a starting model's embedding are the tokens of its own tokenizer, and of no other."""
+    if own is None or used is None or digest(own) == digest(used):
+        return
+    t = recipe.tokenizer
+    asked = f"kind={t.kind!r}" if t.file is None else f"file={t.file!r}"
+    raise ConfigError(
+        f"[tokenizer] {asked}, of {used.vocab_size:,} tokens, is another one than the starting model's, of "
+        f"{own.vocab_size:,} tokens, in {recipe.model.start}: leave [tokenizer] out, and the model's own is taken"
+    )
 
 
 def starting_model(recipe: Recipe, numbers: dict[str, Any], device: torch.device) -> tuple[Model, list[str]]:
@@ -77,8 +90,10 @@ def _take_over(old: Model, new: Model) -> list[str]:
             )
     given, drawn = dict(old.named_parameters()), []
     for name, parameter in new.named_parameters():
-        if name in given and given[name].shape == parameter.shape:
-            parameter.copy_(given[name])
+        fitting = (given[place] for place in _places(name) if place in given)
+        found = next((old_one for old_one in fitting if old_one.shape == parameter.shape), None)
+        if found is not None:
+            parameter.copy_(found)
         elif name.startswith("head"):
             drawn.append(name)
         else:
@@ -87,3 +102,12 @@ def _take_over(old: Model, new: Model) -> list[str]:
                 f"and dropout, not the size of its body"
             )
     return drawn
+
+
+def _places(name: str) -> Iterator[str]:
+    """Where another task's model may have a parameter: BERT's pre-training head holds two heads, by name."""
+    yield name
+    for alone, within in (("head.pool.", "head.next_sentence.pool."), ("head.", "head.masked.")):
+        for here, there in ((alone, within), (within, alone)):
+            if name.startswith(here):
+                yield there + name.removeprefix(here)

@@ -4,7 +4,6 @@
         weights.safetensors      the parameters
         optimizer.safetensors    what the optimizer remembers
         average.safetensors      the moving average of the weights, where there is one
-        random.safetensors       the state of the random numbers
         state.json               the step, the counters, what the run depends on
         manifest.json            the SHA-256 of each of them
 
@@ -24,7 +23,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import torch
 from torch import Tensor
 
 from cutaway.checkpoints.source import TensorSource
@@ -35,7 +33,6 @@ from cutaway.files import read_json, write_json
 NAME = re.compile(r"step-(\d{8,})")
 HALF_WRITTEN = re.compile(r"\.(step|old)-.+|\..+\.[0-9a-f]{32}\.tmp")
 MANIFEST, STATE = "manifest.json", "state.json"
-FILES = ("weights", "optimizer", "average", "random")
 
 
 @dataclass(frozen=True)
@@ -140,7 +137,7 @@ def newest(folder: Path, complain: Any = print) -> Checkpoint | None:
 def read_checkpoint(path: Path) -> Checkpoint:
     """Checks every file against the manifest."""
     manifest = read_json(path / MANIFEST)
-    needed = {STATE, "weights.safetensors", "optimizer.safetensors", "random.safetensors"}
+    needed = {STATE, "weights.safetensors", "optimizer.safetensors"}
     if missing := sorted(needed - manifest.keys()):
         raise CheckpointError(f"{path / MANIFEST} does not list {missing[0]}")
     for name, digest in manifest.items():
@@ -149,20 +146,6 @@ def read_checkpoint(path: Path) -> Checkpoint:
         if _digest(path / name) != digest:
             raise CheckpointError(f"{path / name} is damaged: its SHA-256 is not the one in {MANIFEST}")
     return Checkpoint(path, read_json(path / STATE))
-
-
-def random_state(device: torch.device | str = "cuda") -> dict[str, Tensor]:
-    """The state of torch's random numbers, on the CPU and on the GPU in use."""
-    state = {"cpu": torch.get_rng_state()}
-    if torch.device(device).type == "cuda" and torch.cuda.is_initialized():
-        state["cuda"] = torch.cuda.get_rng_state(device)
-    return state
-
-
-def restore_random_state(source: TensorSource, device: torch.device | str = "cuda") -> None:
-    torch.set_rng_state(source.read("cpu").clone())
-    if "cuda" in source and torch.device(device).type == "cuda" and torch.cuda.is_available():
-        torch.cuda.set_rng_state(source.read("cuda").clone(), device)
 
 
 def _digest(path: Path) -> str:

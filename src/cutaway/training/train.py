@@ -1,10 +1,10 @@
 """A run, from its recipe to a model folder.
 
 OUT/            the model folder: config.json, model.safetensors, tokenizer.json, README.md, recipe.toml
-OUT/run/        what it takes to go on: checkpoints/, log.jsonl, lock; done.json when the model folder is whole
+OUT/run/        what it takes to go on: begun.json (what the run depends on), checkpoints/, log.jsonl, lock; done.json
+                when the model folder is whole
 """
 
-import math
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from typing import Any
 import torch
 
 from cutaway.checkpoints.tensors import SINGLE
-from cutaway.errors import CheckpointError, ConfigError
-from cutaway.files import write_json
+from cutaway.errors import CheckpointError
+from cutaway.files import read_json, write_json
 from cutaway.training.average import MovingAverage, weights_of
 from cutaway.training.captured import Captured
-from cutaway.training.compiled import compile_blocks
+from cutaway.training.compiled import compile_blocks, compile_loss
 from cutaway.training.ending import choose_weights, write_model_folder
 from cutaway.training.feed import Feed
 from cutaway.training.guard import Interruption, only_trainer
-from cutaway.training.log import Listener, RunLog
+from cutaway.training.log import Listener, RunLog, plain
 from cutaway.training.loop import Run, StepResult, checkpointed, look_back, loss_function, take_step
 from cutaway.training.lora import add_lora, freeze
 from cutaway.training.machine import Lap, chosen_device, machine_name, peak_flops, settings, step_flops
@@ -34,15 +34,8 @@ from cutaway.training.parallel import join_group
 from cutaway.training.recipe import Recipe, read_recipe
 from cutaway.training.resuming import depends_on, put_back, refuse_another_run
 from cutaway.training.schedule import rate_at
-from cutaway.training.start import starting_model, starting_tokenizer
-from cutaway.training.state import (
-    checkpoints,
-    clean,
-    keep,
-    newest,
-    random_state,
-    write_checkpoint,
-)
+from cutaway.training.start import refuse_another_tokenizer, starting_model, starting_tokenizer
+from cutaway.training.state import checkpoints, clean, keep, newest, write_checkpoint
 
 LOSSES_ARE_BEST_LOW = ("loss", "perplexity", "bits_per_byte")
 
@@ -80,7 +73,8 @@ class Trainer:
 
     def __init__(self, recipe: Recipe, out: Path, listeners: list[Listener]) -> None:
         self.recipe, self.out, self.listeners = recipe, out, listeners
-        self.folder, self.done = out / "run" / "checkpoints", out / "run" / "done.json"
+        self.folder, self.log_file = out / "run" / "checkpoints", out / "run" / "log.jsonl"
+        self.begun, self.done = out / "run" / "begun.json", out / "run" / "done.json"
         self.interruption = Interruption()
         self.device = chosen_device(recipe.train.device)
         self.seconds_before, self.flops, self.scores = 0.0, 0.0, {}  # type: float, float, dict[str, float]
@@ -94,31 +88,40 @@ class Trainer:
         with ExitStack() as guard:
             self.group = join_group(self.device)
             if self.group.leads:
+                known = self.log_file.exists()
                 guard.enter_context(only_trainer(self.out / "run"))
                 clean(self.folder)
                 clean(self.out)
-            self._refuse_to_overwrite(resume)
-            if self.group.leads and not resume:
-                self.done.unlink(missing_ok=True)
+                self._refuse(resume, known)
             guard.enter_context(settings(self.recipe, self.device))
-            self.log = RunLog(self.out / "run" / "log.jsonl" if self.group.leads else None, self.listeners)
+            self.log = RunLog(self.log_file, self.listeners) if self.group.leads else RunLog(None, [])
             guard.callback(self.log.close)
-            self.material: Material = prepare(self.recipe, starting_tokenizer(self.recipe), self._note)
+            own = starting_tokenizer(self.recipe)
+            self.material: Material = prepare(self.recipe, own, self._note)
+            refuse_another_tokenizer(self.recipe, own, self.material.tokenizer)
             for note in self.material.notes:
                 self._note(note)
             self.run = self._new_run()
             if resume:
                 self._go_on()
+            if self.group.leads and self.run.step == 0:
+                write_json(self.begun, self._depends_on())
             guard.enter_context(self.interruption.listening())
             stack = guard.pop_all()
         return stack
 
-    def _refuse_to_overwrite(self, resume: bool) -> None:
+    def _refuse(self, resume: bool, known: bool) -> None:
+        """A new run writes over no other, and only what is there goes on."""
         there = bool(checkpoints(self.folder))
         if there and not resume:
             raise CheckpointError(f"{self.out} holds a run already: continue it with --resume, or choose another --out")
-        if resume and not there:
-            raise CheckpointError(f"{self.folder} holds no checkpoint: start the run without --resume")
+        if resume and not known:
+            raise CheckpointError(f"{self.out} holds no run: start it without --resume")
+        if resume and not there and self._is_done():
+            raise CheckpointError(f"the run in {self.out} is done, and its checkpoints are gone: nothing can go on")
+        if not resume:
+            self.begun.unlink(missing_ok=True)
+            self.done.unlink(missing_ok=True)
 
     def _new_run(self) -> Run:
         recipe, t = self.recipe, self.recipe.train
@@ -135,12 +138,8 @@ class Trainer:
         self.group.same_start(model)
         loss_of = loss_function(self.material.objective)
         autocast = torch.bfloat16 if t.precision == "bf16" else None
-        # what is computed again looks at the state of the random numbers, which a graph does not let it do
-        captures = t.capture and self.device.type == "cuda" and not t.checkpointing
         if t.compile not in ("no", "blocks"):
-            mode = None if t.compile == "default" else t.compile
-            loss_of = torch.compile(loss_of, mode=mode, dynamic=False)
-            torch._dynamo.config.cache_size_limit = max(64, torch._dynamo.config.cache_size_limit)
+            loss_of = compile_loss(loss_of, t.compile)
         self.log({
             "event": "start", "name": recipe.name, "parameters": model.n_parameters(), "device": str(self.device),
             "machine": machine_name(self.device), "steps": t.steps, "examples": self.material.train.n_examples,
@@ -155,15 +154,28 @@ class Trainer:
             clip=recipe.optimizer.clip,
             spike=t.spike,
             average=MovingAverage(model, t.ema) if t.ema else None,
-            captured=Captured(model, loss_of, autocast) if captures else None,
+            captured=Captured(model, loss_of, autocast) if self._captures() else None,
             group=self.group,
+            seed=recipe.seed,
         )
+
+    def _captures(self) -> bool:
+        t = self.recipe.train
+        wanted = t.capture and self.device.type == "cuda"
+        if wanted and t.checkpointing:  # it saves the state of the random numbers, which nobody may read in a graph
+            self._note("train.checkpointing: the passes are not recorded as graphs; small models run slower for it")
+        return wanted and not t.checkpointing
 
     def _depends_on(self) -> dict[str, Any]:
         return depends_on(self.recipe, self.material, self.run.model, self.group.world)
 
     def _go_on(self) -> None:
-        """Puts the newest whole checkpoint back."""
+        """Puts the newest whole checkpoint back; before there was one, the run starts at step 0."""
+        if not checkpoints(self.folder):
+            if self.begun.exists():
+                refuse_another_run(read_json(self.begun), self._depends_on(), self.out)
+            self._note("there was no checkpoint yet: the run starts at step 0")
+            return
         found = newest(self.folder, self._note)
         if found is None:
             raise CheckpointError(
@@ -174,7 +186,8 @@ class Trainer:
         state = found.state
         self.seconds_before, self.flops = state["seconds"], state["flops"]
         self.scores = {name: float(value) for name, value in state["scores"].items()}
-        if self.group.leads:
+        self.group.wait()  # until everybody has read it
+        if self.group.leads and found.path == checkpoints(self.folder)[-1]:
             self._keep()  # a kill may have come between a checkpoint and the removal of older ones
         self.log({"event": "resume", "step": self.run.step, "from": found.path.name})
         if state["threads"] != torch.get_num_threads():
@@ -247,7 +260,7 @@ class Trainer:
             shape = tuple((name, tuple(tensor.shape)) for name, tensor in part.items())
             if shape not in self._flops_of:
                 self._flops_of[shape] = step_flops(self.run.model, self.run.objective, part)
-            self.flops += self._flops_of[shape]
+            self.flops += self._flops_of[shape] * self.group.world  # the others have as many to do
             self.lap.flops += self._flops_of[shape]
 
     def _report(self, result: StepResult) -> None:
@@ -271,8 +284,6 @@ class Trainer:
         with weights_of(run.model, run.average):
             found = self._validate()
             written = samples(run.model, self.material, e.samples, e.prompt)
-        if e.metric not in found:
-            raise ConfigError(f"evaluate.metric={e.metric!r} is not measured here; measured are {', '.join(found)}")
         value = found[e.metric]
         sign = -1 if e.metric.startswith(LOSSES_ARE_BEST_LOW) else 1
         better = value == value and (run.best is None or sign * value > sign * run.best)
@@ -304,13 +315,12 @@ class Trainer:
         tensors: dict[str, dict[str, torch.Tensor]] = {
             "weights": dict(run.model.named_parameters()),
             "optimizer": dict(sorted(run.optimizer.tensors().items())),  # the same bytes every time
-            "random": random_state(self.device),
         }
         if run.average is not None:
             tensors["average"] = run.average.weights
         state = {
-            **run.counters(), "best": _plain(run.best), "depends_on": self._depends_on(), "seconds": self._seconds(),
-            "flops": self.flops, "scores": {name: _plain(value) for name, value in self.scores.items()},
+            **run.counters(), "best": plain(run.best), "depends_on": self._depends_on(), "seconds": self._seconds(),
+            "flops": self.flops, "scores": plain(self.scores),
             "threads": torch.get_num_threads(),
         }  # fmt: skip
         write_checkpoint(self.folder, run.step, tensors, state)
@@ -324,8 +334,8 @@ class Trainer:
 
     def _finish(self) -> None:
         """The model folder, and the note that it is whole."""
-        weights = choose_weights(self.run, self.recipe, self.folder, self._note)
-        if self.recipe.train.average and self.material.valid is not None:  # no evaluation has seen these weights
+        weights, measured = choose_weights(self.run, self.recipe, self.folder, self._note)
+        if not measured and self.material.valid is not None:
             self.scores = self._validate()
         write_model_folder(self.out, self.run, self.recipe, self.material.tokenizer, {
             "step": self.run.step, "tokens": self.run.tokens, "seconds": self._seconds(), "flops": self.flops,
@@ -336,8 +346,3 @@ class Trainer:
 
     def _note(self, text: str) -> None:
         self.log({"event": "note", "text": text})
-
-
-def _plain(value: float | None) -> float | str | None:
-    """JSON has no NaN; `float` reads the word again."""
-    return value if value is None or math.isfinite(value) else str(value)

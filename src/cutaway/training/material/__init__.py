@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from cutaway.data.cache import cached
-from cutaway.data.text import read_documents
+from cutaway.data.tables import text_of
 from cutaway.errors import ConfigError
 from cutaway.tokens import Tokenizer
-from cutaway.training.material.common import Material, Say, paths_of
-from cutaway.training.material.tables import columns_of, rows_of, tables
-from cutaway.training.material.texts import texts
+from cutaway.training.material.common import Material, Say, holds_out, paths_of, what_is_lost
+from cutaway.training.material.tables import columns_of, tables, training_rows
+from cutaway.training.material.texts import texts, training_texts
 from cutaway.training.recipe import Recipe
 
 ON_TEXT = ("next_token", "masked", "pretrain", "spans")
@@ -20,6 +20,18 @@ def prepare(recipe: Recipe, start: Tokenizer | None, say: Say = lambda text: Non
     """Reads the data, trains the tokenizer where none is given, and chooses the objective."""
     if not recipe.data.train:
         raise ConfigError("[data] names no `train` files")
+    material = _read(recipe, start, say)
+    known = material.metrics()
+    if material.valid is not None and recipe.evaluate.metric not in known:
+        raise ConfigError(
+            f"evaluate.metric={recipe.evaluate.metric!r} is not measured for objective {recipe.objective.kind!r}; "
+            f"measured are {', '.join(known)}"
+        )
+    material.notes += what_is_lost(material, recipe.data.seq_len)
+    return material
+
+
+def _read(recipe: Recipe, start: Tokenizer | None, say: Say) -> Material:
     if recipe.objective.kind == "images":
         from cutaway.training.material.pictures import pictures
 
@@ -50,6 +62,7 @@ def _tokenizer(recipe: Recipe, start: Tokenizer | None, say: Say) -> Tokenizer:
         "lowercase": t.lowercase,
     }
     settings |= {"tags": tags, "data": repr(recipe.data), "objective": recipe.objective.kind}
+    settings |= {"seed": recipe.seed} if holds_out(recipe.data) else {}  # it says what is held out
 
     def build(folder: Path) -> dict[str, Any]:
         say(f"training a {t.kind} tokenizer")
@@ -67,11 +80,9 @@ def _tokenizer(recipe: Recipe, start: Tokenizer | None, say: Say) -> Tokenizer:
 
 def _training_texts(recipe: Recipe) -> Iterator[str]:
     if recipe.objective.kind in ON_TEXT and recipe.data.format in ("auto", "text"):
-        for piece in read_documents(paths_of(recipe, recipe.data.train), recipe.data.split):  # type: ignore[arg-type]
-            yield piece.text
+        yield from training_texts(recipe)
         return
     names = columns_of(recipe)
-    for row in rows_of(recipe, recipe.data.train):
+    for row in training_rows(recipe):
         for name in names:
-            value = row[name]
-            yield value if isinstance(value, str) else " ".join(value)
+            yield text_of(row[name])

@@ -1,15 +1,16 @@
 """What all kinds of material share: what is found out about the examples, and the objective that a recipe asks for."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cutaway.data.batches import HELD_OUT, Source
-from cutaway.data.order import Indices, shuffled
+from cutaway.data.batches import Source
+from cutaway.data.order import HELD_OUT, Indices, shuffled
 from cutaway.errors import ConfigError
+from cutaway.evaluation.scores import scores_for
 from cutaway.objectives import Hiding, Labels, Masked, NextToken, Objective, Pretraining, SpanCorruption, Translation
 from cutaway.tokens import Tokenizer
 from cutaway.training.recipe import DataPart, Recipe
@@ -31,9 +32,33 @@ class Material:
     sample_source: list[tuple[str, int | None]] = field(default_factory=list)  # sources to translate, and their tags
     notes: list[str] = field(default_factory=list)  # what a person should know: examples left out
 
+    def metrics(self) -> list[str]:
+        """What `training.measure` finds on the validation examples."""
+        terms = list(self.objective.targets)
+        found = ["loss", *(f"loss_{term}" for term in terms if len(terms) > 1)]
+        if "label" in terms:
+            found += scores_for(self.numbers.get("n_classes"))
+        if "next_token" in terms:
+            found += ["perplexity"] + ["bits_per_byte"] * bool(self.bytes_per_token)
+        return found
+
+
+def what_is_lost(material: Material, seq_len: int) -> Iterator[str]:
+    """How many examples are too long."""
+    for use, source in {"training": material.train, "validation": material.valid}.items():
+        if n := getattr(source, "cut", 0):
+            yield f"{n:,} {use} rows are longer than seq_len={seq_len} and are cut, of a pair the longer text first"
+        if n := getattr(source, "too_long", 0):
+            yield f"{n:,} {use} pairs are longer than seq_len={seq_len} and were left out"
+
 
 def paths_of(recipe: Recipe, names: Iterable[str]) -> list[Path]:
     return [Path(recipe.data.root) / name for name in names]
+
+
+def holds_out(d: DataPart) -> bool:
+    """Whether part of the training examples is to measure with."""
+    return not d.valid and bool(d.valid_share or d.valid_last)
 
 
 def n_to_train_on(n: int, d: DataPart) -> int:
@@ -54,6 +79,16 @@ def held_out(n: int, recipe: Recipe) -> tuple[Indices, Indices]:
     if not recipe.data.valid_last:
         every = shuffled(every, n, recipe.seed, HELD_OUT)
     return np.sort(every[:kept]), np.sort(every[kept:])
+
+
+def check_classes(labels: Indices, kept: Indices, measured: Indices) -> None:
+    """Refuses to measure with classes that were never shown: a file that is sorted by class ends in one of them."""
+    unseen = np.setdiff1d(labels[measured], labels[kept])
+    if len(unseen):
+        raise ConfigError(
+            f"class {unseen[0]} is in the held-out examples and not among those to train on; where a file is sorted by"
+            " class, use data.valid_share, which takes examples from all over it, instead of data.valid_last"
+        )
 
 
 def special_numbers(tokenizer: Tokenizer, *, starts: bool = True) -> dict[str, Any]:

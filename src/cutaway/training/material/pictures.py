@@ -5,12 +5,11 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from cutaway.data.batches import Pictures
+from cutaway.data.batches import PictureBatches
 from cutaway.data.images import Images, idx_images, image_folder, npz_images
 from cutaway.errors import ConfigError
-from cutaway.objectives import Changes
-from cutaway.objectives import Pictures as PictureObjective
-from cutaway.training.material.common import Material, Say, held_out, paths_of
+from cutaway.objectives import Changes, Pictures
+from cutaway.training.material.common import Material, Say, check_classes, held_out, holds_out, paths_of
 from cutaway.training.recipe import Recipe
 
 
@@ -25,20 +24,21 @@ def pictures(recipe: Recipe, say: Say) -> Material:
         valid = read_images(paths_of(recipe, d.valid), size=d.image_size)
         if valid.names != train.names:
             raise ConfigError(f"the validation pictures have classes {valid.names}, the training ones {train.names}")
-    elif d.valid_share or d.valid_last:
+    elif holds_out(d):
         kept, measured = held_out(len(labels), recipe)
+        check_classes(labels, kept, measured)
     channels = train.pixels.shape[1]
     mean, std = statistics(train.pixels, kept)
-    objective = PictureObjective(
+    objective = Pictures(
         mean=mean, std=std, smoothing=recipe.objective.smoothing, changes=changes_of(recipe.objective.changes)
     )
     rows = t.rows or 256
-    source = Pictures(train.pixels, labels, rows=rows, seed=recipe.seed, examples=kept)
+    source = PictureBatches(train.pixels, labels, rows=rows, seed=recipe.seed, examples=kept)
     valid_source = None
     if valid is not None:
-        valid_source = Pictures(valid.pixels, np.asarray(valid.labels), rows=rows, shuffle=False)
+        valid_source = PictureBatches(valid.pixels, np.asarray(valid.labels), rows=rows, shuffle=False)
     elif len(measured):
-        valid_source = Pictures(train.pixels, labels, rows=rows, shuffle=False, examples=measured)
+        valid_source = PictureBatches(train.pixels, labels, rows=rows, shuffle=False, examples=measured)
     numbers: dict[str, Any] = {"n_classes": len(train.names), "labels": list(train.names), "n_channels": channels}
     numbers |= {"image_size": train.pixels.shape[2], "pixel_mean": mean, "pixel_std": std}
     prints = f"{train.fingerprint} {'' if valid is None else valid.fingerprint} {len(kept)}"

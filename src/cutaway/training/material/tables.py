@@ -1,19 +1,30 @@
 """Tables and parallel texts: rows of text columns with their labels, or pairs in one direction or several."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
 
-from cutaway.data.batches import Batch, Buckets, Examples, Source, padded
-from cutaway.data.columns import Dataset, tokenised_columns
-from cutaway.data.labels import Labels as LabelColumn
+from cutaway.data.batches import Batch, Examples, Pairs, Source, padded
+from cutaway.data.buckets import Buckets
+from cutaway.data.columns import Dataset, is_blank, tokenised_columns
+from cutaway.data.labels import LabelColumn
 from cutaway.data.order import Indices
-from cutaway.data.tables import Rows, read_parallel, read_table, several
+from cutaway.data.tables import Row, Rows, read_parallel, read_table, several
 from cutaway.errors import ConfigError, InputError
 from cutaway.objectives import Translation
 from cutaway.tokens import Tokenizer
-from cutaway.training.material.common import Material, Say, held_out, objective_for, paths_of, special_numbers
+from cutaway.training.material.common import (
+    Material,
+    Say,
+    check_classes,
+    held_out,
+    holds_out,
+    objective_for,
+    paths_of,
+    special_numbers,
+)
 from cutaway.training.recipe import Recipe
 
 
@@ -54,10 +65,22 @@ def rows_of(recipe: Recipe, names: Sequence[str]) -> Rows:
     return tables[0] if len(tables) == 1 else several(tables)
 
 
+def training_rows(recipe: Recipe) -> Iterator[Row]:
+    """The rows that are not held out: what a tokenizer may be trained on."""
+    rows, names = rows_of(recipe, recipe.data.train), columns_of(recipe)
+    if not holds_out(recipe.data):
+        return iter(rows)
+    kept = np.zeros(sum(not is_blank(row, names) for row in rows), dtype=bool)
+    kept[held_out(len(kept), recipe)[0]] = True
+    return compress((row for row in rows if not is_blank(row, names)), kept)
+
+
 def tables(recipe: Recipe, tokenizer: Tokenizer, say: Say) -> Material:
     d, kind = recipe.data, recipe.objective.kind
     if kind in ("pretrain", "spans"):
         raise ConfigError(f"objective {kind!r} reads running text, not tables: data.format = 'text'")
+    if d.second is not None and kind not in ("classify", "regress", "translate"):
+        raise ConfigError(f"data.second={d.second!r}: objective {kind!r} reads one text, not pairs")
     names = columns_of(recipe)
     labels = None
     if kind in ("classify", "regress", "tag"):
@@ -73,29 +96,27 @@ def tables(recipe: Recipe, tokenizer: Tokenizer, say: Say) -> Material:
         labels = LabelColumn(d.label, labels.kind, train.label_names)
     valid = read(d.valid, labels) if d.valid else None
     objective = objective_for(recipe, tokenizer)
-    every = np.arange(len(train))
-    kept, measured = every, every[:0]
-    if valid is None and (d.valid_share or d.valid_last):
-        kept, measured = held_out(len(train), recipe)
+    kept, measured = np.arange(len(train)), np.arange(0 if valid is None else len(valid))
+    if holds_out(d):
         valid = train
+        kept, measured = (train.examples_of(rows) for rows in held_out(train.n_rows, recipe))
+        if kind == "classify":
+            check_classes(np.asarray(train.labels), kept, measured)
     source = _table_source(recipe, train, objective, tokenizer, kept, shuffle=True)
     valid_source = None
     if valid is not None:
-        of_valid = measured if valid is train else np.arange(len(valid))
-        valid_source = _table_source(recipe, valid, objective, tokenizer, of_valid, shuffle=False)
+        valid_source = _table_source(recipe, valid, objective, tokenizer, measured, shuffle=False)
     numbers = special_numbers(tokenizer)
     if kind == "classify" or kind == "tag":
         assert train.label_names is not None
         numbers |= {"n_classes": len(train.label_names), "labels": list(train.label_names)}
     prints = f"{train.fingerprint} {'' if valid is None else valid.fingerprint} {len(kept)}"
     material = Material(objective, source, valid_source, prints, tokenizer, numbers)
-    if isinstance(source, Directions):
-        of_valid = measured if valid is train else np.arange(0 if valid is None else len(valid))
-        material.sample_source = [] if valid is None else some_sources(recipe, valid, tokenizer, of_valid)
-        if source.too_long:
-            material.notes.append(f"{source.too_long:,} pairs are longer than seq_len={d.seq_len} and were left out")
-    if train.skipped:
-        material.notes.append(f"{train.skipped:,} rows had an empty text and were left out")
+    if kind == "translate" and valid is not None:
+        material.sample_source = some_sources(recipe, valid, tokenizer, measured)
+    for use, data in {"training": train, "validation": None if valid is train else valid}.items():
+        if data is not None and data.skipped:
+            material.notes.append(f"{data.skipped:,} {use} rows had an empty text and were left out")
     return material
 
 
@@ -123,11 +144,15 @@ def _table_source(
     }  # fmt: skip
     if kind == "translate":
         return Directions(recipe, data, objective, tokenizer, examples, common)
-    names = ["text"] if len(data.columns) == 1 else ["first", "second"]
-    columns = dict(zip(names, data.columns.values(), strict=True))
-    extra = {names[0]: objective.extra} | ({names[1]: int(objective.sep_id is not None)} if len(names) > 1 else {})
-    longest = {name: d.seq_len // len(names) for name in names}
-    return Examples(columns, data.labels, extra=extra, longest=longest, examples=examples, **common)
+    if len(data.columns) == 1:
+        (text,) = data.columns.values()
+        return Examples(
+            {"text": text}, data.labels, extra={"text": objective.extra}, longest={"text": d.seq_len},
+            examples=examples, **common,
+        )  # fmt: skip
+    first, second = data.columns.values()
+    extra = objective.extra + int(objective.sep_id is not None)
+    return Pairs(first, second, data.labels, extra=extra, longest=d.seq_len, examples=examples, **common)
 
 
 class Directions:

@@ -1,64 +1,95 @@
-"""Running text: windows of a stream of tokens, or, where every line is a document, the lines."""
+"""Running text: windows of a stream of tokens, or sequences of their own: lines, or what spans are cut out of."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from cutaway.data.batches import Batch, Examples, Source, Windows
-from cutaway.data.corpus import Corpus, tokenised_documents
+from cutaway.data.corpus import Corpus, part_of, size_of, tokenised_documents
 from cutaway.data.sentence_pairs import SentencePairs
+from cutaway.data.text import read_documents
 from cutaway.errors import ConfigError
-from cutaway.objectives import NextToken, Pretraining
+from cutaway.objectives import NextToken, Pretraining, SpanCorruption
 from cutaway.tokens import Tokenizer
-from cutaway.training.material.common import Material, Say, n_to_train_on, objective_for, paths_of, special_numbers
-from cutaway.training.recipe import DataPart, Recipe
+from cutaway.training.material.common import (
+    Material,
+    Say,
+    holds_out,
+    n_to_train_on,
+    objective_for,
+    paths_of,
+    special_numbers,
+)
+from cutaway.training.recipe import Recipe
 
 
 def texts(recipe: Recipe, tokenizer: Tokenizer, say: Say) -> Material:
-    """Windows of a stream; or, where every line is a document, the lines themselves."""
+    """The corpora to train on and to measure with, and their batches."""
     d = recipe.data
-    end_id = tokenizer.eos_id if recipe.objective.kind in ("next_token", "spans") else None
+    end_id = tokenizer.eos_id if recipe.objective.kind == "next_token" else None
 
-    def corpus(names: Sequence[str]) -> Corpus:
+    def corpus(names: Sequence[str], part: tuple[int, int] | None = None, wrap: float = 0.0) -> Corpus:
         say(f"reading {', '.join(names)}")
-        return tokenised_documents(paths_of(recipe, names), tokenizer, split=d.split, end_id=end_id)  # type: ignore[arg-type]
+        return tokenised_documents(
+            paths_of(recipe, names), tokenizer, split=d.split, end_id=end_id, part=part, wrap=wrap  # type: ignore[arg-type]
+        )  # fmt: skip
 
-    train = corpus(d.train)
-    valid = corpus(d.valid) if d.valid else None
-    if valid is None and (d.valid_share or d.valid_last):
-        train, valid = part_text(train, d) if d.split != "line" else part_lines(train, d)
+    valid: Corpus | None
+    if holds_out(d):
+        kept, total = _kept(recipe)
+        train, valid = corpus(d.train, (0, kept), d.wrap), corpus(d.train, (kept, total))
+    else:
+        train, valid = corpus(d.train, None, d.wrap), corpus(d.valid) if d.valid else None
     objective = objective_for(recipe, tokenizer)
     source = _text_source(recipe, train, objective, tokenizer, shuffle=True)
     valid_source = None if valid is None else _text_source(recipe, valid, objective, tokenizer, shuffle=False)
     starts = d.split == "line" or recipe.objective.kind == "spans"
     numbers = {**special_numbers(tokenizer, starts=starts), "max_len": d.seq_len}
-    per_token = None if valid is None else valid.n_bytes / max(1, len(valid.ids))
+    per_token = None if valid is None else valid.n_bytes / len(valid.ids)
     prints = " ".join(part.fingerprint for part in (train, valid) if part is not None)
     return Material(objective, source, valid_source, prints, tokenizer, numbers, per_token)
 
 
-def _text_source(recipe: Recipe, corpus: Any, objective: Any, tokenizer: Tokenizer, *, shuffle: bool) -> Source:
+def training_texts(recipe: Recipe) -> Iterator[str]:
+    """The text that is learnt from, in pieces: all that a new tokenizer may see."""
+    d = recipe.data
+    pieces = read_documents(paths_of(recipe, d.train), d.split, wrap=d.wrap)  # type: ignore[arg-type]
+    if holds_out(d):
+        pieces = part_of(pieces, d.split, 0, _kept(recipe)[0])  # type: ignore[arg-type]
+    return (piece.text for piece in pieces)
+
+
+def _kept(recipe: Recipe) -> tuple[int, int]:
+    """How much of a text is left when its end is held out, and how much there is, as `size_of` counts."""
+    d = recipe.data
+    if d.valid_last and d.split != "line":
+        raise ConfigError(f"data.valid_last={d.valid_last} counts examples, and running text has none: valid_share")
+    total = size_of(paths_of(recipe, d.train), d.split)  # type: ignore[arg-type]
+    return n_to_train_on(total, d), total
+
+
+def _text_source(recipe: Recipe, corpus: Corpus, objective: Any, tokenizer: Tokenizer, *, shuffle: bool) -> Source:
     d, t = recipe.data, recipe.train
-    extra = getattr(objective, "extra", 0)
-    if d.split == "line" and not isinstance(objective, Pretraining):
-        width = extra if isinstance(extra, int) else max(extra.values())
+    spans = isinstance(objective, SpanCorruption)
+    extra = 1 if spans else objective.extra
+    if spans or (d.split == "line" and not isinstance(objective, Pretraining)):
+        # a row of spans is of one document: two in a row would need a mask across source and target
         return Examples(
-            {"text": corpus}, tokens=t.tokens, seed=recipe.seed, shuffle=shuffle, extra={"text": width},
-            longest={"text": d.seq_len}, multiple=t.accumulate, most_rows=t.rows,
+            {"text": corpus.cut(d.seq_len - extra) if spans else corpus}, tokens=t.tokens, seed=recipe.seed,
+            shuffle=shuffle, extra={"text": extra}, longest={"text": d.seq_len}, multiple=t.accumulate,
+            most_rows=t.rows,
         )  # fmt: skip
     rows = t.rows or max(1, t.tokens // d.seq_len)
     if rows % t.accumulate:
         raise ConfigError(f"{rows} rows of a step do not divide into train.accumulate={t.accumulate} parts")
-    length = d.seq_len - (extra if isinstance(extra, int) else 0)
     if isinstance(objective, Pretraining):
         return SentencePairs(
-            corpus, sentence_ends(tokenizer), rows=rows, seq_len=length, seed=recipe.seed, shuffle=shuffle
+            corpus, sentence_ends(tokenizer), rows=rows, seq_len=d.seq_len - extra, seed=recipe.seed, shuffle=shuffle
         )
     windows = Windows(
-        corpus, rows=rows, seq_len=d.seq_len if isinstance(objective, NextToken) else length, seed=recipe.seed,
-        shuffle=shuffle, borders=d.borders and isinstance(objective, NextToken),
-    )  # fmt: skip
+        corpus, rows=rows, seq_len=d.seq_len - extra, seed=recipe.seed, shuffle=shuffle, borders=d.borders
+    )
     return windows if isinstance(objective, NextToken) else WithoutLast(windows)
 
 
@@ -69,32 +100,7 @@ class WithoutLast:
         self.windows, self.steps, self.n_examples = windows, windows.steps, windows.n_examples
 
     def __call__(self, step: int) -> Batch:
-        return {"text": self.windows(step)["text"][:, :-1]}
-
-
-def part_text(corpus: Corpus, d: DataPart) -> tuple[Corpus, Corpus]:
-    """A text in two: the first part to train on, the last share of its tokens to measure with."""
-    if d.valid_last:
-        raise ConfigError(f"data.valid_last={d.valid_last} counts examples, and running text has none: valid_share")
-    return _parted(corpus, n_to_train_on(len(corpus.ids), d))
-
-
-def part_lines(corpus: Corpus, d: DataPart) -> tuple[Corpus, Corpus]:
-    """Lines in two: all but the last, and the last share or number of them."""
-    n = n_to_train_on(len(corpus), d)
-    return _parted(corpus, int(corpus.starts[n]))
-
-
-def _parted(corpus: Corpus, cut: int) -> tuple[Corpus, Corpus]:
-    """The tokens before a place and those from it on; each part has as many bytes per token as the whole."""
-    starts = np.asarray(corpus.starts)
-    before = np.append(starts[starts < cut], cut)
-    after = np.append(cut, starts[starts > cut]) - cut
-    n_bytes = round(corpus.n_bytes * cut / len(corpus.ids))  # tokens are not traced back to their bytes
-    return (
-        Corpus(corpus.ids[:cut], before, n_bytes, f"{corpus.fingerprint} up to {cut}"),
-        Corpus(corpus.ids[cut:], after, corpus.n_bytes - n_bytes, f"{corpus.fingerprint} from {cut}"),
-    )
+        return {name: values[:, :-1] for name, values in self.windows(step).items()}
 
 
 def sentence_ends(tokenizer: Tokenizer) -> Any:

@@ -6,11 +6,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import DECODERS, TRANSLATORS, VOCAB, some_ids, tiny
+from tiny import DECODERS, TRANSLATORS, some_ids, tiny
 from torch import Tensor
+from written import beams, continuations, translations
 
-from cutaway.decoding import beam_search, beam_translate, greedy, greedy_translate
-from cutaway.decoding.beam import beams_translate
+from cutaway.decoding import Job, greedy, greedy_translate, write
 from cutaway.errors import InputError
 from cutaway.model.model import Model
 
@@ -59,7 +59,7 @@ def test_a_beam_of_one_is_greedy(name, stop):
         assert not ends or min(map(len, expected)) < 10
         for penalty in (1.0, 3.0):  # with 3, a longer text would beat one that has ended
             options = {"length_penalty": penalty, "early_stopping": stop, "end_ids": ends}
-            assert beam_translate(model, source, n=10, beam=1, real=real, **options) == expected
+            assert translations(model, source, n=10, beam=1, real=real, **options) == expected
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -67,7 +67,9 @@ def test_a_beam_of_one_is_greedy_for_a_decoder_by_itself(name):
     model, (ids, real) = tiny(name, dtype=torch.float32), sources([7, 3, 5])
     ends = (5, 6, 7, 8)
     expected = greedy(model, ids, n=10, real=real, end_ids=ends)
-    assert beam_search(model, ids, n=10, beam=1, real=real, end_ids=ends) == [until_end(row, ends) for row in expected]
+    assert continuations(model, ids, n=10, beam=1, real=real, end_ids=ends) == [
+        until_end(row, ends) for row in expected
+    ]
 
 
 @pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0, -1.0])
@@ -76,7 +78,7 @@ def test_a_beam_as_wide_as_the_space_finds_the_best_of_all(penalty, stop):
     vocab, n, end = 4, 4, 2
     model = translator(vocab_size=vocab, dtype=torch.float64)
     source = torch.tensor([[3, 0, 1], [2, 2, 1]])
-    found = beams_translate(
+    found = beams(
         model,
         source,
         n=n,
@@ -104,7 +106,7 @@ def test_a_score_is_the_log_probability_of_its_text(name, penalty):
     """Were the rows of the cache mixed up, a text would carry the score of another."""
     model, (source, real) = translator(name, dtype=torch.float64), sources([7, 3, 5, 9])
     ends = (5, 6, 7)
-    found = beams_translate(model, source, n=12, beam=5, length_penalty=penalty, real=real, end_ids=ends)
+    found = beams(model, source, n=12, beam=5, length_penalty=penalty, real=real, end_ids=ends)
     for row, its, hypotheses in zip(source, real, found, strict=True):
         assert len({tuple(h.ids) for h in hypotheses}) == len(hypotheses) == 5
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
@@ -121,10 +123,9 @@ def test_fault_17_a_sentence_is_translated_alone_as_in_any_batch(lengths, beam, 
     limits = [4 + length for length in lengths]
     # many ends, so that sentences are done at different times; a penalty under which those that went on would win
     options = {"beam": beam, "early_stopping": stop, "end_ids": range(5, 25), "length_penalty": 2.0}
-    together = beam_translate(model, source, n=limits, real=real, **options)
+    together = translations(model, source, n=limits, real=real, **options)
     alone = [
-        beam_translate(model, row[its][None], n=n, **options)[0]
-        for row, its, n in zip(source, real, limits, strict=True)
+        translations(model, row[its][None], n=n, **options)[0] for row, its, n in zip(source, real, limits, strict=True)
     ]
     assert together == alone
     assert all(len(text) <= n for text, n in zip(together, limits, strict=True))
@@ -134,16 +135,16 @@ def test_fault_17_a_sentence_is_translated_alone_as_in_any_batch(lengths, beam, 
 def test_fault_17_a_prompt_is_continued_alone_as_in_any_batch(name):
     model, (ids, real) = tiny(name, dtype=torch.float32), sources([7, 3, 5])
     left = torch.stack([row.roll(int((~its).sum())) for row, its in zip(ids, real, strict=True)])
-    alone = [beam_search(model, row[its][None], n=12, end_ids=[5, 6])[0] for row, its in zip(ids, real, strict=True)]
-    assert beam_search(model, ids, n=12, real=real, end_ids=[5, 6]) == alone
-    assert beam_search(model, left, n=12, real=real.flip(1), end_ids=[5, 6]) == alone
+    alone = [continuations(model, row[its][None], n=12, end_ids=[5, 6])[0] for row, its in zip(ids, real, strict=True)]
+    assert continuations(model, ids, n=12, real=real, end_ids=[5, 6]) == alone
+    assert continuations(model, left, n=12, real=real.flip(1), end_ids=[5, 6]) == alone
 
 
 def test_more_blocks_of_the_cache_than_one(monkeypatch):
     model, (source, real) = translator(), sources([7, 3])
-    once = beam_translate(model, source, n=30, real=real, end_ids=[])
-    monkeypatch.setattr("cutaway.decoding.beam.BLOCK", 4)
-    assert beam_translate(model, source, n=30, real=real, end_ids=[]) == once
+    once = translations(model, source, n=30, real=real, end_ids=[])
+    monkeypatch.setattr("cutaway.decoding.engine.BLOCK", 4)
+    assert translations(model, source, n=30, real=real, end_ids=[]) == once
 
 
 def test_a_wider_beam_finds_likelier_texts():
@@ -152,44 +153,33 @@ def test_a_wider_beam_finds_likelier_texts():
     source = some_ids(40, 6)
     widths = {}
     for beam in (1, 2, 8):
-        found = beams_translate(model, source, n=8, beam=beam, length_penalty=0.0, end_ids=[])
+        found = beams(model, source, n=8, beam=beam, length_penalty=0.0, end_ids=[])
         widths[beam] = sum(hypotheses[0].score for hypotheses in found)
     assert widths[1] < widths[2] < widths[8]
 
 
-def test_the_models_own_tokens_count_unless_others_are_given():
+def test_the_models_own_ends_count_unless_others_are_given():
     model, source = translator(end_ids=(5, 6, 7, 8, 9)), some_ids(2, 5)
-    assert beam_translate(model, source, n=9) == beam_translate(model, source, n=9, end_ids=[5, 6, 7, 8, 9])
-    assert all(len(text) == 9 for text in beam_translate(model, source, n=9, end_ids=[]))
-    other = beam_translate(translator(start_id=3), source, n=9)
-    assert beam_translate(translator(), source, n=9, start_id=3) == other
+    assert translations(model, source, n=9) == translations(model, source, n=9, end_ids=[5, 6, 7, 8, 9])
+    assert all(len(text) == 9 for text in translations(model, source, n=9, end_ids=[]))
 
 
-def test_what_cannot_be_searched_is_refused():
-    model, source = translator(), some_ids(2, 5)
-    with pytest.raises(InputError, match="beam=0"):
-        beam_translate(model, source, n=3, beam=0)
-    for n in (0, [3], [3, 0]):
-        with pytest.raises(InputError, match=r"n=.*one for each"):
-            beam_translate(model, source, n=n)
-    with pytest.raises(InputError, match="at most n=32 more fit"):
-        beam_translate(model, source, n=[3, 33])
-    with pytest.raises(InputError, match="give `start_id`"):
-        beam_translate(translator(start_id=None), source, n=3)
-    with pytest.raises(InputError, match="use beam_translate"):
-        beam_search(model, source, n=3)
+def test_what_cannot_be_written_is_refused():
+    model, ids = translator(), [5, 6, 7]
+    for match, job, options in (
+        ("beam=0", Job(prompt=[1], source=ids, limit=3), {"beam": 0}),
+        ("limit=0", Job(prompt=[1], source=ids, limit=0), {}),
+        ("at most 32 more fit", Job(prompt=[1], source=ids, limit=33), {}),
+        ("nothing to begin with", Job(prompt=[], source=ids, limit=3), {}),
+        ("empty source", Job(prompt=[1], limit=3), {}),
+    ):
+        with pytest.raises(InputError, match=match):
+            write(model, [job], **options)
+    with pytest.raises(InputError, match="no encoder"):
+        write(tiny("gpt2"), [Job(prompt=[1], source=ids, limit=3)])
     with pytest.raises(InputError, match="task='hidden'"):
-        beam_search(tiny("gpt2", task="hidden"), source, n=3)
-    assert len(beam_translate(model, source, n=32)) == 2
-
-
-def test_a_spread_cache_is_each_row_again():
-    model, ids = tiny("gpt2"), some_ids(2, 5)
-    cache = model.new_cache(2, 8)
-    with torch.no_grad():
-        model(ids, cache=cache)
-        wide = cache.spread(3)
-        new = torch.randint(VOCAB, (6, 1))
-        each = [model(torch.cat([ids[i // 3][None], new[i][None]], dim=1))[:, -1:] for i in range(6)]
-        assert torch.allclose(model(new, cache=wide), torch.cat(each), atol=1e-10)
-    assert cache.lengths.tolist() == [5, 5]
+        write(tiny("gpt2", task="hidden"), [Job(prompt=[1], limit=3)])
+    with pytest.raises(InputError, match="in training"):
+        write(model.train(), [Job(prompt=[1], source=ids, limit=3)])
+    assert write(model.eval(), []) == []
+    assert len(write(model, [Job(prompt=[1], source=ids, limit=32)])[0]) == 1

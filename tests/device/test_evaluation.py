@@ -1,8 +1,8 @@
 """Beam search and perplexity on a GPU: the same answers as on the CPU."""
 
 import torch
+from written import continuations, translations
 
-from cutaway.decoding.beam import beam_search, beam_translate
 from cutaway.evaluation.perplexity import surprisal
 from cutaway.families import build
 
@@ -28,8 +28,8 @@ def test_beams_find_the_same_as_on_the_cpu():
     for stop in (False, True, "never"):
         for penalty in (0.6, 2.0):
             rule = {"early_stopping": stop, "length_penalty": penalty}
-            here = beam_translate(model.cpu(), source, real=real, **options, **rule)
-            there = beam_translate(model.cuda(), source.cuda(), real=real.cuda(), **options, **rule)
+            here = translations(model.cpu(), source, real=real, **options, **rule)
+            there = translations(model.cuda(), source.cuda(), real=real.cuda(), **options, **rule)
             assert here == there
     assert len({len(text) for text in here}) > 2
 
@@ -37,8 +37,8 @@ def test_beams_find_the_same_as_on_the_cpu():
 def test_beams_of_a_decoder_find_the_same_as_on_the_cpu():
     model = varied(build("gpt2", seed=0, dtype=torch.float64, n_layers=2, **SIZES))
     ids, real = texts(1)
-    here = beam_search(model, ids, n=20, real=real, end_ids=range(5, 12))
-    assert here == beam_search(model.cuda(), ids.cuda(), n=20, real=real.cuda(), end_ids=range(5, 12))
+    here = continuations(model, ids, n=20, real=real, end_ids=range(5, 12))
+    assert here == continuations(model.cuda(), ids.cuda(), n=20, real=real.cuda(), end_ids=range(5, 12))
 
 
 def test_surprisal_is_the_same_as_on_the_cpu():

@@ -57,16 +57,17 @@ def test_one_row_is_read_while_the_others_wait(name: str) -> None:
 
 @pytest.mark.parametrize("name", TRANSLATORS)
 @torch.no_grad()
-def test_rows_of_a_memory_cache_keep_their_sentence(name: str) -> None:
-    model, source, target = tiny(name), some_ids(2, 5, seed=1), some_ids(4, 3, seed=2)
+def test_rows_of_a_memory_cache_keep_their_sentence_and_may_move(name: str) -> None:
+    model, source, target = tiny(name), some_ids(3, 5, seed=1), some_ids(3, 4, seed=2)
     assert isinstance(model, EncoderDecoderModel)
-    real = torch.tensor([[True] * 5, [True, True, False, False, False]])
-    cache = model.new_memory_cache(model.encode(source, real), real, 4, 6)
-    alone = model(source[1:].repeat(2, 1), target[2:], source_real=real[1:].repeat(2, 1))
-    assert close(model.head(model.decode(target[2:], cache=cache.rows(2, 4))), alone)
-    assert cache.lengths.tolist() == [0, 0, 3, 3]
-    with pytest.raises(InputError, match="split the 2 beams of a sentence"):
-        cache.rows(1, 3)
+    real = torch.tensor([[True] * 5, [True, True, False, False, False], [True] * 4 + [False]])
+    cache = model.new_memory_cache(model.encode(source, real), real, 6)
+    alone = model(source, target, source_real=real)
+    assert close(model.head(model.decode(target[1:, :3], cache=cache.rows(1, 3))), alone[1:, :3])
+    assert cache.lengths.tolist() == [0, 3, 3]
+    cache.move(2, 0)
+    assert close(model.head(model.decode(target[2:, 3:], cache=cache.rows(0, 1))), alone[2:, 3:])
+    assert cache.lengths.tolist() == [4, 3, 3]
 
 
 @torch.no_grad()
@@ -81,7 +82,7 @@ def test_a_refused_call_leaves_the_cache_as_it_was() -> None:
     translator = tiny("transformer")
     assert isinstance(translator, EncoderDecoderModel)
     memory = translator.encode(ids)
-    cache = translator.new_memory_cache(memory, None, 1, 8)
+    cache = translator.new_memory_cache(memory, None, 8)
     with pytest.raises(InputError, match="leave `memory`"):
         translator.decode(ids[:, :2], memory=memory, cache=cache)
     assert cache.lengths.tolist() == [0]

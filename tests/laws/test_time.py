@@ -1,6 +1,8 @@
 """The future never changes the past; padding, batches, packing and the cache change nothing at all."""
 
+from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from tiny import DECODERS, READERS, TRANSLATORS, VOCAB, close, some_ids, tiny
 from torch import Tensor
 
+from cutaway.model.cache import Tree
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
 
 PRECISIONS = [torch.float32, torch.float64]
@@ -146,36 +149,61 @@ def test_rows_of_different_lengths_read_on_side_by_side(name: str, left: bool, l
 
 
 @pytest.mark.parametrize("name", TRANSLATORS)
-@given(cut=st.integers(1, 5), beams=st.integers(1, 3), lengths=st.lists(st.integers(1, 7), min_size=2, max_size=2))
-def test_cached_equals_uncached_in_a_translation_and_beams_share_their_sentence(
-    name: str, cut: int, beams: int, lengths: list[int]
-) -> None:
-    model, source = tiny(name), some_ids(2, 7, seed=1)
+@given(cut=st.integers(1, 5), lengths=st.lists(st.integers(1, 7), min_size=2, max_size=2))
+def test_cached_equals_uncached_in_a_translation(name: str, cut: int, lengths: list[int]) -> None:
+    model, target = tiny(name), some_ids(2, 6, seed=2)
     assert isinstance(model, EncoderDecoderModel)
-    source, real = padded(source, lengths, left=False)
-    target = some_ids(2 * beams, 6, seed=2)
-    cache = model.new_memory_cache(model.encode(source, real), real, 2 * beams, 8)
+    source, real = padded(some_ids(2, 7, seed=1), lengths, left=False)
+    cache = model.new_memory_cache(model.encode(source, real), real, 8)
     hidden = torch.cat([model.decode(part, cache=cache) for part in (target[:, :cut], target[:, cut:])], dim=1)
-    plain = model(source.repeat_interleave(beams, 0), target, source_real=real.repeat_interleave(beams, 0))
-    assert close(model.head(hidden), plain)
+    assert close(model.head(hidden), model(source, target, source_real=real))
+
+
+Generations = st.lists(st.lists(st.integers(0, 2), min_size=6, max_size=6), min_size=1, max_size=4)
+
+
+def descend(read: Any, tree: Tree, generations: list[list[int]]) -> Iterator[tuple[int, list[int], Tensor]]:
+    """Lets two rows of three hypotheses read on, and choose parents, again and again: row, its text, its last state."""
+    texts: list[list[int]] = [[] for _ in range(6)]
+    for depth, parents in enumerate(generations):
+        new = some_ids(2, 3, seed=depth)
+        states = read(new, tree)
+        for i, token in enumerate(new.flatten().tolist()):
+            texts[i].append(token)
+            yield i // 3, texts[i], states[i // 3, i % 3]
+        tree.follow(torch.tensor(parents).view(2, 3))
+        texts = [list(texts[i // 3 * 3 + parent]) for i, parent in enumerate(parents)]
 
 
 @pytest.mark.parametrize("name", DECODERS)
-@given(
-    lengths=st.lists(st.integers(1, 5), min_size=3, max_size=3),
-    survivors=st.lists(st.integers(0, 2), min_size=3, max_size=3),
-)
-def test_a_cache_follows_the_beams_that_survive(name: str, lengths: list[int], survivors: list[int]) -> None:
-    model, ids, more = tiny(name), some_ids(3, 5), some_ids(3, 3, seed=9)
+@given(lengths=st.lists(st.integers(1, 5), min_size=2, max_size=2), generations=Generations)
+def test_a_hypothesis_sees_its_ancestors_alone(name: str, lengths: list[int], generations: list[list[int]]) -> None:
+    model, ids = tiny(name), some_ids(2, 5)
     assert isinstance(model, DecoderModel)
-    cache = model.new_cache(3, 10)
+    cache = model.new_cache(2, 9, slots=5 + 3 * 4)
     prompt, real = padded(ids, lengths, left=True)  # on the left, so that no slot has the number of its position
     model(prompt, real=real, cache=cache)
-    cache.reorder(torch.tensor(survivors))
-    steps = torch.cat([model(part, cache=cache) for part in (more[:, :1], more[:, 1:])], dim=1)
-    for row, parent in enumerate(survivors):
-        n = lengths[parent]
-        assert close(steps[row], model(torch.cat([ids[parent, :n], more[row]])[None])[0, n:])
+    tree = Tree.of(cache, 3)
+    for row, text, state in descend(lambda new, tree: model(new, cache=tree), tree, generations):
+        alone = torch.cat([ids[row, : lengths[row]], torch.tensor(text)])[None]
+        assert close(state, model(alone)[0, -1])
+
+
+@pytest.mark.parametrize("name", TRANSLATORS)
+@given(lengths=st.lists(st.integers(1, 7), min_size=2, max_size=2), generations=Generations)
+def test_hypotheses_of_a_translation_share_their_sentence(
+    name: str, lengths: list[int], generations: list[list[int]]
+) -> None:
+    model = tiny(name)
+    assert isinstance(model, EncoderDecoderModel)
+    source, real = padded(some_ids(2, 7, seed=1), lengths, left=True)
+    cache = model.with_memory(model.new_cache(2, 5, slots=3 * 4), 9)
+    model.remember(cache, model.encode(source, real), real)
+    tree = Tree.of(cache, 3)
+    for row, text, state in descend(lambda new, tree: model.decode(new, cache=tree), tree, generations):
+        its = slice(row, row + 1)
+        alone = model(source[its], torch.tensor([text]), source_real=real[its])[0, -1]
+        assert close(model.head(state[None, None])[0, 0], alone)
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -197,34 +225,6 @@ def test_a_cropped_cache_has_forgotten_the_rest(name: str, lengths: list[int], k
         assert close(steps[row], alone)
     cache.clear()
     assert close(model(ids, cache=cache), model(ids))
-
-
-@pytest.mark.parametrize("name", TRANSLATORS)
-@given(
-    source_lengths=st.lists(st.integers(1, 7), min_size=2, max_size=2),
-    lengths=st.lists(st.integers(1, 4), min_size=4, max_size=4),
-    winners=st.lists(st.integers(0, 1), min_size=4, max_size=4),
-    kept=st.lists(st.integers(0, 5), min_size=4, max_size=4),
-)
-def test_beams_of_a_translation_survive_and_are_cropped_beside_their_sentence(
-    name: str, source_lengths: list[int], lengths: list[int], winners: list[int], kept: list[int]
-) -> None:
-    model, ids, more = tiny(name), some_ids(4, 4, seed=2), some_ids(4, 2, seed=9)
-    assert isinstance(model, EncoderDecoderModel)
-    source, source_real = padded(some_ids(2, 7, seed=1), source_lengths, left=True)
-    cache = model.new_memory_cache(model.encode(source, source_real), source_real, 4, 10)
-    prompt, real = padded(ids, lengths, left=True)
-    model.decode(prompt, real=real, cache=cache)
-    survivors = [row // 2 * 2 + winner for row, winner in enumerate(winners)]  # a beam stays with its sentence
-    cache.reorder(torch.tensor(survivors))
-    cache.crop(torch.tensor(kept))
-    steps = torch.cat([model.decode(more[:, i : i + 1], cache=cache.first(6)) for i in range(2)], dim=1)
-    for row, parent in enumerate(survivors):
-        n_left = max(min(kept[row], 4) - (4 - lengths[parent]), 0)
-        target = torch.cat([ids[parent, :n_left], more[row]])[None]
-        sentence = slice(row // 2, row // 2 + 1)
-        alone = model(source[sentence], target, source_real=source_real[sentence])[0, n_left:]
-        assert close(model.head(steps[row]), alone)
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS)

@@ -10,9 +10,9 @@ from parity.peer import Twins, draw, twins_of
 from parity.test_greedy import LAST_NORM, gpt2, llama, marian, t5
 from torch import Tensor
 from transformers import GenerationConfig
+from written import beams, continuations
 
 from cutaway.checkpoints import load
-from cutaway.decoding.beam import beam_search, beams_translate
 
 N = 12
 RULES = list(itertools.product([2, 4], [0.0, 0.6, 1.0, 2.0, -0.5], [False, True, "never"]))
@@ -68,7 +68,7 @@ def test_translations_and_their_scores(tmp_path: Path, model):
     rules = RULES if model is marian else RULES[::4]
     for (beam, penalty, stop), closed in itertools.product(rules, (ends, ends[:1], [])):
         theirs, their_scores = generated(twins, source.ids, source.mask, closed or [53], beam, penalty, stop)
-        ours = beams_translate(
+        ours = beams(
             twins.ours,
             source.ids,
             n=N,
@@ -76,6 +76,7 @@ def test_translations_and_their_scores(tmp_path: Path, model):
             length_penalty=penalty,
             early_stopping=stop,
             real=source.real,
+            start=twins.ours.config.start_id,
             end_ids=closed,
         )
         found = [hypothesis for row in ours for hypothesis in row]
@@ -94,7 +95,7 @@ def test_continuations(tmp_path: Path, model):
     seen = set()
     for beam, penalty, stop in RULES[::2]:
         theirs, _ = generated(twins, prompts.ids, prompts.mask, ends, beam, penalty, stop)
-        ours = beam_search(
+        ours = continuations(
             twins.ours,
             prompts.ids,
             n=N,

@@ -1,7 +1,9 @@
-"""What may come next: from scores of the next token to a text."""
+"""decoding: from a model to words."""
 
-from cutaway.decoding.beam import beam_search, beam_translate
+from cutaway.decoding.engine import Engine, Job
 from cutaway.decoding.greedy import greedy, greedy_translate
+from cutaway.decoding.search import Hypothesis
 from cutaway.decoding.translate import translate_all
+from cutaway.decoding.write import write, written
 
-__all__ = ["beam_search", "beam_translate", "greedy", "greedy_translate", "translate_all"]
+__all__ = ["Engine", "Hypothesis", "Job", "greedy", "greedy_translate", "translate_all", "write", "written"]

@@ -48,7 +48,7 @@ def greedy_translate(
     start_id = model.config.start_id if start_id is None else start_id
     if start_id is None:
         raise InputError("this model does not say what a target begins with: give `start_id`")
-    cache = model.new_memory_cache(model.encode(source, real), real, len(source), n)
+    cache = model.new_memory_cache(model.encode(source, real), real, n)
     first = torch.full((len(source), 1), start_id, device=source.device)
     hidden = model.decode(first, cache=cache)
     return likeliest(model, hidden, lambda new: model.decode(new, cache=cache), n, end_ids)

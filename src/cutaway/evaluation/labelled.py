@@ -5,7 +5,7 @@ model loses its end, of a pair the longer one first; how many did is told, becau
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -15,7 +15,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from cutaway.data.batches import longest_first
-from cutaway.decoding.translate import batches, padded
+from cutaway.decoding.engine import padded
 from cutaway.errors import InputError
 from cutaway.evaluation.perplexity import in_precision
 from cutaway.model.model import Model
@@ -108,17 +108,28 @@ def answers_to(
     found: list[np.ndarray] = [np.empty(0)] * len(rows)
     done = 0
     for chosen in batches([row.ids for row in rows], batch_tokens):
-        ids, real = padded([rows[i].ids for i in chosen], model.config.pad_id or 0)
+        ids, real = padded([rows[i].ids for i in chosen], model.device)
         more = {}
         if segmented:
-            more["segments"] = padded([rows[i].segments for i in chosen], 0)[0].to(model.device)
+            more["segments"], _ = padded([rows[i].segments for i in chosen], model.device)
         with in_precision(model.device, precision):
-            scores = model(ids.to(model.device), real=real.to(model.device), **more)
+            scores = model(ids, real=real, **more)
         for i, of_row in zip(chosen, scores.double().cpu().numpy(), strict=True):
             found[i] = of_row[: len(rows[i].ids)] if scores.ndim == 3 else of_row
         done += len(chosen)
         report(done, len(rows))
     return found
+
+
+def batches(rows: Sequence[Sequence[int]], batch_tokens: int) -> Iterator[list[int]]:
+    """Numbers of rows of about the same length, at most `batch_tokens` places together; the longest first, so that a
+    batch that does not fit into memory shows at once."""
+    order = sorted((row for row in range(len(rows)) if rows[row]), key=lambda row: -len(rows[row]))
+    start = 0
+    while start < len(order):
+        stop = start + max(1, batch_tokens // len(rows[order[start]]))
+        yield order[start:stop]
+        start = stop
 
 
 @torch.no_grad()

@@ -129,7 +129,7 @@ class Llama(DecoderModel):
         documents: Int[Tensor, "batch seq"] | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "batch seq d_model"]:
-        check_ids(ids, self.vocab_size, max_len=self.max_len, real=real)
+        check_ids(ids, self.vocab_size, real=real)
         step = self.step(ids, real, documents, cache)
         return self.decoder(self.embedding(ids, step.positions), step, rotation=self.rotary(step.positions))
 

@@ -119,7 +119,7 @@ class Transformer(EncoderDecoderModel):
         real: Bool[Tensor, "batch seq"] | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "batch seq d_model"]:
-        check_ids(ids, self.vocab_size, max_len=self.max_len, real=real)
+        check_ids(ids, self.vocab_size, real=real)
         across = self.across(len(ids), memory, memory_real, cache)  # before the cache is written to
         step = self.step(ids, real, None, cache)
         x = self.target_embedding(ids, step.positions)

@@ -187,7 +187,7 @@ def _cache_bytes(model: Model, inputs: tuple[Tensor, ...]) -> dict[str, int]:
     with torch.no_grad():
         cache = model.new_cache(batch, length)
         if isinstance(model, EncoderDecoderModel):
-            cache = model.new_memory_cache(model.encode(inputs[0]), None, batch, length)
+            cache = model.new_memory_cache(model.encode(inputs[0]), None, length)
             across = sum(kept.nbytes for pair in cache.cross for kept in pair)
     own = sum(kept.nbytes for kept in (*cache.keys, *cache.values))
     return {

@@ -24,8 +24,8 @@ from cutaway.model.positions import Rotation
 from cutaway.model.tap import Part
 
 Queries = Float[Tensor, "batch head query d_head"]
-Keys = Float[Tensor, "sentence kv_head key d_head"]  # grouped queries share keys; so do the beams of one sentence
-Values = Float[Tensor, "sentence kv_head key d_value"]
+Keys = Float[Tensor, "batch kv_head key d_head"]  # grouped queries share keys
+Values = Float[Tensor, "batch kv_head key d_value"]
 Bias = Float[Tensor, "#batch head query key"]
 
 
@@ -33,7 +33,7 @@ def scores_of(
     query: Queries, key: Keys, *, bias: Bias | None = None, scale: float | None = None
 ) -> Float[Tensor, "batch head query key"]:
     """How well each query matches each key, before anything is hidden."""
-    key = shared(key, *query.shape[:2])
+    key = for_all_heads(key, query.shape[1])
     # 1/√d_head keeps the variance of scores near 1, so that softmax does not saturate
     scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
     return scores if bias is None else scores + bias
@@ -46,22 +46,18 @@ def pattern_of(
     may_look = mask.table(scores.shape[-2], scores.shape[-1], scores.device)
     if may_look is None:
         return scores.softmax(dim=-1)
-    may_look = shared(may_look, len(scores), 1)
     # the second fill turns the 0/0 of a query that may look nowhere into 0; its gradient ends at the first
     return scores.masked_fill(~may_look, float("-inf")).softmax(dim=-1).masked_fill(~may_look, 0.0)
 
 
 def mix(pattern: Float[Tensor, "batch head query key"], value: Values) -> Float[Tensor, "batch head query d_value"]:
     """The values, weighted by the pattern."""
-    return pattern @ shared(value, *pattern.shape[:2])
+    return pattern @ for_all_heads(value, pattern.shape[1])
 
 
-def shared(x: Shaped[Tensor, "few few_heads n m"], batch: int, n_heads: int) -> Shaped[Tensor, "batch head n m"]:
-    """Written out for every row and head that share it."""
-    for dim, n in enumerate((batch, n_heads)):
-        if x.shape[dim] not in (1, n):
-            x = x.repeat_interleave(n // x.shape[dim], dim=dim)
-    return x
+def for_all_heads(x: Shaped[Tensor, "batch few n m"], n_heads: int) -> Shaped[Tensor, "batch head n m"]:
+    """Written out for every head of the groups that share it."""
+    return x if x.shape[1] == n_heads else x.repeat_interleave(n_heads // x.shape[1], dim=1)
 
 
 def look_up(
@@ -88,11 +84,6 @@ def look_up_fused(
     dropout: float = 0.0,
 ) -> Float[Tensor, "batch head query d_value"]:
     """The same numbers from PyTorch's kernel."""
-    if len(key) != len(query):  # the beams of a sentence share its keys: their queries stand side by side
-        n_beams = len(query) // len(key)
-        together = query.unflatten(0, (-1, n_beams)).transpose(1, 2).flatten(2, 3)
-        found = look_up_fused(together, key, value, mask, bias=bias, scale=scale, dropout=dropout)
-        return found.unflatten(2, (n_beams, -1)).transpose(1, 2).flatten(0, 1)
     n_query, n_key = query.shape[-2], key.shape[-2]
     table = mask.may_look
     causal = False

@@ -7,7 +7,9 @@ stored as "nothing stands here".
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
+from itertools import chain
+from typing import Any, Self
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -60,7 +62,7 @@ class Cache:
     positions: Int[Tensor, "batch slot"]
     lengths: Int[Tensor, " batch"]  # the next free slot of each row
     seen: Int[Tensor, " batch"]  # the real tokens of each row, and so the next position
-    cross: Sequence[KeysValues] = ()  # per layer, the encoder output's keys and values; one row serves all its beams
+    cross: Sequence[KeysValues] = ()  # per layer, the encoder output's keys and values
     cross_mask: Mask | None = None
 
     @classmethod
@@ -92,6 +94,10 @@ class Cache:
     def batch(self) -> int:
         return self.positions.shape[0]
 
+    def deepens(self, n: int) -> int:
+        """How many tokens longer the longest text gets when each row reads n."""
+        return n
+
     @property
     def max_len(self) -> int:
         return self.positions.shape[1]
@@ -122,51 +128,53 @@ class Cache:
             mask &= sliding_window(window, positions, self.positions)
         # without padding every token sees itself; padding sees nothing
         mask = replace(mask, none_blind=True) if real is None else mask.settled(n, self.max_len, ids.device)
-        rows = torch.arange(batch, device=ids.device)[:, None]
-        stores = [Store(keys, values, rows, slots) for keys, values in zip(self.keys, self.values, strict=True)]
-        return Step(positions, self.positions, mask, stores)
+        return Step(positions, self.positions, mask, self._stores(slots))
 
-    def first(self, n: int) -> "Cache":
+    def _stores(self, slots: Int[Tensor, "batch seq"]) -> list[Store]:
+        rows = torch.arange(self.batch, device=slots.device)[:, None]
+        return [Store(keys, values, rows, slots) for keys, values in zip(self.keys, self.values, strict=True)]
+
+    def first(self, n: int) -> Self:
         """A view of the first n slots: the same memory, less to look at while rows are short."""
         keys, values = [k[:, :n] for k in self.keys], [v[:, :n] for v in self.values]
-        return Cache(keys, values, self.positions[:, :n], self.lengths, self.seen, self.cross, self.cross_mask)
+        return replace(self, keys=keys, values=values, positions=self.positions[:, :n], **self._more(..., slice(n)))
 
-    def rows(self, start: int, stop: int) -> "Cache":
+    def _more(self, *which: Any) -> dict[str, Any]:
+        """What else a view has to choose from."""
+        return {}
+
+    def rows(self, start: int, stop: int) -> Self:
         """A view of some rows: a new text is read into its row while the others wait."""
-        each = self.batch // len(self.cross[0][0]) if self.cross else 1  # the beams of a sentence stay together
-        if start % each or stop % each:
-            raise InputError(f"rows {start} to {stop} split the {each} beams of a sentence")
-        own = slice(start // each, stop // each)
-        mask = None if self.cross_mask is None else self.cross_mask.rows(own)
-        return Cache(
-            [k[start:stop] for k in self.keys],
-            [v[start:stop] for v in self.values],
-            self.positions[start:stop],
-            self.lengths[start:stop],
-            self.seen[start:stop],
-            [(keys[own], values[own]) for keys, values in self.cross],
-            mask,
-        )
-
-    def spread(self, each: int) -> "Cache":
-        """A new cache in which every row stands `each` times, side by side: the beams of one prompt."""
-
-        def of(tensor: Tensor) -> Tensor:
-            return tensor.repeat_interleave(each, dim=0)
-
         return replace(
             self,
-            keys=[of(keys) for keys in self.keys],
-            values=[of(values) for values in self.values],
-            positions=of(self.positions),
-            lengths=of(self.lengths),
-            seen=of(self.seen),
+            keys=[k[start:stop] for k in self.keys],
+            values=[v[start:stop] for v in self.values],
+            positions=self.positions[start:stop],
+            lengths=self.lengths[start:stop],
+            seen=self.seen[start:stop],
+            cross=[(keys[start:stop], values[start:stop]) for keys, values in self.cross],
+            cross_mask=None if self.cross_mask is None else self.cross_mask.rows(slice(start, stop)),
+            **self._more(slice(start, stop)),
         )
 
-    def reorder(self, rows: Int[Tensor, " batch"]) -> None:
-        """Row i becomes a copy of what row rows[i] was: beams that survive. Cross keys stay with their sentence."""
+    def across(self, n: int) -> Self:
+        """A view of the first n places of the memory."""
+        if not self.cross:
+            return self
+        mask = self.cross_mask
+        if mask is not None and mask.may_look is not None:
+            mask = Mask(mask.may_look[..., :n], none_blind=mask.none_blind)
+        return replace(self, cross=[(keys[:, :n], values[:, :n]) for keys, values in self.cross], cross_mask=mask)
+
+    def move(self, row: int, to: int) -> None:
+        """What stands in one row goes on in another."""
         for tensor in (*self.keys, *self.values, self.positions, self.lengths, self.seen):
-            tensor.copy_(tensor.index_select(0, rows))
+            tensor[to] = tensor[row]
+        for kept in (*chain.from_iterable(self.cross), *self._cross_table()):
+            kept[to] = kept[row]
+
+    def _cross_table(self) -> list[Tensor]:
+        return [] if self.cross_mask is None or self.cross_mask.may_look is None else [self.cross_mask.may_look]
 
     def crop(self, lengths: Int[Tensor, " batch"]) -> None:
         """Forgets everything from slot lengths[i] on in row i, for instance guesses that proved wrong."""
@@ -185,3 +193,61 @@ class Cache:
             needed = int(self.lengths.max()) + n
             if needed > self.max_len:
                 raise InputError(f"{needed} tokens do not fit into a cache of max_len={self.max_len}")
+
+
+@dataclass(frozen=True, eq=False)
+class Tree(Cache):
+    """A cache whose rows hold several hypotheses each, which share what they have in common.
+
+    `model(ids, cache=tree)` reads one new token of each: `ids` is (batch, hypothesis). Every token stays where it was
+    written; a hypothesis is the set of slots that it may look at, its ancestors. When beams are chosen, only these sets
+    change hands (`follow`): no key or value is ever copied.
+    """
+
+    ancestors: Bool[Tensor, "batch hypothesis slot"] = field(kw_only=True)
+
+    @classmethod
+    def of(cls, cache: Cache, n: int) -> "Tree":
+        """n hypotheses in each row, which all begin with what the row holds; the cache's own memory."""
+        ancestors = (cache.positions != NOTHING)[:, None].repeat(1, n, 1)
+        return cls(**{f.name: getattr(cache, f.name) for f in fields(Cache)}, ancestors=ancestors)
+
+    def deepens(self, n: int) -> int:
+        return 1
+
+    def step(
+        self, ids: Int[Tensor, "batch hypothesis"], real: Bool[Tensor, "batch hypothesis"] | None = None,
+        window: int | None = None,
+    ) -> Step:  # fmt: skip
+        """Makes room for one token of each hypothesis."""
+        if real is not None:
+            raise InputError("every hypothesis reads one token: leave `real` out")
+        if ids.shape != self.ancestors.shape[:2]:
+            raise InputError(f"ids of shape {tuple(ids.shape)} for hypotheses {tuple(self.ancestors.shape[:2])}")
+        self._check_room(ids.shape[1])
+        slots = self.lengths[:, None] + torch.arange(ids.shape[1], device=ids.device)
+        positions = self.seen[:, None].repeat(1, ids.shape[1])
+        self.positions.scatter_(1, slots, positions)
+        self.ancestors.scatter_(2, slots[:, :, None], True)
+        self.lengths.add_(ids.shape[1])
+        self.seen.add_(1)
+        mask = Mask(self.ancestors[:, None], none_blind=True)
+        if window is not None:
+            mask = replace(mask & sliding_window(window, positions, self.positions), none_blind=True)
+        return Step(positions, self.positions, mask, self._stores(slots))
+
+    def begin(self) -> None:
+        """All hypotheses of a row begin with what the row holds."""
+        self.ancestors.copy_((self.positions != NOTHING)[:, None])
+
+    def move(self, row: int, to: int) -> None:
+        super().move(row, to)
+        self.ancestors[to] = self.ancestors[row]
+
+    def follow(self, parents: Int[Tensor, "batch hypothesis"]) -> None:
+        """Hypothesis i of a row goes on from what parents[i] was."""
+        whose = parents[:, :, None].expand(self.ancestors.shape)
+        self.ancestors.copy_(self.ancestors.gather(1, whose))
+
+    def _more(self, *which: Any) -> dict[str, Any]:
+        return {"ancestors": self.ancestors[which]}

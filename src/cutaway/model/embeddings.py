@@ -192,6 +192,11 @@ def check_like(name: str, given: Tensor | None, ids: Tensor, kind: str) -> None:
         )
 
 
+def check_len(ids: Tensor, max_len: int | None) -> None:
+    if max_len is not None and ids.shape[1] > max_len:
+        raise InputError(f"a sequence of {ids.shape[1]} tokens is longer than max_len={max_len}: cut or split it")
+
+
 def check_ids(ids: Tensor, vocab_size: int, *, max_len: int | None = None, real: Tensor | None = None) -> None:
     """Refuses what is no batch of tokens, and sequences that no position reaches, before they do harm."""
     if not isinstance(ids, Tensor):
@@ -203,6 +208,5 @@ def check_ids(ids: Tensor, vocab_size: int, *, max_len: int | None = None, real:
     if ids.numel() == 0:
         raise InputError(f"ids of shape {tuple(ids.shape)} hold no token")
     check_like("real", real, ids, "bool")
-    if max_len is not None and ids.shape[1] > max_len:
-        raise InputError(f"a sequence of {ids.shape[1]} tokens is longer than max_len={max_len}: cut or split it")
+    check_len(ids, max_len)
     check_range("token id", ids, vocab_size)

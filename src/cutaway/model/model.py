@@ -15,8 +15,8 @@ from cutaway.errors import InputError
 from cutaway.model.cache import Cache, Step
 from cutaway.model.config import Config
 from cutaway.model.decoder import Decoder
-from cutaway.model.embeddings import check_like
-from cutaway.model.masks import causal_mask, padding_mask
+from cutaway.model.embeddings import check_len, check_like
+from cutaway.model.masks import Mask, causal_mask, padding_mask
 from cutaway.model.positions import positions_of
 from cutaway.model.tap import Part
 
@@ -71,6 +71,7 @@ class DecoderModel(Model):
         """Where these tokens stand and what they may look at: among themselves, or after what the cache holds."""
         check_like("documents", documents, ids, "int")
         if cache is None:
+            check_len(ids, self.max_len)
             positions = positions_of(ids, real, documents)
             return Step(positions, positions, causal_mask(positions, real, documents, self.window))
         if documents is not None:
@@ -86,19 +87,21 @@ class DecoderModel(Model):
         if ours != theirs:
             raise InputError(f"a cache for (layers, kv heads, d_head) = {theirs} in a model of {ours}: use new_cache")
         if self.max_len is not None and kept.device.type == "cpu" and not torch.compiler.is_compiling():
-            needed = int(cache.seen.max()) + n
+            needed = int(cache.seen.max()) + cache.deepens(n)
             if needed > self.max_len:
                 raise InputError(f"{needed} tokens, those of the cache included, are more than max_len={self.max_len}")
 
-    def new_cache(self, batch: int, max_len: int, *, dtype: torch.dtype | None = None) -> Cache:
-        """An empty cache of this model's shape, on its device."""
+    def new_cache(
+        self, batch: int, max_len: int, *, slots: int | None = None, dtype: torch.dtype | None = None
+    ) -> Cache:
+        """An empty cache of this model's shape, on its device. A tree of hypotheses takes more slots than tokens."""
         if self.max_len is not None and max_len > self.max_len:
             raise InputError(f"a cache of {max_len} tokens is longer than this model's max_len={self.max_len}")
         attention = self.decoder[0].attention
         return Cache.empty(
             len(self.decoder),
             batch,
-            max_len,
+            max_len if slots is None else slots,
             attention.n_kv_heads,
             attention.d_head,
             dtype=dtype or self.dtype,
@@ -113,15 +116,43 @@ class EncoderDecoderModel(DecoderModel):
         self,
         memory: Float[Tensor, "sentence source d_model"],
         memory_real: Bool[Tensor, "sentence source"] | None,
-        batch: int,
         max_len: int,
     ) -> Cache:
-        """A cache whose cross-attention keys and values are computed once; `batch` is sentences × beams."""
-        if batch % len(memory):
-            raise InputError(f"{batch} rows cannot be shared out evenly among {len(memory)} sentences")
+        """A cache with a row for each sentence, whose cross-attention keys and values are computed once."""
         check_like("memory_real", memory_real, memory, "bool")
         cross, mask = self.decoder.remember(memory), padding_mask(memory_real)
-        return replace(self.new_cache(batch, max_len, dtype=memory.dtype), cross=cross, cross_mask=mask)
+        return replace(self.new_cache(len(memory), max_len, dtype=memory.dtype), cross=cross, cross_mask=mask)
+
+    def with_memory(self, cache: Cache, source: int) -> Cache:
+        """A cache with room for the keys and values of sources of at most `source` tokens: see `remember`."""
+        attention = self.decoder[0].cross
+        assert attention is not None
+        shape = (cache.batch, source, attention.n_heads, attention.d_head)
+
+        def places() -> Tensor:
+            return torch.zeros(shape, dtype=cache.keys[0].dtype, device=cache.lengths.device)
+
+        seen = torch.ones(cache.batch, 1, 1, source, dtype=torch.bool, device=cache.lengths.device)
+        return replace(
+            cache, cross=[(places(), places()) for _ in self.decoder], cross_mask=Mask(seen, none_blind=True)
+        )
+
+    def remember(
+        self,
+        cache: Cache,
+        memory: Float[Tensor, "sentence source d_model"],
+        memory_real: Bool[Tensor, "sentence source"] | None = None,
+    ) -> None:
+        """Writes the keys and values of sentences into the rows of a cache from `with_memory`."""
+        n = memory.shape[1]
+        seen = cache.cross_mask.may_look if cache.cross_mask is not None else None
+        if seen is None:
+            raise InputError("this cache has no room for a memory: make it with `with_memory`")
+        seen.fill_(False)
+        seen[:, 0, 0, :n] = True if memory_real is None else memory_real
+        for kept, new in zip(cache.cross, self.decoder.remember(memory), strict=True):
+            for places, values in zip(kept, new, strict=True):
+                places[:, :n] = values
 
     def across(
         self,

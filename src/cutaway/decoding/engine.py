@@ -1,0 +1,131 @@
+"""The engine beneath all decoding: rows in which texts are written side by side, one step at a time.
+
+    engine = Engine(model, GreedySearch(...), rows=32)
+    for number, hypotheses in engine.run(jobs): ...
+
+A text enters a free row: its source is encoded, or its prompt read, up to the last token. Then every step reads one
+token of each hypothesis and writes the next. A text that is done leaves at once, the last row takes its place, and one
+that waits may enter (Yu et al. 2022, Orca: continuous batching). No text's words depend on its neighbours.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cutaway.decoding.search import Hypothesis, Search
+from cutaway.model.cache import Cache, Tree
+from cutaway.model.model import DecoderModel, EncoderDecoderModel
+
+BLOCK = 32  # slots of the cache are looked at in blocks: less to read while texts are short
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One text to write: after `prompt` (of a translation: the start token, and a beginning that is forced)."""
+
+    prompt: Sequence[int]
+    limit: int  # new tokens at most
+    source: Sequence[int] = ()  # what the encoder reads
+
+
+class Engine:
+    """Rows for texts of at most `prompt` and `search.most` tokens; of sources of at most `source`."""
+
+    def __init__(self, model: DecoderModel, search: Search, *, rows: int, prompt: int = 1, source: int = 0) -> None:
+        self.model, self.search, self.most_rows = model, search, rows
+        slots = prompt - 1 + search.width * search.most
+        cache = model.new_cache(rows, prompt - 1 + search.most, slots=slots)
+        if isinstance(model, EncoderDecoderModel):
+            cache = model.with_memory(cache, source)
+        self.plain: Cache = cache
+        self.cache: Cache = Tree.of(cache, search.width) if search.width > 1 else cache
+        self.ids = torch.zeros(rows, search.width, dtype=torch.long, device=model.device)
+        self.jobs: list[int] = []  # the number of the job in each row
+        self.filled: list[int] = []  # the slots that each row has taken
+        self.sources: list[int] = []  # the length of each row's source
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The hypotheses of each job, by its number, as they are done."""
+        waiting = iter(enumerate(jobs))
+        while True:
+            self._admit(waiting)
+            if not self.jobs:
+                return
+            self.step()
+            yield from self._leave()
+
+    @torch.no_grad()
+    def _admit(self, waiting: Iterator[tuple[int, Job]]) -> None:
+        """Texts enter when a quarter of the rows is free: together they cost little more than one."""
+        free = self.most_rows - len(self.jobs)
+        if self.jobs and free < max(1, self.most_rows // 4):
+            return
+        entering = [next_one for _, next_one in zip(range(free), waiting, strict=False)]
+        if not entering:
+            return
+        rows = slice(len(self.jobs), len(self.jobs) + len(entering))
+        jobs = [job for _, job in entering]
+        for number, job in entering:
+            self.jobs.append(number)
+            self.filled.append(len(job.prompt) - 1)
+            self.sources.append(len(job.source))
+        self._read(rows, jobs)
+        self.search.enter(rows, [job.limit for job in jobs])
+
+    def _read(self, rows: slice, jobs: Sequence[Job]) -> None:
+        """Encodes the sources, and reads the prompts up to their last token, which the next step reads."""
+        own = self.plain.rows(rows.start, rows.stop)
+        own.clear()
+        if isinstance(self.model, EncoderDecoderModel):
+            source, real = padded([job.source for job in jobs], self.model.device)
+            self.model.remember(own, self.model.encode(source, real), real)
+        if max(len(job.prompt) for job in jobs) > 1:
+            prompts, real = padded([job.prompt[:-1] for job in jobs], self.model.device)
+            self._hidden(prompts, own.first(prompts.shape[1]), real)
+        if isinstance(self.cache, Tree):
+            self.cache.rows(rows.start, rows.stop).begin()
+        last = torch.tensor([job.prompt[-1] for job in jobs], device=self.ids.device)
+        self.ids[rows] = last[:, None]
+
+    def _hidden(self, ids: Tensor, cache: Cache, real: Tensor | None = None) -> Tensor:
+        if isinstance(self.model, EncoderDecoderModel):
+            return self.model.decode(ids, real=real, cache=cache)
+        return self.model.hidden(ids, real=real, cache=cache)
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """One more token of every hypothesis."""
+        n = len(self.jobs)
+        slots = min(self.cache.max_len, -(-(max(self.filled) + self.search.width) // BLOCK) * BLOCK)
+        view = self.cache.rows(0, n).first(slots)
+        if self.sources:
+            view = view.across(max(self.sources))
+        logits = self.model.head(self._hidden(self.ids[:n], view))
+        parents, self.ids[:n] = self.search.advance(logits)
+        if isinstance(view, Tree):
+            view.follow(parents)
+        self.filled = [filled + self.search.width for filled in self.filled]
+
+    def _leave(self) -> Iterator[tuple[int, list[Hypothesis]]]:
+        done = self.search.done[: len(self.jobs)].nonzero()[:, 0].tolist()
+        for row in reversed(done):
+            yield self.jobs[row], self.search.found(row)
+            last = len(self.jobs) - 1
+            if row != last:
+                self.cache.move(last, row)
+                self.search.move(last, row)
+                self.ids[row] = self.ids[last]
+            for kept in (self.jobs, self.filled, self.sources):
+                kept[row] = kept[last]
+                kept.pop()
+
+
+def padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:
+    """Rows side by side, filled up on the right, and where they are real; None where nothing was filled up."""
+    lengths = torch.tensor([len(row) for row in rows])
+    real = torch.arange(int(lengths.max()))[None] < lengths[:, None]
+    ids = torch.zeros(real.shape, dtype=torch.long)
+    ids[real] = torch.tensor([id for row in rows for id in row])
+    return ids.to(device), None if real.all() else real.to(device)

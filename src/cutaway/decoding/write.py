@@ -1,0 +1,79 @@
+"""Many texts at once, as ids: an engine of the right size for some jobs.
+
+    hypotheses = write(model, [Job(prompt=[1], source=[5, 6, 2], limit=20)], beam=4)[0]
+
+This is what the other rooms call. `generate` and `translate` are the same with words.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from cutaway.decoding.beam import BeamSearch, EarlyStopping
+from cutaway.decoding.engine import Engine, Job
+from cutaway.decoding.search import GreedySearch, Hypothesis, Search
+from cutaway.errors import InputError
+from cutaway.model.model import DecoderModel, EncoderDecoderModel
+
+
+def write(model: DecoderModel, jobs: Sequence[Job], **options: object) -> list[list[Hypothesis]]:
+    """What was found for each job, the best first; `options` are those of `written`."""
+    found = dict(written(model, jobs, **options))  # type: ignore[arg-type]
+    return [found[number] for number in range(len(jobs))]
+
+
+def written(
+    model: DecoderModel,
+    jobs: Sequence[Job],
+    *,
+    beam: int = 1,
+    length_penalty: float = 1.0,
+    early_stopping: EarlyStopping = False,
+    end_ids: Sequence[int] | None = None,
+    rows: int | None = None,
+) -> Iterator[tuple[int, list[Hypothesis]]]:
+    """The same, each with the number of its job as soon as it is done. `rows` are worked on at a time."""
+    check(model, jobs, beam)
+    if not jobs:
+        return
+    end_ids = model.config.end_ids or () if end_ids is None else end_ids
+    if rows is None:
+        rows = 64 if model.device.type == "cuda" else 32
+    if rows < 1:
+        raise InputError(f"rows={rows}: at least one text is written at a time")
+    rows = min(rows, len(jobs))
+    most = max(job.limit for job in jobs)
+    room = {"rows": rows, "most": most, "ends": end_ids, "device": model.device}
+    room["dtype"] = torch.promote_types(model.dtype, torch.float32)
+    search: Search
+    if beam == 1:
+        search = GreedySearch(length_penalty=length_penalty, **room)
+    else:
+        search = BeamSearch(beam, length_penalty=length_penalty, early_stopping=early_stopping, **room)
+    prompt, source = max(len(job.prompt) for job in jobs), max(len(job.source) for job in jobs)
+    yield from Engine(model, search, rows=rows, prompt=prompt, source=source).run(jobs)
+
+
+def check(model: DecoderModel, jobs: Sequence[Job], beam: int) -> None:
+    """Refuses what cannot be written, before anything is."""
+    across = isinstance(model, EncoderDecoderModel)
+    task = "translate" if across else "language_model"
+    if model.config.task != task:
+        raise InputError(f"a model for task={model.config.task!r} scores no next token; one for {task!r} does")
+    if model.training:
+        raise InputError("this model is in training and drops out at random: call model.eval() first")
+    if beam < 1:
+        raise InputError(f"beam={beam}: at least one beginning is kept")
+    for number, job in enumerate(jobs):
+        if not job.prompt:
+            raise InputError(f"text {number + 1} has nothing to begin with: give a prompt of at least one token")
+        if across and not job.source:
+            raise InputError(f"text {number + 1} has an empty source")
+        if not across and job.source:
+            raise InputError("this model has no encoder to read a source")
+        if job.limit < 1:
+            raise InputError(f"limit={job.limit}: at least one token is to be written")
+        longest = len(job.prompt) + job.limit - 1
+        if model.max_len is not None and longest > model.max_len:
+            room = model.max_len - len(job.prompt) + 1
+            raise InputError(f"after {len(job.prompt)} tokens at most {room} more fit into max_len={model.max_len}")

@@ -47,5 +47,5 @@ bench: .venv/.full  ## list the benchmarks and run the first: our forward pass b
 	@touch $@
 
 .venv/.full: .venv/.core
-	$(pip) --quiet --constraint constraints.txt --editable '.[dev,peers,gguf,parquet,images,evaluate,tensorboard]'
+	$(pip) --quiet --constraint constraints.txt --editable '.[dev,peers,gguf,parquet,images,evaluate,tensorboard,ctranslate2,onnx]'
 	@touch $@

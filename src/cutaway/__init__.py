@@ -16,7 +16,7 @@ studies       experiments that use all of the above
 serving       the model behind HTTP, and the page
 cli           one file per command
 
-Not built yet: baselines, certificate, serving.
+Not built yet: baselines, serving.
 
 The names below are imported when first used, so that `import cutaway` costs nothing.
 """
@@ -25,8 +25,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cutaway.certificate import verify
     from cutaway.checkpoints import export, load, load_tokenizer, save
-    from cutaway.decoding import greedy, greedy_translate
+    from cutaway.decoding import greedy, greedy_translate, speculative, trace_beam
+    from cutaway.decoding.classify import classify
+    from cutaway.decoding.embed import embed
+    from cutaway.decoding.fill import fill
+    from cutaway.decoding.generate import generate
+    from cutaway.decoding.translate import translate
     from cutaway.families import build
     from cutaway.model.tap import edit, tap_names, watch
     from cutaway.objectives import next_token_loss
@@ -38,33 +44,49 @@ if TYPE_CHECKING:
 __all__ = [
     "__version__",
     "build",
+    "classify",
     "edit",
+    "embed",
     "export",
+    "fill",
+    "generate",
     "greedy",
     "greedy_translate",
     "load",
     "load_tokenizer",
     "next_token_loss",
     "save",
+    "speculative",
     "tap_names",
+    "trace_beam",
     "train",
     "train_tokenizer",
+    "translate",
+    "verify",
     "watch",
 ]
 
 _HOME = {
     "build": "cutaway.families",
+    "classify": "cutaway.decoding.classify",
     "edit": "cutaway.model.tap",
+    "embed": "cutaway.decoding.embed",
     "export": "cutaway.checkpoints",
+    "fill": "cutaway.decoding.fill",
+    "generate": "cutaway.decoding.generate",
     "greedy": "cutaway.decoding",
     "greedy_translate": "cutaway.decoding",
     "load": "cutaway.checkpoints",
     "load_tokenizer": "cutaway.checkpoints",
     "next_token_loss": "cutaway.objectives",
     "save": "cutaway.checkpoints",
+    "speculative": "cutaway.decoding",
     "tap_names": "cutaway.model.tap",
+    "trace_beam": "cutaway.decoding",
     "train": "cutaway.training.train",
     "train_tokenizer": "cutaway.tokens.train",
+    "translate": "cutaway.decoding.translate",
+    "verify": "cutaway.certificate",
     "watch": "cutaway.model.tap",
 }
 

@@ -11,6 +11,7 @@ from cutaway import cli
 
 OFFERED = {
     "": ["--debug", "--help", "--version"],
+    "classify": ["--help", "--json", "--model", "--precision"],
     "demo": ["--help", "--json", "--steps"],
     "describe": [
         "--batch",
@@ -23,6 +24,7 @@ OFFERED = {
         "--source-length",
     ],
     "doctor": ["--help", "--json", "--quick"],
+    "embed": ["--cut", "--help", "--json", "--model", "--out", "--pool", "--precision"],
     "evaluate": [
         "--beam",
         "--context",
@@ -45,7 +47,26 @@ OFFERED = {
         "--text-column",
         "--to",
     ],
-    "export": ["--dtype", "--force", "--help", "--json", "--no-tokenizer", "--to"],
+    "export": ["--dtype", "--force", "--help", "--json", "--no-tokenizer", "--quantization", "--to"],
+    "fill": ["--help", "--json", "--k", "--model", "--precision"],
+    "generate": [
+        "--allow",
+        "--beam",
+        "--help",
+        "--json",
+        "--max-tokens",
+        "--min-p",
+        "--model",
+        "--n-best",
+        "--no-repeat-ngram",
+        "--precision",
+        "--repetition-penalty",
+        "--seed",
+        "--stop",
+        "--temperature",
+        "--top-k",
+        "--top-p",
+    ],
     "import": ["--dtype", "--force", "--help", "--json", "--no-tokenizer"],
     "plot": ["--help", "--json", "--metric", "--out"],
     "runs": ["--help", "--json"],
@@ -63,6 +84,24 @@ OFFERED = {
         "--vocab",
     ],
     "train": ["--deterministic", "--help", "--json", "--out", "--resume", "--set", "--tensorboard"],
+    "translate": [
+        "--align",
+        "--beam",
+        "--help",
+        "--input",
+        "--json",
+        "--length-penalty",
+        "--model",
+        "--nbest",
+        "--output",
+        "--precision",
+        "--prefix",
+        "--resume",
+        "--scores",
+        "--to",
+        "--whole",
+    ],
+    "verify": ["--check", "--help", "--json", "--out", "--quick", "--seed"],
 }
 
 

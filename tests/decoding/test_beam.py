@@ -10,7 +10,10 @@ from tiny import DECODERS, TRANSLATORS, some_ids, tiny
 from torch import Tensor
 from written import beams, continuations, translations
 
-from cutaway.decoding import Job, greedy, greedy_translate, write
+from cutaway.decoding import Hypothesis, Job, greedy, greedy_translate, write
+from cutaway.decoding.beam import BeamSearch
+from cutaway.decoding.engine import BLOCK
+from cutaway.decoding.search import GreedySearch
 from cutaway.errors import InputError
 from cutaway.model.model import Model
 
@@ -116,6 +119,19 @@ def test_a_score_is_the_log_probability_of_its_text(name, penalty):
             assert h.ids[-1] in ends or len(h.ids) == 12
 
 
+@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_score_is_the_log_probability_of_its_continuation(name, beam):
+    model, prompts = tiny(name), [[3, 1, 4, 1, 5, 9, 2], [6], [5, 3]]
+    found = write(model, [Job(prompt=ids, limit=9) for ids in prompts], beam=beam, length_penalty=0.6, end_ids=[5, 6])
+    for prompt, hypotheses in zip(prompts, found, strict=True):
+        for h in hypotheses:
+            with torch.no_grad():
+                log_p = model(torch.tensor([prompt + h.ids]))[0, len(prompt) - 1 : -1].log_softmax(dim=-1)
+            total = log_p.gather(1, torch.tensor(h.ids)[:, None]).sum().item()
+            assert h.score == pytest.approx(total / len(h.ids) ** 0.6, rel=1e-9)
+
+
 @settings(max_examples=10)
 @given(st.lists(st.integers(2, 12), min_size=2, max_size=5), st.sampled_from([2, 4]), st.sampled_from(STOPS))
 def test_fault_17_a_sentence_is_translated_alone_as_in_any_batch(lengths, beam, stop):
@@ -143,7 +159,7 @@ def test_fault_17_a_prompt_is_continued_alone_as_in_any_batch(name):
 def test_more_blocks_of_the_cache_than_one(monkeypatch):
     model, (source, real) = translator(), sources([7, 3])
     once = translations(model, source, n=30, real=real, end_ids=[])
-    monkeypatch.setattr("cutaway.decoding.engine.BLOCK", 4)
+    monkeypatch.setitem(BLOCK, "cpu", 32)
     assert translations(model, source, n=30, real=real, end_ids=[]) == once
 
 
@@ -156,6 +172,94 @@ def test_a_wider_beam_finds_likelier_texts():
         found = beams(model, source, n=8, beam=beam, length_penalty=0.0, end_ids=[])
         widths[beam] = sum(hypotheses[0].score for hypotheses in found)
     assert widths[1] < widths[2] < widths[8]
+
+
+def texts_of(found: list[list[Hypothesis]]) -> list[list[list[int]]]:
+    return [[hypothesis.ids for hypothesis in row] for row in found]
+
+
+def diverse(
+    model: Model, source: Tensor, n: int, each: int, groups: int, price: float, ends: list[int], penalty: float
+):
+    """Diverse beam search as one would write it down: plain lists, no cache, one text. A full group stops."""
+    beams = [[((), 0.0)] for _ in range(groups)]
+    ended: list[list[tuple[tuple[int, ...], float]]] = [[] for _ in range(groups)]
+    for length in range(1, n + 1):
+        taken: list[int] = []
+        for group in range(groups):
+            if len(ended[group]) >= each:
+                continue
+            weighed = []
+            for text, total in beams[group]:
+                read = torch.tensor([[START, *text]])
+                with torch.no_grad():
+                    log_p = model(source[None], read)[0, -1].log_softmax(dim=-1).tolist()
+                weighed += [(total + p - price * taken.count(id), (*text, id), total + p) for id, p in enumerate(log_p)]
+            weighed = sorted(weighed, reverse=True)[: each * (1 + len(ends))]
+            for _, text, total in weighed[:each]:
+                if text[-1] in ends or length == n:
+                    ended[group].append((text, total / length**penalty))
+            ended[group] = sorted(ended[group], key=lambda one: -one[1])[:each]
+            beams[group] = [(text, total) for _, text, total in weighed if text[-1] not in ends][:each]
+            taken += [text[-1] for text, _ in (beams[group] if length < n else [w[1:] for w in weighed[:each]])]
+    best = dict(sorted((one for group in ended for one in group), key=lambda one: -one[1]))
+    return [list(text) for text in best], list(best.values())
+
+
+@pytest.mark.parametrize(("each", "groups"), [(1, 4), (2, 2), (2, 3)])
+@pytest.mark.parametrize("price", [0.2, 1.0])
+@pytest.mark.parametrize("ends", [[40], list(range(0, 50, 3))], ids=["late", "early"])  # some groups, and all of them
+def test_groups_are_told_apart_as_the_paper_says(each, groups, price, ends):
+    model, (source, real) = translator("t5", dtype=torch.float64, tied=False), sources([7, 3, 5, 9])
+    options = {"beam": each * groups, "groups": groups, "diversity": price, "length_penalty": 2.0}
+    found = beams(model, source, n=7, real=real, early_stopping=True, end_ids=ends, **options)
+    for row, its, hypotheses in zip(source, real, found, strict=True):
+        texts, scores = diverse(model, row[its], 7, each, groups, price, ends, 2.0)
+        assert [h.ids for h in hypotheses] == texts
+        assert [h.score for h in hypotheses] == pytest.approx(scores, rel=1e-9)
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_groups_that_cost_nothing_all_find_what_a_narrow_beam_finds(stop):
+    model, (source, real) = translator(dtype=torch.float64), sources([7, 3, 5, 9])
+    options = {"n": 9, "real": real, "end_ids": [5, 6, 7], "early_stopping": stop}
+    narrow = beams(model, source, beam=2, **options)
+    assert texts_of(beams(model, source, beam=6, groups=3, diversity=0.0, **options)) == texts_of(narrow)
+    assert beams(model, source, beam=2, groups=1, diversity=9.0, **options) == narrow
+    # the first group pays nothing: what it finds is always among what is found
+    for row, few in zip(beams(model, source, beam=6, groups=3, diversity=2.0, **options), narrow, strict=True):
+        assert {tuple(h.ids) for h in few} <= {tuple(h.ids) for h in row}
+
+
+def test_groups_find_texts_that_differ_more():
+    model, source = translator(), some_ids(20, 6)
+    beginnings = {}
+    for price in (0.0, 1.0, 50.0):
+        found = beams(model, source, n=6, beam=4, groups=4, diversity=price, end_ids=[])
+        beginnings[price] = sum(len({h.ids[0] for h in row}) for row in found)
+    assert beginnings[0.0] == 20 < beginnings[1.0] < beginnings[50.0] == 80
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_fault_17_groups_in_any_batch(rows):
+    model, (source, real) = translator(), sources([7, 3, 5, 9, 2, 4])
+    options = {"n": [9, 4, 7, 9, 3, 8], "real": real, "groups": 2, "diversity": 0.7, "end_ids": range(5, 15)}
+    assert texts_of(beams(model, source, rows=rows, **options)) == texts_of(beams(model, source, **options))
+
+
+@pytest.mark.parametrize("kind", ["greedy", "beam", "groups"])
+def test_a_row_that_is_done_may_be_stepped_on(kind):
+    """A captured step may be replayed before anybody looks who is done."""
+    room = {"rows": 2, "most": 5, "ends": [3], "device": torch.device("cpu")}
+    search = GreedySearch(**room) if kind == "greedy" else BeamSearch(4, groups=2 if kind == "groups" else 1, **room)
+    search.enter(slice(0, 2), [Job(prompt=[1], limit=2), Job(prompt=[1], limit=5)])
+    found = {}
+    for _ in range(12):
+        for row in search.done.nonzero()[:, 0].tolist():
+            found.setdefault(row, search.found(row))
+        search.advance(torch.randn(2, search.width, 9))
+    assert search.done.all()
+    assert [search.found(row) for row in (0, 1)] == [found[0], found[1]]
 
 
 def test_the_models_own_ends_count_unless_others_are_given():
@@ -172,6 +276,9 @@ def test_what_cannot_be_written_is_refused():
         ("at most 32 more fit", Job(prompt=[1], source=ids, limit=33), {}),
         ("nothing to begin with", Job(prompt=[], source=ids, limit=3), {}),
         ("empty source", Job(prompt=[1], limit=3), {}),
+        ("groups=3 do not share a beam of 4", Job(prompt=[1], source=ids, limit=3), {"beam": 4, "groups": 3}),
+        ("groups=2 do not share a beam of 1", Job(prompt=[1], source=ids, limit=3), {"groups": 2}),
+        ("diversity=-1", Job(prompt=[1], source=ids, limit=3), {"beam": 4, "diversity": -1.0}),
     ):
         with pytest.raises(InputError, match=match):
             write(model, [job], **options)

@@ -2,13 +2,16 @@
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tiny import tiny
+from tokenizers import AddedToken
 from tokens.test_tokenizer import byte_level
 from written import translations
 
 from cutaway.decoding import translate_all
 from cutaway.decoding.engine import padded
-from cutaway.decoding.translate import encode_sources
+from cutaway.decoding.translate import Translation, candidates, encode_sources, translate
 from cutaway.errors import InputError
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
@@ -94,3 +97,156 @@ def test_what_cannot_be_translated_is_refused(tokenizer):
     with pytest.raises(InputError, match="rows=0"):
         translate_all(translator(), tokenizer, ["Hi"], rows=0)
     assert translate_all(translator(), tokenizer, []) == []
+
+
+# --- paragraphs -------------------------------------------------------------------------------------------------------
+
+PARAGRAPH = "  I ate an apple. It was good!\n\n\tNaïve café?  Yes.\r\nHi \n"
+
+
+def quick(**changes) -> Model:
+    """A model that has little to say."""
+    return translator(end_ids=(END, *range(3, 40)), **changes)
+
+
+def test_a_paragraph_is_its_sentences_with_the_space_between(tokenizer):
+    model = quick()
+    said = {text: translate(model, tokenizer, text, beam=2) for text in
+            ("I ate an apple.", "It was good!", "Naïve café?", "Yes.", "Hi")}  # fmt: skip
+    expected = PARAGRAPH
+    for text, words in said.items():
+        assert words == candidates(model, tokenizer, [text], beam=2)[0][0].text.strip()
+        expected = expected.replace(text, words)
+    assert translate(model, tokenizer, PARAGRAPH, beam=2) == expected
+    assert translate(model, tokenizer, [PARAGRAPH, "", "Hi"], beam=2) == [expected, "", said["Hi"]]
+
+
+@settings(max_examples=15)
+@given(st.text(st.sampled_from("ab. \n\t\r\u00a0"), max_size=25))
+def test_white_space_stays_where_it_was(text):
+    said = translate(quick(), byte_level(), text, beam=1)
+    assert "".join(c for c in said if c in "\n").count("\n") >= text.count("\n")
+    start, stop = len(text) - len(text.lstrip()), len(text.rstrip())
+    assert said.startswith(text[:start])
+    assert said.endswith(text[stop:])
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\n", " \t\u2003\r\n"])
+def test_where_there_is_nothing_to_translate_nothing_changes(tokenizer, text):
+    assert translate(quick(), tokenizer, text) == text
+    found = translate(quick(), tokenizer, text, n_best=2, align=True)
+    assert (found.text, found.score, found.sentences, found.alignment.links()) == (text, 0.0, [], [])
+
+
+@pytest.mark.parametrize("text", ["\x00\x01\x1b[31m", "🙂👩‍👩‍👧", "שלום עולם. مرحبا", "\ufeff\u200b", "a" * 3000])
+def test_odd_texts_get_an_answer(tokenizer, text):
+    found = translate(quick(), tokenizer, text, beam=2, align=True)
+    assert isinstance(found.text, str)
+    assert torch.isfinite(found.alignment.matrix).all()
+
+
+def test_a_long_sentence_is_cut_to_what_the_model_reads(tokenizer):
+    model, text = quick(max_len=24), "the quick brown fox, " * 40
+    found = translate(model, tokenizer, text, beam=1, scores=True)
+    assert len(found.sentences) > 10
+    assert all(len(tokenizer.encode(part.source, special=False)) < 24 for part in found.sentences)
+    assert "".join(part.source for part in found.sentences).replace(" ", "") == text.replace(" ", "")
+    short = translate(model, tokenizer, text, beam=1, scores=True, longest=8)
+    assert all(len(tokenizer.encode(part.source, special=False)) <= 8 for part in short.sentences)
+    with pytest.raises(InputError, match="reads at most 24"):
+        translate(model, tokenizer, text, split=False)
+
+
+def test_whole_lines_are_one_sentence_when_asked(tokenizer):
+    model, text = quick(), " I ate. It was good."
+    said = translate(model, tokenizer, text, beam=2, split=False)
+    assert said == " " + candidates(model, tokenizer, [text.strip()], beam=2)[0][0].text.strip()
+
+
+def test_the_n_best_of_a_text_are_the_best_sums(tokenizer):
+    model, text = translator(), "Hi. Yes! No?"
+    found = translate(model, tokenizer, text, n_best=4, beam=4)
+    assert isinstance(found, Translation)
+    options = [sentence.candidates for sentence in found.sentences]
+    sums = sorted(
+        ((a.score + b.score + c.score) / 3 for a in options[0] for b in options[1] for c in options[2]), reverse=True
+    )
+    assert [one.score for one in found.n_best] == pytest.approx(sums[:4])
+    assert found.n_best[0].text == found.text == translate(model, tokenizer, text)
+    assert len({one.text for one in found.n_best}) == 4
+    assert found.to_dict()["n_best"][0] == {"text": found.text, "score": found.score}
+
+
+def test_a_prefix_is_how_a_translation_begins(tokenizer):
+    model = translator()
+    said = translate(model, tokenizer, TEXTS[:2], prefix="the quick", beam=2, scores=True)
+    assert all(one.text.startswith("the quick") for one in said)
+    both = translate(model, tokenizer, ["Hi. Hi", "Hi"], prefix=["naïve", None], beam=2)
+    assert both[0].startswith("naïve")
+    assert both[1] == translate(model, tokenizer, "Hi", beam=2)
+    assert both[0].endswith(" " + both[1])  # the second sentence begins as it likes
+    own = translate(model, tokenizer, TEXTS[0], beam=1)
+    begin = tokenizer.decode(tokenizer.encode(own, special=False)[:4])
+    assert translate(model, tokenizer, TEXTS[0], beam=1, prefix=begin).startswith(begin)
+    with pytest.raises(InputError, match="leaves no room"):
+        translate(model, tokenizer, "Hi", prefix="fox " * 100)
+    with pytest.raises(InputError, match="1 prefixes for 2 texts"):
+        translate(model, tokenizer, ["Hi", "Hi"], prefix=["a"])
+
+
+def test_a_forced_beginning_that_is_the_models_own_changes_nothing(tokenizer):
+    model = translator()
+    job = encode_sources(model, tokenizer, [TEXTS[0]], None, END)[0]
+    ids = translations(model, torch.tensor([job]), n=12, beam=1)[0]
+    own = tokenizer.decode([id for id in ids if id != END])
+    begin = tokenizer.decode(ids[:3])
+    if tokenizer.encode(begin, special=False) == ids[:3]:
+        found = candidates(model, tokenizer, [TEXTS[0]], prefixes=[begin], beam=1, max_len=12)
+        assert found[0][0].text == own
+
+
+def test_the_alignment_of_a_text_is_that_of_its_sentences(tokenizer):
+    found = translate(quick(), tokenizer, PARAGRAPH, beam=2, align=True)
+    whole = found.alignment
+    assert torch.allclose(whole.matrix.sum(dim=1), torch.ones(len(whole.target_words)))
+    links = iter(whole.links())
+    for sentence in found.sentences:
+        own = sentence.alignment
+        for (a, b), (c, d), weight in own.links():
+            (e, f), (g, h), same = next(links)
+            assert (PARAGRAPH[e:f], found.text[g:h], same) == (sentence.source[a:b], own.target[c:d], weight)
+
+
+def test_the_language_is_asked_for_by_its_tag():
+    tokenizer, model = byte_level(), quick(vocab_size=410)
+    assert translate(model, tokenizer, "Hi", to="de") == translate(model, tokenizer, "Hi")  # it knows but one
+    tokenizer.backend.add_special_tokens([AddedToken("<2de>", special=True), AddedToken("<2fr>", special=True)])
+    tokenizer = Tokenizer(tokenizer.backend)
+    for to in ("de", "fr"):
+        own = candidates(model, tokenizer, ["Hi"], tag=tokenizer.tag_id(to))[0][0].text.strip()
+        assert translate(model, tokenizer, "Hi", to=to) == own
+    with pytest.raises(InputError, match="'en': this model knows de, fr"):
+        translate(model, tokenizer, "Hi", to="en")
+    with pytest.raises(InputError, match="say which language"):
+        translate(model, tokenizer, "Hi")
+
+
+def test_what_stands_twice_is_translated_once(tokenizer, monkeypatch):
+    import cutaway.decoding.translate as module
+
+    jobs, real = [], module.written
+    monkeypatch.setattr(
+        module, "written", lambda model, some, **more: (jobs.extend(some), real(model, some, **more))[1]
+    )
+    said = translate(quick(), tokenizer, ["Hi. Hi.", "Hi.", "Yes."], beam=1)
+    assert len(jobs) == 2
+    assert said[0] == f"{said[1]} {said[1]}"
+
+
+def test_wrong_wishes_are_refused(tokenizer):
+    with pytest.raises(InputError, match="n_best=5: a beam of 4 finds 1 to 4"):
+        translate(quick(), tokenizer, "Hi", n_best=5)
+    with pytest.raises(InputError, match="valid Unicode"):
+        translate(quick(), tokenizer, "a\udc80")
+    with pytest.raises(InputError, match="longest=0"):
+        translate(quick(), tokenizer, "Hi", longest=0)

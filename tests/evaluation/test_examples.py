@@ -11,8 +11,9 @@ from evaluation.test_tasks import classifier, wordpiece
 from tiny import tiny
 from tokenizers import AddedToken
 
+from cutaway.decoding.translate import tag_for
 from cutaway.errors import InputError
-from cutaway.evaluation.examples import Columns, picture_numbers, read_examples, tag_for
+from cutaway.evaluation.examples import Columns, picture_numbers, read_examples
 
 TRANSLATOR, WRITER, CLASSIFIER = tiny("transformer"), tiny("gpt2"), classifier()
 TAGGER = tiny("bert", task="tag", n_classes=2, labels=("O", "B-X"))

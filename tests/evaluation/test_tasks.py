@@ -13,10 +13,10 @@ from tokenizers import Tokenizer as Backend
 from tokens.test_tokenizer import byte_level
 
 from cutaway.decoding import translate_all
+from cutaway.decoding.answers import answers_to, first_tokens, rows_of
 from cutaway.errors import InputError
 from cutaway.evaluation import Sureness, evaluate
 from cutaway.evaluation.bleu import bleu, chrf
-from cutaway.evaluation.labelled import answers_to, first_tokens, rows_of
 from cutaway.evaluation.perplexity import surprisal
 from cutaway.evaluation.scores import accuracy, f1, macro_f1, matthews, pearson, span_f1, spearman
 from cutaway.model.model import Model

@@ -45,7 +45,7 @@ def generated(twins: Twins, ids: Tensor, mask: Tensor, ends: list[int], beam: in
     )
     found = twins.theirs.generate(ids, attention_mask=mask, return_dict_in_generate=True, output_scores=True)
     read = 1 if twins.theirs.config.is_encoder_decoder else ids.shape[1]
-    return found.sequences[:, read:], found.sequences_scores
+    return found.sequences[:, read:], found.get("sequences_scores")
 
 
 def trimmed(row: list[int], ends: list[int]) -> list[int]:

@@ -11,7 +11,8 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import BertModel
 
-from cutaway.checkpoints import export, load, save
+from cutaway import embed
+from cutaway.checkpoints import export, load, load_tokenizer, save
 from cutaway.model.model import Model
 
 transformers.logging.set_verbosity_error()
@@ -76,6 +77,13 @@ def test_a_sentence_alone_is_the_sentence_in_a_batch(ours: Model, batch: tuple[T
     for row, length in enumerate(real.sum(dim=1).tolist()):
         alone = vectors(ours(ids[row : row + 1, :length]), real[row : row + 1, :length])
         assert (alone[0] - together[row]).abs().max() <= 1e-5
+
+
+def test_embed_gives_these_vectors(folder: Path, ours: Model, batch: tuple[Tensor, Tensor]):
+    ids, real = batch
+    expected = vectors(ours(ids, real=real), real)
+    found = embed(ours, load_tokenizer(folder), SENTENCES, cut=128)
+    assert (torch.from_numpy(found) - expected).abs().max() <= 1e-5
 
 
 def test_paraphrases_are_closer_than_strangers(ours: Model, batch: tuple[Tensor, Tensor]):

@@ -104,13 +104,13 @@ def test_tokens_imports_no_torch():
     assert found == []
 
 
-def test_peers_stay_in_tests_and_benchmarks():
+def test_peers_stay_in_tests_benchmarks_exports_and_the_certificate():
     peers = {"transformers", "ctranslate2", "transformer_lens"}
     found = [
         f"{p.relative_to(SRC)}:{line}"
         for p in SRC.rglob("*.py")
         for line, n in imports(p, SRC)
-        if n.split(".")[0] in peers
+        if n.split(".")[0] in peers and room_of(p, SRC) != "certificate" and p.name != "to_ctranslate2.py"
     ]
     assert found == []
 
@@ -138,7 +138,7 @@ def test_the_docstring_and_the_map_list_the_rooms_in_one_order():
 def test_the_table_is_read():
     assert TABLE["errors"] == set()
     assert TABLE["model"] == {"errors", "files"}
-    assert TABLE["decoding"] == {"model", "tokens", "errors", "files"}
+    assert TABLE["decoding"] == {"model", "tokens", "data", "errors", "files"}
     assert "decoding" in TABLE["training"]
     assert TABLE["studies"] == TABLE.keys() - {"serving", "cli"}
     assert TABLE["cli"] == TABLE.keys() | {FRONT_DOOR}

@@ -8,8 +8,8 @@ import pytest
 from toy import KINDS, toy, values, write_files
 
 from cutaway.data.batches import Windows
+from cutaway.decoding.answers import rows_of
 from cutaway.errors import ConfigError, InputError
-from cutaway.evaluation.labelled import rows_of
 from cutaway.objectives import IGNORED
 from cutaway.training.material import prepare
 from cutaway.training.material.common import Material, check_classes

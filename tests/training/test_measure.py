@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from sklearn.metrics import accuracy_score, f1_score
 from toy import KINDS, toy
 
+from cutaway.decoding.answers import Row, first_tokens, rows_of
 from cutaway.errors import ConfigError
-from cutaway.evaluation.labelled import Row, first_tokens, rows_of
 from cutaway.model.model import Model
 from cutaway.objectives import IGNORED
 from cutaway.objectives.objective import as_tensors

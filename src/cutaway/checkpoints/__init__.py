@@ -3,7 +3,7 @@
 model = load("folder")            # ours, or in the Hugging Face layout; a .gguf file; a llama2.c .bin file
 tokenizer = load_tokenizer(…)     # of the same places
 save(model, "folder", tokenizer)  # ours
-export(model, "folder")           # in the Hugging Face layout
+export(model, "folder")           # in the Hugging Face layout; to="ctranslate2" or "onnx" for those engines
 import_model(source, "folder")    # from any of them to ours
 """
 
@@ -12,13 +12,15 @@ from pathlib import Path
 
 import torch
 
+from cutaway.checkpoints.agreement import Agreement
+from cutaway.checkpoints.engines import ENGINES, export_engine
 from cutaway.checkpoints.folder import load_folder, save_folder
 from cutaway.checkpoints.gguf import load_gguf
 from cutaway.checkpoints.gguf_file import GGUFFile
 from cutaway.checkpoints.hf import export_hf, load_hf
 from cutaway.checkpoints.llama2c import load_llama2c, open_llama2c
 from cutaway.checkpoints.numbers import READABLE
-from cutaway.errors import CheckpointError
+from cutaway.errors import CheckpointError, InputError
 from cutaway.families import sizes
 from cutaway.files import MEGABYTE, read_bytes, read_json
 from cutaway.model.model import Model
@@ -46,9 +48,36 @@ def save(model: Model, folder: Path | str, tokenizer: Tokenizer | None = None) -
     save_folder(model, Path(folder), tokenizer)
 
 
-def export(model: Model, folder: Path | str, tokenizer: Tokenizer | None = None) -> None:
-    """Writes a folder that `transformers` loads."""
-    export_hf(model, Path(folder), tokenizer)
+def export(
+    model: Model,
+    folder: Path | str,
+    tokenizer: Tokenizer | None = None,
+    *,
+    to: str = "hf",
+    quantization: str | None = None,
+) -> None:
+    """Writes a folder that `transformers` loads, or one for an engine: ctranslate2 or onnx.
+
+    What an engine answers is held against the model on random inputs; an error says when it differs. `quantization` is
+    CTranslate2's (float32, int8, bfloat16, float16), the model's own unless given.
+    """
+    agreement = export_to(model, Path(folder), tokenizer, to=to, quantization=quantization)
+    if agreement is not None and not agreement.holds:
+        raise CheckpointError(f"{folder}: {agreement}")
+
+
+def export_to(
+    model: Model, folder: Path, tokenizer: Tokenizer | None, *, to: str, quantization: str | None = None
+) -> Agreement | None:
+    """The same, and says how far an engine's answers are from ours."""
+    if to not in ("hf", *ENGINES):
+        raise InputError(f"to={to!r} is not one of hf, {', '.join(ENGINES)}")
+    if quantization is not None and to != "ctranslate2":
+        raise InputError(f"quantization={quantization!r} is for ctranslate2 only: leave it out")
+    if to == "hf":
+        export_hf(model, folder, tokenizer)
+        return None
+    return export_engine(model, folder, tokenizer, to=to, quantization=quantization)
 
 
 def import_model(

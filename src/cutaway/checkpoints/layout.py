@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from cutaway.checkpoints.source import TensorSource
 from cutaway.checkpoints.tensors import ALIGNMENT
 from cutaway.errors import CheckpointError
+from cutaway.model.int8 import Int8Linear
 from cutaway.model.model import Model
 
 
@@ -203,6 +204,8 @@ def read_weights(
 @torch.no_grad()
 def give_weights(model: Model, layout: Layout) -> dict[str, Tensor]:
     """Their tensors, made from the model's; second names are left to whoever reads them."""
+    if any(isinstance(part, Int8Linear) for part in model.modules()):
+        raise CheckpointError("this model's matrices were rounded to 8-bit numbers to run it: save it as it was before")
     ours = dict(model.named_parameters())
     return {name: tensor for own, rule in layout.rules.items() for name, tensor in rule.give(ours[own]).items()}
 

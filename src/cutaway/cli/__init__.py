@@ -17,17 +17,23 @@ from typer.core import TyperGroup
 from cutaway.errors import CutawayError
 
 COMMANDS = {  # command → file in this folder
+    "classify": "classify",
     "demo": "demo",
     "describe": "describe",
     "doctor": "doctor",
+    "embed": "embed",
     "evaluate": "evaluate",
     "export": "export",
+    "fill": "fill",
+    "generate": "generate",
     "import": "import_",
     "plot": "plot",
     "runs": "runs",
     "tokenizer show": "tokenizer.show",
     "tokenizer train": "tokenizer.train",
     "train": "train",
+    "translate": "translate",
+    "verify": "verify",
 }
 GROUPS = {  # the first of two words → what the commands are for
     "tokenizer": "Train a tokenizer; see how one cuts a text.",

@@ -1,6 +1,8 @@
 """What `import` and `export` share: read a model in any layout, write it in one, and say what it was."""
 
+import dataclasses
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,21 +20,25 @@ NoTokenizer = Annotated[bool, typer.Option("--no-tokenizer", help="Leave the tok
 MODEL_FILES = """
     config.json generation_config.json preprocessor_config.json model.safetensors model.safetensors.index.json
     certificate.json tokenizer.json tokenizer_config.json special_tokens_map.json vocab.json merges.txt vocab.txt
-    tokenizer.model
+    tokenizer.model model.bin vocabulary.json shared_vocabulary.json source_vocabulary.json target_vocabulary.json
+    model.onnx encoder.onnx decoder.onnx model.onnx.data encoder.onnx.data decoder.onnx.data
 """.split()
 
 
 def copy_model(
     source: Path,
     target: Path,
-    write: Callable[..., None],
+    write: Callable[..., Any],
     *,
     dtype: Dtype,
     no_tokenizer: bool,
     force: bool,
     as_json: bool,
 ) -> None:
-    """Reads the model, writes it with `write(model, folder, tokenizer)`, and prints what it was."""
+    """Reads the model, writes it with `write(model, folder, tokenizer)`, and prints what it was.
+
+    Of an engine, `write` returns how far its answers are from ours: 1 is the exit code where that is too far.
+    """
     import torch
     from rich.console import Console
 
@@ -45,7 +51,7 @@ def copy_model(
         tokenizer = None if no_tokenizer else tokenizer_of(source)
         before = {_version(file) for file in _files(target)}
         spinner.update(f"writing {target} …")
-        write(model, target, tokenizer)
+        agreement = write(model, target, tokenizer)
     written = [file for file in _files(target) if _version(file) not in before]
     for file in _files(target):
         if file not in written and file.name in MODEL_FILES:
@@ -56,11 +62,16 @@ def copy_model(
         "family": model.config.family,
         "task": model.config.task,
         "parameters": model.n_parameters(),
-        "dtype": dtype.value,
+        "dtype": dtype.value if agreement is None else agreement.dtype,
         "vocab_size": None if tokenizer is None else tokenizer.vocab_size,
         "files": {file.name: file.stat().st_size for file in written},
     }
-    print(json.dumps(found, indent=2)) if as_json else _report(found)
+    if agreement is not None:
+        found["agreement"] = {**dataclasses.asdict(agreement), "holds": agreement.holds}
+    print(json.dumps(found, indent=2)) if as_json else _report(found, agreement)
+    if agreement is not None and not agreement.holds:
+        print("error:", agreement, file=sys.stderr)
+        raise typer.Exit(1)
 
 
 def _check_target(source: Path, target: Path, force: bool) -> None:
@@ -89,7 +100,7 @@ def _version(file: Path) -> tuple[str, int, int]:
     return file.name, status.st_ino, status.st_mtime_ns
 
 
-def _report(found: dict[str, Any]) -> None:
+def _report(found: dict[str, Any], agreement: Any) -> None:
     from rich.console import Console
 
     from cutaway.cli.numbers import human
@@ -102,3 +113,5 @@ def _report(found: dict[str, Any]) -> None:
     console.print(f"wrote  {found['to']}", markup=False)
     sizes = ", ".join(f"{name} {human(size, 'B')}" for name, size in files.items())
     console.print(f"       {found['dtype']}: {sizes}", markup=False)
+    if agreement is not None:
+        console.print("\n       ".join([f"tried  {agreement}", *agreement.notes]), markup=False)

@@ -123,7 +123,8 @@ def _options(
     model: "Model", tokenizer: "Tokenizer | None", path: Path, *, to: str | None, **asked: Any
 ) -> dict[str, Any]:
     """Those of all options that the model's task knows."""
-    from cutaway.evaluation.examples import picture_numbers, tag_for
+    from cutaway.decoding.translate import tag_for
+    from cutaway.evaluation.examples import picture_numbers
     from cutaway.model.model import EncoderDecoderModel
 
     if isinstance(model, EncoderDecoderModel):

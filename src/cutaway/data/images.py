@@ -80,6 +80,11 @@ def image_folder(
     return _open(cached(paths, settings, build, cache), names)
 
 
+def read_image(path: Path, *, size: int | Size | None = None, channels: int | None = None) -> NDArray[np.uint8]:
+    """One image file as channel × height × width, by the rules of `image_folder`."""
+    return next(_decoded(iter([(str(path), path)]), _size(size), channels))[0]
+
+
 def idx_images(images: Path, labels: Path, *, names: Sequence[str] | None = None, cache: Path | None = None) -> Images:
     """Images and labels from two idx files, as MNIST has them, plain or packed."""
 

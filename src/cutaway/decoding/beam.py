@@ -14,18 +14,37 @@ ended and, by `early_stopping`,
     "never"   when it could not become better even if all that follows were certain: no guess
 
 A beam of one is greedy decoding: it stops at the first end.
+
+A beam finds variations of one text. Diverse beam search (Vijayakumar et al. 2016) cuts it into `groups`, each a beam of
+its own, that choose one after another; a token costs a later group `diversity` for every hypothesis of an earlier one
+that has just taken it. Here that price counts in the choice only: a score stays the log-probability of its text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cutaway.decoding.search import NEVER, Hypothesis, Search
+from cutaway.decoding.search import NEVER, Hypothesis, Job, Search
+from cutaway.errors import InputError
 
 EarlyStopping = bool | Literal["never"]
+
+
+@dataclass(frozen=True, eq=False)
+class Considered:
+    """What one group weighed in a step, the likeliest first: see `BeamSearch.listener`."""
+
+    group: int
+    parents: Int[Tensor, "row candidate"]
+    tokens: Int[Tensor, "row candidate"]
+    scores: Float[Tensor, "row candidate"]  # the sum of all its tokens' log p
+    ended: Bool[Tensor, "row candidate"]
+    chosen: Int[Tensor, "row hypothesis"]  # the candidates that go on,
+    going_on: Float[Tensor, "row hypothesis"]  # and their scores: none where too few can
 
 
 class BeamSearch(Search):
@@ -37,61 +56,102 @@ class BeamSearch(Search):
         *,
         length_penalty: float = 1.0,
         early_stopping: EarlyStopping = False,
+        groups: int = 1,
+        diversity: float = 0.5,
         **room: Any,
     ) -> None:
         super().__init__(width, length_penalty=length_penalty, **room)
-        self.early_stopping = True if width == 1 else early_stopping
+        if groups < 1 or width % groups:
+            raise InputError(f"groups={groups} do not share a beam of {width} evenly")
+        if not 0 <= diversity < float("inf"):
+            raise InputError(f"diversity={diversity}: a price is 0 or more")
+        self.groups, self.diversity, self.each = groups, diversity, width // groups
+        self.early_stopping = True if self.each == 1 else early_stopping
         self.ended_tokens = torch.zeros_like(self.tokens)
         self.ended_scores = torch.full_like(self.scores, NEVER)
         self.ended_lengths = torch.zeros_like(self.tokens[:, :, 0])
+        self.closed = self.done[:, None].repeat(1, groups)  # the groups that are done
+        self.listener: Callable[[Considered], None] | None = None  # told of every step, which then cannot be captured
 
-    def enter(self, rows: slice, limits: Sequence[int]) -> None:
-        super().enter(rows, limits)
-        self.scores[rows, 1:] = NEVER  # all beams begin alike: one of them speaks for all
+    def enter(self, rows: slice, jobs: Sequence[Job]) -> None:
+        super().enter(rows, jobs)
+        self.scores[rows] = NEVER
+        self.scores[rows, :: self.each] = 0.0  # all of a group begin alike: one of them speaks for all
         self.ended_scores[rows] = NEVER
+        self.closed[rows] = False
 
     def advance(
         self, logits: Float[Tensor, "row hypothesis vocab"]
     ) -> tuple[Int[Tensor, "row hypothesis"], Int[Tensor, "row hypothesis"]]:
-        n, vocab = len(logits), logits.shape[2]
+        n = len(logits)
         log_p = self.ruled(logits.log_softmax(dim=-1, dtype=self.scores.dtype))
-        # So many that `width` of them do not end, even if every beam's likeliest continuations are all the ends.
-        n_candidates = min(max(2, 1 + len(self.ends)) * self.width, self.width * vocab)
-        scores, index = (self.scores[:n, :, None] + log_p).flatten(1).topk(n_candidates)
-        parent, token = index // vocab, index % vocab
-        written = self.written[:n]
+        self.written[:n] += ~self.done[:n]
+        price = torch.zeros_like(log_p[:, 0]) if self.groups > 1 else None
+        steps = [self._advance(group, log_p, price) for group in range(self.groups)]
+        self.done[:n] |= self.closed[:n].all(dim=1)
+        parents, tokens = (torch.cat(parts, dim=1) for parts in zip(*steps, strict=True))
+        return parents, tokens
+
+    def _advance(
+        self,
+        group: int,
+        log_p: Float[Tensor, "row hypothesis vocab"],
+        price: Float[Tensor, "row vocab"] | None,
+    ) -> tuple[Int[Tensor, "row each"], Int[Tensor, "row each"]]:
+        """One group's step. What it takes costs those after it more."""
+        n, vocab = len(log_p), log_p.shape[2]
+        its = slice(group * self.each, (group + 1) * self.each)
+        # So many that enough of them do not end, even if every beam's likeliest continuations are all the ends.
+        n_candidates = min(max(2, 1 + len(self.ends)) * self.each, self.each * vocab)
+        likeliest = log_p[:, its] if price is None else log_p[:, its] - price[:, None]
+        # first of every beam, then of all: the vocabulary is gone through once
+        worth, token = likeliest.topk(min(n_candidates, vocab))
+        worth, index = (self.scores[:n, its, None] + worth).flatten(1).topk(n_candidates)
+        parent, token = index // token.shape[2] + its.start, token.flatten(1).gather(1, index)
+        scores = worth if price is None else self.scores[:n].gather(1, parent) + _at(log_p, parent, token)
         tokens = _pick(self.tokens[:n], parent)
-        tokens.scatter_(2, written[:, None, None].expand(-1, n_candidates, 1), token[:, :, None])
-        written += 1
-        at_limit = written >= self.limits[:n]
+        last = (self.written[:n] - 1)[:, None, None].expand(-1, n_candidates, 1)
+        tokens.scatter_(2, last, token[:, :, None])
+        at_limit = self.written[:n] >= self.limits[:n]
         ends = torch.isin(token, self.ends) | at_limit[:, None]
-        going_on, chosen = scores.masked_fill(ends, NEVER).topk(self.width)
-        self._keep(scores, tokens, ends)
-        self.done[:n] |= at_limit | self._nothing_to_hope(going_on[:, 0])
-        self.scores[:n] = going_on
-        self.tokens[:n] = _pick(tokens, chosen)
-        return parent.gather(1, chosen), token.gather(1, chosen)
+        chosen = worth.masked_fill(ends, NEVER).topk(self.each).indices
+        going_on = scores.masked_fill(ends, NEVER).gather(1, chosen)
+        open_ = ~(self.closed[:n, group] | self.done[:n])
+        ended = self._keep(its, scores, tokens, ends & open_[:, None])
+        self.closed[:n, group] |= at_limit | self._nothing_to_hope(its, going_on)
+        self.scores[:n, its] = going_on
+        self.tokens[:n, its] = _pick(tokens, chosen)
+        if self.listener is not None:
+            self.listener(Considered(group, parent, token, scores, ended, chosen, going_on))
+        following = token.gather(1, chosen)
+        if price is not None:
+            taken = torch.where(at_limit[:, None], token[:, : self.each], following)
+            alive = torch.where(at_limit[:, None], scores[:, : self.each], going_on) > NEVER
+            price.scatter_add_(1, taken, self.diversity * (alive & open_[:, None]).to(price.dtype))
+        return parent.gather(1, chosen), following
 
     def _keep(
         self,
+        its: slice,
         scores: Float[Tensor, "row candidate"],
         tokens: Int[Tensor, "row candidate most"],
         ends: Bool[Tensor, "row candidate"],
-    ) -> None:
-        """Puts texts that end aside, the best by score, unless their row is done."""
+    ) -> Bool[Tensor, "row candidate"]:
+        """Puts texts that end aside, the best by score. Which were weighed."""
         n = len(scores)
-        ends = ends & ~self.done[:n, None]
-        ends[:, self.width :] = False  # the other candidates are spares for those that run on
+        ends = ends & (scores > NEVER)
+        ends[:, self.each :] = False  # the other candidates are spares for those that run on
         lengths = self.written[:n, None].expand(ends.shape)
         scores = (scores / self._divisor(lengths)).masked_fill(~ends, NEVER)
-        self.ended_scores[:n], best = torch.cat([self.ended_scores[:n], scores], dim=1).topk(self.width)
-        self.ended_tokens[:n] = _pick(torch.cat([self.ended_tokens[:n], tokens], dim=1), best)
-        self.ended_lengths[:n] = torch.cat([self.ended_lengths[:n], lengths], dim=1).gather(1, best)
+        self.ended_scores[:n, its], best = torch.cat([self.ended_scores[:n, its], scores], dim=1).topk(self.each)
+        self.ended_tokens[:n, its] = _pick(torch.cat([self.ended_tokens[:n, its], tokens], dim=1), best)
+        self.ended_lengths[:n, its] = torch.cat([self.ended_lengths[:n, its], lengths], dim=1).gather(1, best)
+        return ends
 
-    def _nothing_to_hope(self, likeliest: Float[Tensor, " row"]) -> Bool[Tensor, " row"]:
+    def _nothing_to_hope(self, its: slice, going_on: Float[Tensor, "row each"]) -> Bool[Tensor, " row"]:
         """Whether what runs may be given up, by the rule of `early_stopping`."""
-        n = len(likeliest)
-        worst = self.ended_scores[:n, -1]
+        n = len(going_on)
+        likeliest, worst = going_on.amax(dim=1), self.ended_scores[:n, its.stop - 1]
         full = worst > NEVER
         if self.early_stopping is True:
             return full | (likeliest == NEVER)
@@ -101,10 +161,19 @@ class BeamSearch(Search):
         return full & (likeliest / self._divisor(length) <= worst) | (likeliest == NEVER)
 
     def found(self, row: int) -> list[Hypothesis]:
+        """The best first; what several groups found, once."""
         tokens, lengths, scores = (x[row].tolist() for x in (self.ended_tokens, self.ended_lengths, self.ended_scores))
-        return [
-            Hypothesis(ids[:n], score) for ids, n, score in zip(tokens, lengths, scores, strict=True) if score > NEVER
-        ]
+        best: dict[tuple[int, ...], float] = {}
+        for ids, n, score in sorted(zip(tokens, lengths, scores, strict=True), key=lambda found: -found[2]):
+            if score > NEVER:
+                best.setdefault(tuple(ids[:n]), score)
+        return [Hypothesis(list(ids), score) for ids, score in best.items()]
+
+
+def _at(
+    log_p: Float[Tensor, "row hypothesis vocab"], which: Int[Tensor, "row some"], token: Int[Tensor, "row some"]
+) -> Float[Tensor, "row some"]:
+    return log_p[torch.arange(len(log_p), device=log_p.device)[:, None], which, token]
 
 
 def _pick(tokens: Int[Tensor, "row some most"], which: Int[Tensor, "row others"]) -> Int[Tensor, "row others most"]:

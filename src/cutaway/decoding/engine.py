@@ -9,25 +9,18 @@ that waits may enter (Yu et al. 2022, Orca: continuous batching). No text's word
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from cutaway.decoding.search import Hypothesis, Search
+from cutaway.decoding.search import Job as Job
 from cutaway.model.cache import Cache, Tree
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
+from cutaway.model.tap import watching
 
-BLOCK = 32  # slots of the cache are looked at in blocks: less to read while texts are short
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """One text to write: after `prompt` (of a translation: the start token, and a beginning that is forced)."""
-
-    prompt: Sequence[int]
-    limit: int  # new tokens at most
-    source: Sequence[int] = ()  # what the encoder reads
+BLOCK = {"cuda": 32, "cpu": 4}  # slots are looked at in blocks: less to read while texts are short
+NOTHING_VIEWED = (0, 0, 0, False)
 
 
 class Engine:
@@ -45,16 +38,25 @@ class Engine:
         self.jobs: list[int] = []  # the number of the job in each row
         self.filled: list[int] = []  # the slots that each row has taken
         self.sources: list[int] = []  # the length of each row's source
+        self._viewed, self._last_view = NOTHING_VIEWED, cache
 
     def run(self, jobs: Iterable[Job]) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The hypotheses of each job, by its number, as they are done."""
+        for done in self.steps(jobs):
+            yield from done
+
+    def steps(self, jobs: Iterable[Job]) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+        """The same, one step of all rows at a time: what was done after each, often nothing."""
         waiting = iter(enumerate(jobs))
+        for kept in (self.jobs, self.filled, self.sources):
+            kept.clear()  # of a run that was given up
         while True:
             self._admit(waiting)
             if not self.jobs:
                 return
             self.step()
-            yield from self._leave()
+            self.search.tell(len(self.jobs))
+            yield list(self._leave())
 
     @torch.no_grad()
     def _admit(self, waiting: Iterator[tuple[int, Job]]) -> None:
@@ -72,10 +74,11 @@ class Engine:
             self.filled.append(len(job.prompt) - 1)
             self.sources.append(len(job.source))
         self._read(rows, jobs)
-        self.search.enter(rows, [job.limit for job in jobs])
+        self.search.enter(rows, jobs)
 
     def _read(self, rows: slice, jobs: Sequence[Job]) -> None:
         """Encodes the sources, and reads the prompts up to their last token, which the next step reads."""
+        self._viewed = NOTHING_VIEWED
         own = self.plain.rows(rows.start, rows.stop)
         own.clear()
         if isinstance(self.model, EncoderDecoderModel):
@@ -94,25 +97,32 @@ class Engine:
             return self.model.decode(ids, real=real, cache=cache)
         return self.model.hidden(ids, real=real, cache=cache)
 
-    @torch.no_grad()
     def step(self) -> None:
         """One more token of every hypothesis."""
         n = len(self.jobs)
-        slots = min(self.cache.max_len, -(-(max(self.filled) + self.search.width) // BLOCK) * BLOCK)
-        view = self.cache.rows(0, n).first(slots)
-        if self.sources:
-            view = view.across(max(self.sources))
-        logits = self.model.head(self._hidden(self.ids[:n], view))
-        parents, self.ids[:n] = self.search.advance(logits)
-        if isinstance(view, Tree):
-            view.follow(parents)
+        with torch.no_grad() if watching() else torch.inference_mode():  # what a person watches may be learnt from
+            view = self._view(n)
+            logits = self.model.head(self._hidden(self.ids[:n], view))
+            parents, self.ids[:n] = self.search.advance(logits)
+            if isinstance(view, Tree):
+                view.follow(parents)
         self.filled = [filled + self.search.width for filled in self.filled]
+
+    def _view(self, n: int) -> Cache:
+        """The rows and places that are taken. It is the same for some steps, and a fiftieth of a step to make."""
+        block = BLOCK[self.ids.device.type]
+        slots = min(self.cache.max_len, -(-(max(self.filled) + self.search.width) // block) * block)
+        source, full = max(self.sources), min(self.sources) == max(self.sources)
+        if (n, slots, source, full) != self._viewed:
+            self._viewed = (n, slots, source, full)
+            self._last_view = self.cache.rows(0, n).first(slots).across(source, full=full)
+        return self._last_view
 
     def _leave(self) -> Iterator[tuple[int, list[Hypothesis]]]:
         done = self.search.done[: len(self.jobs)].nonzero()[:, 0].tolist()
         for row in reversed(done):
-            yield self.jobs[row], self.search.found(row)
-            last = len(self.jobs) - 1
+            yield self.jobs[row], self.search.leaving(row)
+            last, self._viewed = len(self.jobs) - 1, NOTHING_VIEWED
             if row != last:
                 self.cache.move(last, row)
                 self.search.move(last, row)

@@ -5,6 +5,7 @@ from typing import Literal, TypeVar, get_args
 import torch
 
 from cutaway.errors import InputError
+from cutaway.model.int8 import to_int8
 from cutaway.model.model import Model
 
 Precision = Literal["fp32", "bf16", "int8"]
@@ -18,4 +19,6 @@ def with_precision(model: M, precision: Precision) -> M:
             return model.to(torch.float32)
         case "bf16":
             return model.to(torch.bfloat16)
+        case "int8":
+            return to_int8(model.to(torch.float32))
     raise InputError(f"precision={precision!r} is not one of {', '.join(get_args(Precision))}")

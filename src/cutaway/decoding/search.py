@@ -7,13 +7,28 @@ once and changed in place, so that a captured CUDA graph can replay a step. `Gre
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-NEVER = float("-inf")  # the score of a place where no text stands
+from cutaway.decoding.rules import NEVER as NEVER
+from cutaway.decoding.rules import Rule, Text
+from cutaway.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One text to write: after `prompt` (of a translation: the start token, and a beginning that is forced)."""
+
+    prompt: Sequence[int]
+    limit: int  # new tokens at most
+    source: Sequence[int] = ()  # what the encoder reads
+    rules: tuple[Rule, ...] = ()  # of what may come next, one after another
+    seed: int | None = None  # words are drawn; without one, the likeliest is taken
+    hear: Callable[[list[int]], bool] | None = None  # told after every step what is written; True ends the text
 
 
 @dataclass(frozen=True)
@@ -37,6 +52,7 @@ class Search:
         device: torch.device,
         dtype: torch.dtype = torch.float32,
         length_penalty: float = 1.0,
+        prompt: int = 1,
     ) -> None:
         self.width, self.most, self.length_penalty = width, most, length_penalty
         self.ends = torch.tensor(list(ends), dtype=torch.long, device=device)
@@ -45,13 +61,22 @@ class Search:
         self.written = torch.zeros(rows, dtype=torch.long, device=device)
         self.limits = torch.ones(rows, dtype=torch.long, device=device)
         self.done = torch.ones(rows, dtype=torch.bool, device=device)
-        self.rules: Callable[[Tensor], Tensor] | None = None
+        self.prompts = torch.zeros(rows, prompt, dtype=torch.long, device=device)  # aligned on the right
+        self.starts = torch.zeros(rows, dtype=torch.long, device=device)
+        self.rules: list[tuple[Rule, ...]] = [()] * rows
+        self.listeners: list[Callable[[list[int]], bool] | None] = [None] * rows
+        self._grouped: tuple[tuple[Rule, ...], ...] = ()
+        self._groups: list[tuple[tuple[Rule, ...], Int[Tensor, " some"] | None]] = []
 
-    def enter(self, rows: slice, limits: Sequence[int]) -> None:
+    def enter(self, rows: slice, jobs: Sequence[Job]) -> None:
         """New texts begin in these rows."""
+        self.rules[rows] = [job.rules for job in jobs]
+        self.listeners[rows] = [job.hear for job in jobs]
+        if any(self.rules[rows]):
+            self._remember(rows, [list(job.prompt) for job in jobs])
         self.scores[rows] = 0.0
         self.written[rows] = 0
-        self.limits[rows] = torch.tensor(limits, device=self.limits.device)
+        self.limits[rows] = torch.tensor([job.limit for job in jobs], device=self.limits.device)
         self.done[rows] = False
 
     def move(self, row: int, to: int) -> None:
@@ -59,13 +84,77 @@ class Search:
         for tensor in vars(self).values():
             if isinstance(tensor, Tensor) and tensor is not self.ends:
                 tensor[to] = tensor[row]
+        self.rules[to], self.listeners[to] = self.rules[row], self.listeners[row]
 
     def _divisor(self, lengths: Int[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
         """Of the scores of texts of these lengths: long texts would lose, as every token takes some away."""
         return lengths.to(self.scores.dtype) ** self.length_penalty
 
     def ruled(self, scores: Float[Tensor, "row hypothesis vocab"]) -> Float[Tensor, "row hypothesis vocab"]:
-        return scores if self.rules is None else self.rules(scores)
+        """By the rules of each row; rows with equal rules together."""
+        n = len(scores)
+        if (rules := tuple(self.rules[:n])) != self._grouped:
+            self._regroup(rules)
+        for its, rows in self._groups:
+            if rows is None:
+                scores = self._apply(its, scores, slice(n))
+            else:
+                scores = scores.index_copy(0, rows, self._apply(its, scores[rows], rows))
+        return scores
+
+    def _regroup(self, rules: tuple[tuple[Rule, ...], ...]) -> None:
+        """Which rows share which rules: this changes only when texts enter, leave or move."""
+        rows: dict[tuple[Rule, ...], list[int]] = {}
+        for row, its in enumerate(rules):
+            rows.setdefault(its, []).append(row)
+        self._grouped = rules
+        self._groups = [
+            (its, None if len(rows) == 1 else torch.tensor(where, device=self.ends.device))
+            for its, where in rows.items()
+            if its
+        ]
+
+    def _apply(
+        self, rules: tuple[Rule, ...], scores: Float[Tensor, "some hypothesis vocab"], rows: slice | Tensor
+    ) -> Float[Tensor, "some hypothesis vocab"]:
+        text = Text(
+            prompts=self.prompts[rows].repeat_interleave(self.width, dim=0),
+            tokens=self.tokens[rows].flatten(0, 1),
+            starts=self.starts[rows].repeat_interleave(self.width),
+            written=self.written[rows].repeat_interleave(self.width),
+            ends=self.ends,
+            runs=((self.scores[rows] > NEVER) & ~self.done[rows, None]).flatten(),
+        )
+        flat = scores.flatten(0, 1)
+        for rule in rules:
+            flat = rule(flat, text)
+        return flat.view_as(scores)
+
+    def _remember(self, rows: slice, prompts: Sequence[list[int]]) -> None:
+        """Rules look at prompts too."""
+        room, longest = self.prompts.shape[1], max(map(len, prompts))
+        if longest > room:
+            raise InputError(f"rules look at a prompt of {longest} tokens: make the search with prompt={longest}")
+        self.prompts[rows] = torch.tensor([[0] * (room - len(ids)) + ids for ids in prompts], device=self.ends.device)
+        self.starts[rows] = torch.tensor([room - len(ids) for ids in prompts], device=self.ends.device)
+
+    def tell(self, n: int) -> None:
+        """Who listens is told what was written in these rows. A text that somebody has heard enough of is done."""
+        for row, hear in enumerate(self.listeners[:n]):
+            if hear is not None and hear(self.tokens[row, 0, : int(self.written[row])].tolist()):
+                self.done[row] = True
+
+    def leaving(self, row: int) -> list[Hypothesis]:
+        """What was written in a row that is done, the best first. Rules that left nothing are an error."""
+        found = [hypothesis for hypothesis in self.found(row) if isfinite(hypothesis.score)]
+        if not found:
+            names = ", ".join(map(str, self.rules[row]))
+            raise InputError(
+                f"after {int(self.written[row])} tokens no other may follow by the rules {names}: loosen them"
+                if names
+                else "this model's scores are not numbers: its weights are damaged, or too large for their precision"
+            )
+        return found
 
     def advance(
         self, logits: Float[Tensor, "row hypothesis vocab"]
@@ -92,14 +181,15 @@ class GreedySearch(Search):
         self, logits: Float[Tensor, "row hypothesis vocab"]
     ) -> tuple[Int[Tensor, "row hypothesis"], Int[Tensor, "row hypothesis"]]:
         n = len(logits)
-        scores = self.ruled(logits)[:, 0].to(self.scores.dtype)
+        scores = self.ruled(logits.to(self.scores.dtype))[:, 0]
         token = self.choose(scores)[:, None]
         log_p = scores.gather(1, token) - scores.logsumexp(dim=-1, keepdim=True)
         running = ~self.done[:n]
         written = self.written[:n]
-        # a row that is done writes on behind its text, where nobody looks; at its limit, over its last place
-        self.tokens[:n, 0].scatter_(1, written.clamp(max=self.tokens.shape[2] - 1)[:, None], token)
-        self.scores[:n] += log_p * running[:, None]
+        place = written.clamp(max=self.tokens.shape[2] - 1)[:, None]
+        kept = self.tokens[:n, 0].gather(1, place)  # a row that is done changes no more, even if it is stepped on
+        self.tokens[:n, 0].scatter_(1, place, torch.where(running[:, None], token, kept))
+        self.scores[:n] += torch.where(running[:, None], log_p, 0.0)
         written += running
         self.done[:n] |= torch.isin(token[:, 0], self.ends) | (written >= self.limits[:n])
         return self.alone[:n], token

@@ -1,26 +1,218 @@
-"""Many texts, translated: cut into tokens, sorted by length, batched, searched, and put back in their order.
+"""Texts, translated: cut into sentences and tokens, searched side by side, and put together as they were.
 
-    translate_all(model, tokenizer, ["I ate an apple."], beam=4)     # ['Ich habe einen Apfel gegessen.']
+    translate(model, tokenizer, "I ate an apple. It was good.")     # 'Ich habe einen Apfel gegessen. Er war gut.'
+    translate(model, tokenizer, lines, beam=8, n_best=3)            # a `Translation` for each line
 
 A source is read as in training: the tag of the wanted language, where a model knows several; the text; the end token.
+The white space between sentences, empty lines included, stays as it was.
 """
 
 import math
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from heapq import nlargest
+from itertools import product
+from typing import Any
 
+from cutaway.decoding.align import Alignment, align, joined
 from cutaway.decoding.beam import EarlyStopping
 from cutaway.decoding.engine import Job
+from cutaway.decoding.sentences import cut, split_sentences
 from cutaway.decoding.write import written
 from cutaway.errors import InputError
 from cutaway.model.model import EncoderDecoderModel
 from cutaway.tokens import Tokenizer
 
+Report = Callable[[int, int], None]
+TAG = re.compile(r"<2(.+)>|>>(.+)<<")  # a token that asks for a language: ours, OPUS-MT's
+LONGEST = 200  # tokens of a sentence; longer ones are rare in training, and cut here
 
-def translate_all(
+
+@dataclass(frozen=True)
+class Candidate:
+    """One translation; its score is log p / length^length_penalty, of a text the mean over its sentences."""
+
+    text: str
+    score: float
+
+
+@dataclass(frozen=True, eq=False)
+class Sentence:
+    """A sentence without the white space around it, its candidates, and the words of the best, aligned if asked."""
+
+    source: str
+    candidates: list[Candidate]
+    alignment: Alignment | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Translation:
+    """A text's translation; `n_best` begins with it."""
+
+    text: str
+    score: float
+    n_best: list[Candidate]
+    sentences: list[Sentence]
+    alignment: Alignment | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON writes it."""
+        said: dict[str, Any] = {"text": self.text, "score": self.score}
+        if len(self.n_best) > 1:
+            said["n_best"] = [{"text": one.text, "score": one.score} for one in self.n_best]
+        if self.alignment is not None:
+            links = [{"source": a, "target": b, "weight": weight} for a, b, weight in self.alignment.links()]
+            said |= {"alignment": self.alignment.pharaoh(), "links": links}
+        return said
+
+
+def translate(
+    model: EncoderDecoderModel,
+    tokenizer: Tokenizer,
+    text: str | Sequence[str],
+    *,
+    n_best: int = 1,
+    scores: bool = False,
+    align: bool = False,
+    **options: Any,
+) -> Any:
+    """The translation of a text, or of each of several; as a `Translation` if more than its words is asked for.
+
+    The options are those of `translations`.
+    """
+    texts = [text] if isinstance(text, str) else text
+    found = translations(model, tokenizer, texts, n_best=n_best, aligned=align, **options)
+    answers = found if scores or align or n_best > 1 else [one.text for one in found]
+    return answers[0] if isinstance(text, str) else answers
+
+
+def translations(
     model: EncoderDecoderModel,
     tokenizer: Tokenizer,
     texts: Sequence[str],
     *,
+    to: str | None = None,
+    beam: int = 4,
+    length_penalty: float = 1.0,
+    n_best: int = 1,
+    aligned: bool = False,
+    prefix: str | Sequence[str | None] | None = None,
+    split: bool = True,
+    longest: int = LONGEST,
+    rows: int | None = None,
+    report: Report = lambda done, total: None,
+) -> list[Translation]:
+    """All that is known of the translation of each text.
+
+    `to` names the language, where the model knows several. `prefix` is how the translation has to begin, one for all
+    texts or one for each; of a text of several sentences, the first. `split=False` takes each text for one sentence.
+    `report` is told how many sentences of how many are done.
+    """
+    if n_best < 1 or n_best > beam:
+        raise InputError(f"n_best={n_best}: a beam of {beam} finds 1 to {beam}; widen the beam")
+    tag = tag_for(tokenizer, to)
+    parts = [_parts(model, tokenizer, text, split, longest, tag is not None) for text in texts]
+    prefixes = [prefix] * len(texts) if prefix is None or isinstance(prefix, str) else list(prefix)
+    if len(prefixes) != len(texts):
+        raise InputError(f"{len(prefixes)} prefixes for {len(texts)} texts: give one for all, or one for each")
+    begins = [first if number == 0 else None for its, first in zip(parts, prefixes, strict=True)
+              for number in range(sum(bool(part.strip()) for part in its))]  # fmt: skip
+    sources = [part.strip() for its in parts for part in its if part.strip()]
+    search = {"beam": beam, "length_penalty": length_penalty, "rows": rows, "tag": tag, "report": report}
+    found = candidates(model, tokenizer, sources, prefixes=begins, n_best=n_best, **search)  # type: ignore[arg-type]
+    # what has no tokens, such as a lone control character, is left as it is
+    found = [its or [Candidate(source, 0.0)] for source, its in zip(sources, found, strict=True)]
+    stripped = [_once(Candidate(one.text.strip(), one.score) for one in its) for its in found]
+    links: Sequence[Alignment | None] = [None] * len(sources)
+    if aligned:
+        links = align(model, tokenizer, sources, [its[0].text for its in stripped], tag=tag)
+    sentences = iter([Sentence(*one) for one in zip(sources, stripped, links, strict=True)])
+    return [_together(its, [next(sentences) for part in its if part.strip()], n_best, aligned) for its in parts]
+
+
+def _parts(
+    model: EncoderDecoderModel, tokenizer: Tokenizer, text: str, split: bool, longest: int, tagged: bool
+) -> list[str]:
+    """The sentences of a text; those that are longer than the model can or should read, in pieces."""
+    if not split:
+        return [text] if text else []
+    budget = longest if model.max_len is None else min(longest, model.max_len - 1 - tagged)
+    if budget < 1:
+        raise InputError(f"longest={longest}: a sentence has at least one token")
+
+    def place(part: str, n: int) -> int | None:
+        encoding = tokenizer.encoding(part, special=False)
+        span = encoding.token_to_chars(n) if len(encoding) > n else None
+        return None if span is None else span[0]
+
+    return [piece for sentence in split_sentences(text) for piece in cut(sentence, budget, place)]
+
+
+def _once(found: Iterable[Candidate]) -> list[Candidate]:
+    """Two ways to cut one text into tokens are one candidate."""
+    best: dict[str, Candidate] = {}
+    for one in found:
+        best.setdefault(one.text, one)
+    return list(best.values())
+
+
+def _together(parts: list[str], sentences: list[Sentence], n_best: int, aligned: bool) -> Translation:
+    """A text from its sentences, with the white space that stood around them; its n best, from theirs."""
+    whole, target = "".join(parts), ""
+    best: list[tuple[float, list[str]]] = [(0.0, [])]
+    for sentence in sentences:  # scores add up, so that the best of the beginnings are enough
+        longer = ((score + one.score, [*said, one.text]) for (score, said), one in product(best, sentence.candidates))
+        best = nlargest(n_best, longer, key=lambda pair: pair[0])
+    rest, links, at = iter(sentences), [], 0
+    spaces = [""]  # before, between and behind the sentences
+    for part in parts:
+        core = part.strip()
+        if not core:
+            spaces[-1] += part
+        else:
+            before, _, behind = part.partition(core)
+            spaces[-1] += before
+            target += spaces[-1]
+            one = next(rest)
+            if one.alignment is not None:
+                links.append(one.alignment.moved(at + len(before), len(target)))
+            target += one.candidates[0].text
+            spaces.append(behind)
+        at += len(part)
+    texts = [Candidate(_woven(spaces, said), score / max(1, len(sentences))) for score, said in best]
+    alignment = joined(whole, texts[0].text, links) if aligned else None
+    return Translation(texts[0].text, texts[0].score, texts, sentences, alignment)
+
+
+def _woven(spaces: list[str], said: list[str]) -> str:
+    return spaces[0] + "".join(words + space for words, space in zip(said, spaces[1:], strict=True))
+
+
+def tag_for(tokenizer: Tokenizer, to: str | None) -> int | None:
+    """The token that asks for a language; None where a model knows but one."""
+    found = [(TAG.fullmatch(token), id) for token, id in tokenizer.special_ids().items()]
+    known = {match[1] or match[2]: id for match, id in found if match}
+    if not known:
+        return None
+    if to not in known:
+        said = "say which language is wanted" if to is None else f"no language is called {to!r}"
+        raise InputError(f"{said}: this model knows {', '.join(known)}")
+    return known[to]
+
+
+def translate_all(model: EncoderDecoderModel, tokenizer: Tokenizer, texts: Sequence[str], **search: Any) -> list[str]:
+    """The best translation of each text, taken for one sentence, to the letter; the options are `candidates`'."""
+    return [found[0].text if found else "" for found in candidates(model, tokenizer, texts, **search)]
+
+
+def candidates(
+    model: EncoderDecoderModel,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    *,
+    prefixes: Sequence[str | None] | None = None,
+    n_best: int = 1,
     beam: int = 4,
     length_penalty: float = 1.0,
     early_stopping: EarlyStopping = False,
@@ -30,9 +222,9 @@ def translate_all(
     tag: int | None = None,
     start_id: int | None = None,
     end_ids: Sequence[int] | None = None,
-    report: Callable[[int, int], None] = lambda done, total: None,
-) -> list[str]:
-    """The translation of each text; one without any token is its own.
+    report: Report = lambda done, total: None,
+) -> list[list[Candidate]]:
+    """The best `n_best` of each text, which is one sentence; nothing for one without any token.
 
     A source of n tokens gets a target of at most min(max_len, a·n + b) tokens, (a, b) = `growth`, whatever else is in
     its batch. `rows` are worked on at a time. `report` is told how many texts of how many are done.
@@ -44,21 +236,30 @@ def translate_all(
     if start_id is None:
         raise InputError("this model does not say what a target begins with: give `start_id`")
     sources = encode_sources(model, tokenizer, texts, tag, end_ids[0])
+    forced = tokenizer.encode_batch([prefix or "" for prefix in prefixes or [None] * len(texts)], special=False)
     longest = max_len if model.max_len is None else min(max_len, model.max_len)
     a, b = growth
-    order = sorted((row for row in range(len(texts)) if sources[row]), key=lambda row: -len(sources[row]))
-    jobs = [
-        Job(prompt=[start_id], source=sources[row], limit=max(1, min(longest, math.ceil(a * len(sources[row]) + b))))
-        for row in order
-    ]
-    answers = [""] * len(texts)
-    done = len(texts) - len(jobs)
+    same: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}  # what stands twice is translated once
+    for row in sorted((row for row in range(len(texts)) if sources[row]), key=lambda row: -len(sources[row])):
+        same.setdefault((tuple(sources[row]), tuple(forced[row])), []).append(row)
+    jobs = []
+    for source, begin in same:
+        if len(begin) >= longest:
+            raise InputError(f"a prefix of {len(begin)} tokens leaves no room in a target of at most {longest}")
+        limit = min(longest, math.ceil(a * len(source) + b))
+        jobs.append(Job(prompt=[start_id, *begin], source=source, limit=max(1, min(limit, longest - len(begin)))))
+    answers: list[list[Candidate]] = [[] for _ in texts]
+    done = len(texts) - sum(map(len, same.values()))
     search = {"beam": beam, "length_penalty": length_penalty, "early_stopping": early_stopping, "end_ids": end_ids}
-    for number, found in written(model, jobs, rows=rows, **search):  # type: ignore[arg-type]
+    whose = list(same.items())
+    for number, found in written(model, jobs, rows=rows, **search):
+        (_, begin), twins = whose[number]
         # a model's vocabulary may be padded to a round number: those places stand for nothing
-        ids = [id for id in found[0].ids if id not in end_ids and id < tokenizer.vocab_size]
-        answers[order[number]] = tokenizer.decode(ids)
-        done += 1
+        said = [[id for id in one.ids if id not in end_ids and id < tokenizer.vocab_size] for one in found[:n_best]]
+        texts_ = [tokenizer.decode([*begin, *ids]) for ids in said]
+        for row in twins:
+            answers[row] = [Candidate(text, one.score) for text, one in zip(texts_, found, strict=False)]
+        done += len(twins)
         report(done, len(texts))
     return answers
 

@@ -5,12 +5,13 @@
 This is what the other rooms call. `generate` and `translate` are the same with words.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from cutaway.decoding.beam import BeamSearch, EarlyStopping
+from cutaway.decoding.beam import BeamSearch, Considered, EarlyStopping
 from cutaway.decoding.engine import Engine, Job
+from cutaway.decoding.sampling import Sampling
 from cutaway.decoding.search import GreedySearch, Hypothesis, Search
 from cutaway.errors import InputError
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
@@ -18,24 +19,33 @@ from cutaway.model.model import DecoderModel, EncoderDecoderModel
 
 def write(model: DecoderModel, jobs: Sequence[Job], **options: object) -> list[list[Hypothesis]]:
     """What was found for each job, the best first; `options` are those of `written`."""
-    found = dict(written(model, jobs, **options))  # type: ignore[arg-type]
+    found = dict(written(model, jobs, **options))
     return [found[number] for number in range(len(jobs))]
 
 
-def written(
+def written(model: DecoderModel, jobs: Sequence[Job], **options: object) -> Iterator[tuple[int, list[Hypothesis]]]:
+    """The same, each with the number of its job as soon as it is done; `options` are those of `engine_for`."""
+    if jobs:
+        yield from engine_for(model, jobs, **options).run(jobs)  # type: ignore[arg-type]
+    else:
+        check(model, jobs, 1)
+
+
+def engine_for(
     model: DecoderModel,
     jobs: Sequence[Job],
     *,
     beam: int = 1,
     length_penalty: float = 1.0,
     early_stopping: EarlyStopping = False,
+    groups: int = 1,
+    diversity: float = 0.5,
+    listener: Callable[[Considered], None] | None = None,
     end_ids: Sequence[int] | None = None,
     rows: int | None = None,
-) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """The same, each with the number of its job as soon as it is done. `rows` are worked on at a time."""
+) -> Engine:
+    """An engine with room for each of these jobs, of which `rows` are worked on at a time."""
     check(model, jobs, beam)
-    if not jobs:
-        return
     end_ids = model.config.end_ids or () if end_ids is None else end_ids
     if rows is None:
         rows = 64 if model.device.type == "cuda" else 32
@@ -43,15 +53,18 @@ def written(
         raise InputError(f"rows={rows}: at least one text is written at a time")
     rows = min(rows, len(jobs))
     most = max(job.limit for job in jobs)
-    room = {"rows": rows, "most": most, "ends": end_ids, "device": model.device}
+    prompt, source = max(len(job.prompt) for job in jobs), max(len(job.source) for job in jobs)
+    room = {"rows": rows, "most": most, "ends": end_ids, "device": model.device, "prompt": prompt}
     room["dtype"] = torch.promote_types(model.dtype, torch.float32)
     search: Search
-    if beam == 1:
-        search = GreedySearch(length_penalty=length_penalty, **room)
+    if beam == groups == 1 and listener is None:
+        drawn = any(job.seed is not None for job in jobs)
+        search = (Sampling if drawn else GreedySearch)(length_penalty=length_penalty, **room)
     else:
-        search = BeamSearch(beam, length_penalty=length_penalty, early_stopping=early_stopping, **room)
-    prompt, source = max(len(job.prompt) for job in jobs), max(len(job.source) for job in jobs)
-    yield from Engine(model, search, rows=rows, prompt=prompt, source=source).run(jobs)
+        room |= {"length_penalty": length_penalty, "early_stopping": early_stopping}
+        search = BeamSearch(beam, groups=groups, diversity=diversity, **room)  # type: ignore[arg-type]
+        search.listener = listener
+    return Engine(model, search, rows=rows, prompt=prompt, source=source)
 
 
 def check(model: DecoderModel, jobs: Sequence[Job], beam: int) -> None:
@@ -64,6 +77,8 @@ def check(model: DecoderModel, jobs: Sequence[Job], beam: int) -> None:
         raise InputError("this model is in training and drops out at random: call model.eval() first")
     if beam < 1:
         raise InputError(f"beam={beam}: at least one beginning is kept")
+    if beam > 1 and any(job.seed is not None for job in jobs):
+        raise InputError(f"beam={beam} keeps the likeliest and draws nothing: leave out the seed, or the beam")
     for number, job in enumerate(jobs):
         if not job.prompt:
             raise InputError(f"text {number + 1} has nothing to begin with: give a prompt of at least one token")

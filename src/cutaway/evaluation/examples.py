@@ -6,7 +6,6 @@ classify, tag …  a table with one or two columns of text, and one of labels
 pictures         a folder for each class, an .npz archive, or two idx files
 """
 
-import re
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,10 +22,8 @@ from cutaway.data.text import Split, read_documents
 from cutaway.errors import InputError
 from cutaway.files import read_json
 from cutaway.model.model import EncoderDecoderModel, Model
-from cutaway.tokens import Tokenizer
 
 LABELS = ("label", "labels", "tags", "class", "score", "gold_label")  # what tables call what is wanted
-TAG = re.compile(r"<2(.+)>|>>(.+)<<")  # a token that asks for a language: ours, OPUS-MT's
 
 
 @dataclass(frozen=True)
@@ -70,18 +67,6 @@ def read_examples(
     if model.config.task in ("classify", "regress", "tag"):
         return _labelled(_table(paths, columns), columns, model.config.task, limit)
     raise InputError(f"no score is known for a {model.config.family} model with task={model.config.task!r}")
-
-
-def tag_for(tokenizer: Tokenizer, to: str | None) -> int | None:
-    """The token that asks for a language; None where a model knows but one."""
-    found = [(TAG.fullmatch(token), id) for token, id in tokenizer.special_ids().items()]
-    known = {match[1] or match[2]: id for match, id in found if match}
-    if not known:
-        return None
-    if to not in known:
-        said = "say which language is wanted" if to is None else f"no language is called {to!r}"
-        raise InputError(f"{said}: this model knows {', '.join(known)}")
-    return known[to]
 
 
 def picture_numbers(folder: Path) -> dict[str, list[float]]:

@@ -24,7 +24,6 @@ is read and not scored, and its bytes are paid for by nobody: across models, com
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +32,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from cutaway.decoding.answers import in_precision
 from cutaway.errors import InputError
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
 
@@ -161,11 +161,6 @@ def _read(model: DecoderModel, windows: Sequence[Window], autocast: torch.dtype 
         right = logits.gather(1, target[part, None])[:, 0]
         nats.index_add_(0, row[part], (logits.logsumexp(dim=1) - right).double())
     return nats
-
-
-def in_precision(device: torch.device, dtype: torch.dtype | None) -> AbstractContextManager[object]:
-    """Products are taken in this precision, None in the weights'."""
-    return nullcontext() if dtype is None else torch.autocast(device.type, dtype)
 
 
 def _rows(documents: Document | Sequence[Document], start_id: int | None) -> Iterator[Row]:

@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from cutaway.decoding.answers import Row, Told, answers_to, answers_to_images, first_tokens, rows_of
 from cutaway.decoding.translate import translate_all
 from cutaway.errors import InputError
 from cutaway.evaluation import bleu, bootstrap, scores
-from cutaway.evaluation.labelled import Row, Told, answers_to, answers_to_images, first_tokens, rows_of
 from cutaway.evaluation.perplexity import surprisal
 from cutaway.evaluation.report import SURE, Report, Sureness
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model

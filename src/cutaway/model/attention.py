@@ -98,6 +98,8 @@ def look_up_fused(
         nowhere = blind(table)
     if bias is not None:
         table = bias if table is None else bias.masked_fill(~table, float("-inf"))
+    elif mask.added is not None and mask.added.dtype == query.dtype:
+        table = mask.added
     grouped = True if query.shape[1] != key.shape[1] else False  # noqa: SIM210 (a branch, as above)
     found = F.scaled_dot_product_attention(
         query, key, value, attn_mask=table, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=grouped
@@ -186,7 +188,8 @@ class SelfAttention(Attention):
         bias: Bias | None = None,
         store: Store | None = None,
     ) -> Float[Tensor, "batch seq d_model"]:
-        query, key, value = (split_heads(part, self.d_head) for part in self.query_key_value(x).split(self.widths, -1))
+        heads = split_heads(self.query_key_value(x), self.d_head)
+        query, key, value = heads.split((self.n_heads, self.n_kv_heads, self.n_kv_heads), dim=1)
         if rotation is not None:
             query, key = rotation(query), rotation(key)
         query, key, value = self.tap("query", query), self.tap("key", key), self.tap("value", value)

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from cutaway.errors import InputError
-from cutaway.model.masks import Mask, sliding_window
+from cutaway.model.masks import EVERYWHERE, Mask, sliding_window
 
 KeysValues = tuple[Float[Tensor, "sentence source n_heads d_head"], Float[Tensor, "sentence source n_heads d_head"]]
 NOTHING = -1  # the position of a slot where nothing stands
@@ -128,7 +128,11 @@ class Cache:
             mask &= sliding_window(window, positions, self.positions)
         # without padding every token sees itself; padding sees nothing
         mask = replace(mask, none_blind=True) if real is None else mask.settled(n, self.max_len, ids.device)
-        return Step(positions, self.positions, mask, self._stores(slots))
+        return Step(positions, self.positions, self._for_kernels(mask), self._stores(slots))
+
+    def _for_kernels(self, mask: Mask) -> Mask:
+        """Only a CPU's kernel wants it so; where texts are short, half of its time would go into that."""
+        return mask.written_out(self.keys[0].dtype) if mask.may_look is not None and not self.keys[0].is_cuda else mask
 
     def _stores(self, slots: Int[Tensor, "batch seq"]) -> list[Store]:
         rows = torch.arange(self.batch, device=slots.device)[:, None]
@@ -157,13 +161,15 @@ class Cache:
             **self._more(slice(start, stop)),
         )
 
-    def across(self, n: int) -> Self:
-        """A view of the first n places of the memory."""
+    def across(self, n: int, *, full: bool = False) -> Self:
+        """A view of the first n places of the memory; `full` where every row has so many."""
         if not self.cross:
             return self
         mask = self.cross_mask
-        if mask is not None and mask.may_look is not None:
-            mask = Mask(mask.may_look[..., :n], none_blind=mask.none_blind)
+        if full:
+            mask = EVERYWHERE
+        elif mask is not None and mask.may_look is not None:
+            mask = self._for_kernels(Mask(mask.may_look[..., :n], none_blind=mask.none_blind))
         return replace(self, cross=[(keys[:, :n], values[:, :n]) for keys, values in self.cross], cross_mask=mask)
 
     def move(self, row: int, to: int) -> None:
@@ -234,7 +240,7 @@ class Tree(Cache):
         mask = Mask(self.ancestors[:, None], none_blind=True)
         if window is not None:
             mask = replace(mask & sliding_window(window, positions, self.positions), none_blind=True)
-        return Step(positions, self.positions, mask, self._stores(slots))
+        return Step(positions, self.positions, self._for_kernels(mask), self._stores(slots))
 
     def begin(self) -> None:
         """All hypotheses of a row begin with what the row holds."""

@@ -4,11 +4,11 @@ Masks combine with `&`: a key is seen only if every mask allows it. A causal mas
 table, because fused kernels then skip the future instead of computing and hiding it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 
@@ -20,6 +20,7 @@ class Mask:
     causal: bool = False
     blind: Bool[Tensor, "#batch 1 #query 1"] | None = None  # queries that may look nowhere, where that is known
     none_blind: bool = False  # known without looking: every query sees itself at least
+    added: Float[Tensor, "#batch 1 #query key"] | None = None  # `may_look` as fused kernels add it: 0, or −∞
 
     def __and__(self, other: "Mask") -> "Mask":
         if self.may_look is None or other.may_look is None:
@@ -41,7 +42,13 @@ class Mask:
         def of(x: Tensor | None) -> Tensor | None:
             return x if x is None or len(x) == 1 else x[which]
 
-        return Mask(of(self.may_look), self.causal, of(self.blind), self.none_blind)
+        return Mask(of(self.may_look), self.causal, of(self.blind), self.none_blind, of(self.added))
+
+    def written_out(self, dtype: torch.dtype) -> "Mask":
+        """With what fused kernels add to the scores, made once for all blocks: they would make it in each."""
+        assert self.may_look is not None
+        zeros = torch.zeros(self.may_look.shape, dtype=dtype, device=self.may_look.device)
+        return replace(self, added=zeros.masked_fill_(~self.may_look, float("-inf")))
 
     def settled(self, n_query: int, n_key: int, device: torch.device) -> "Mask":
         """The same mask as fused kernels want it, made once and not again in each block: a word or a table."""

@@ -1,4 +1,4 @@
-"""What a model answers to labelled examples: sentences, pairs of sentences, the words of a sentence, pictures.
+"""What a model answers when it is asked once: sentences, pairs of sentences, the words of a sentence, pictures.
 
 A text goes in as in training: with what its tokenizer puts around it ([CLS] … [SEP]). A text that is too long for the
 model loses its end, of a pair the longer one first; how many did is told, because it costs score.
@@ -6,18 +6,18 @@ model loses its end, of a pair the longer one first; how many did is told, becau
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from cutaway.data.batches import longest_first
 from cutaway.decoding.engine import padded
 from cutaway.errors import InputError
-from cutaway.evaluation.perplexity import in_precision
 from cutaway.model.model import Model
 from cutaway.tokens import Encoded, Tokenizer
 
@@ -104,21 +104,39 @@ def answers_to(
     report: Told = lambda done, total: None,
 ) -> list[Float[np.ndarray, "*place answers"]]:
     """The model's scores for each row, in double precision: one vector, or with a tagging head one for each token."""
-    segmented = getattr(model.config, "n_segments", 1) > 1
     found: list[np.ndarray] = [np.empty(0)] * len(rows)
     done = 0
-    for chosen in batches([row.ids for row in rows], batch_tokens):
-        ids, real = padded([rows[i].ids for i in chosen], model.device)
-        more = {}
-        if segmented:
-            more["segments"], _ = padded([rows[i].segments for i in chosen], model.device)
+    for chosen, ids, more in side_by_side(model, rows, batch_tokens):
         with in_precision(model.device, precision):
-            scores = model(ids, real=real, **more)
+            scores = model(ids, **more)
         for i, of_row in zip(chosen, scores.double().cpu().numpy(), strict=True):
             found[i] = of_row[: len(rows[i].ids)] if scores.ndim == 3 else of_row
         done += len(chosen)
         report(done, len(rows))
     return found
+
+
+def side_by_side(
+    model: Model, rows: Sequence[Row], batch_tokens: int
+) -> Iterator[tuple[list[int], Int[Tensor, "batch seq"], dict[str, Tensor | None]]]:
+    """Batches of rows: their numbers, their ids, and what the model has to know besides."""
+    segmented = getattr(model.config, "n_segments", 1) > 1
+    for chosen in batches([row.ids for row in rows], batch_tokens):
+        ids, real = padded([rows[i].ids for i in chosen], model.device)
+        more = {"real": real}
+        if segmented:
+            more["segments"], _ = padded([rows[i].segments for i in chosen], model.device)
+        yield chosen, ids, more
+
+
+def check_ready(model: Model) -> None:
+    if model.training:
+        raise InputError("this model is in training and drops out at random: call model.eval() first")
+
+
+def in_precision(device: torch.device, dtype: torch.dtype | None) -> AbstractContextManager[object]:
+    """Products are taken in this precision, None in the weights'."""
+    return nullcontext() if dtype is None else torch.autocast(device.type, dtype)
 
 
 def batches(rows: Sequence[Sequence[int]], batch_tokens: int) -> Iterator[list[int]]:

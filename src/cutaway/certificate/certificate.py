@@ -1,0 +1,113 @@
+"""The certificate as a file beside the weights: `certificate.json`, strict when it is read."""
+
+import hashlib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from cutaway.certificate.entry import Entry
+from cutaway.checkpoints.tensors import INDEX, SINGLE
+from cutaway.errors import CheckpointError
+from cutaway.files import MEGABYTE, plain_child, read_json, write_json
+
+SCHEMA = 1
+NAME = "certificate.json"
+KINDS: dict[str, type] = {
+    "family": str,
+    "task": str,
+    "parameters": int,
+    "files": dict,
+    "versions": dict,
+    "machine": dict,
+    "date": str,
+    "seed": int,
+    "quick": bool,
+    "entries": list,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """What was measured, of which files, with what, where and when."""
+
+    family: str
+    task: str
+    parameters: int
+    files: dict[str, str]  # name → SHA-256 of the weights, and of the config that says what they mean
+    versions: dict[str, str]
+    machine: dict[str, str]
+    date: str
+    seed: int
+    quick: bool
+    entries: list[Entry]
+
+    @property
+    def passed(self) -> bool:
+        """No law failed; some may not have been measured."""
+        return all(entry.verdict != "failed" for entry in self.entries)
+
+    def entry(self, law: str) -> Entry:
+        return next(entry for entry in self.entries if entry.law == law)
+
+    def to_dict(self) -> dict[str, Any]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {"schema": SCHEMA, **values, "entries": [entry.to_dict() for entry in self.entries]}
+
+    def write(self, path: Path | str) -> None:
+        write_json(Path(path), self.to_dict())
+
+    def changed(self, model: Path | str) -> list[str]:
+        """The files of a model that are not those of which this certificate speaks: if there are any, it is stale."""
+        now = fingerprint(Path(model))
+        return sorted(name for name in now.keys() | self.files.keys() if now.get(name) != self.files.get(name))
+
+
+def certificate_path(model: Path | str) -> Path:
+    """Beside the weights: in a model's folder, or next to a file and named after it."""
+    model = Path(model)
+    return model / NAME if model.is_dir() else model.with_name(f"{model.name}.{NAME}")
+
+
+def read_certificate(path: Path | str) -> Certificate:
+    """A certificate from its file; another version, an unknown key or a value of another kind is refused."""
+    path = Path(path)
+    if not path.exists():
+        raise CheckpointError(f"{path} does not exist: `cutaway verify` writes it")
+    values = read_json(path)
+    if values.pop("schema", None) != SCHEMA:
+        raise CheckpointError(
+            f"{path} is not a certificate of version {SCHEMA}: measure it again with `cutaway verify`"
+        )
+    if values.keys() != KINDS.keys():
+        wrong = sorted(values.keys() ^ KINDS.keys())
+        raise CheckpointError(f"{path}: {wrong[0]!r} is missing, or nobody knows it")
+    for name, kind in KINDS.items():
+        value = values[name]
+        texts = kind is not dict or all(isinstance(text, str) for text in value.values())
+        if type(value) is not kind or not texts:
+            raise CheckpointError(f"{path}: {name}={value!r} is not what a certificate holds")
+    return Certificate(**values | {"entries": [Entry.from_dict(entry, str(path)) for entry in values["entries"]]})
+
+
+def fingerprint(model: Path) -> dict[str, str]:
+    """The SHA-256 of every file that makes the model's numbers."""
+    if not model.is_dir():
+        return {model.name: _sha256(model)}
+    names = ["config.json"]
+    if (model / SINGLE).exists():
+        names.append(SINGLE)
+    elif (model / INDEX).exists():
+        shards = read_json(model / INDEX).get("weight_map")
+        names += [INDEX, *sorted({str(name) for name in (shards.values() if isinstance(shards, dict) else ())})]
+    return {name: _sha256(plain_child(model, name)) for name in names}
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while block := file.read(MEGABYTE):
+                digest.update(block)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
+    return digest.hexdigest()

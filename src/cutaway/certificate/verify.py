@@ -1,0 +1,93 @@
+"""Every law, one after the other."""
+
+import platform
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from cutaway import __version__
+from cutaway.certificate import export, laws, words
+from cutaway.certificate.asked import Asked, questions
+from cutaway.certificate.certificate import Certificate, fingerprint
+from cutaway.certificate.entry import Entry, Measure, NotMeasured, judged
+from cutaway.checkpoints import load, tokenizer_of
+from cutaway.model.model import Model
+from cutaway.tokens import Tokenizer
+
+LAWS: dict[str, Callable[[Model, Asked], Measure]] = {
+    "batch = single": laws.batch_is_single,
+    "left = right padding": laws.left_is_right,
+    "cached = uncached": laws.cached_is_uncached,
+    "fused = explicit attention": laws.fused_is_explicit,
+    "packed = unpacked": laws.packed_is_unpacked,
+    "compiled = eager": laws.compiled_is_eager,
+    "int8 ≈ fp32": laws.int8_is_near,
+    "export to HF = native": export.again_is_native,
+    "transformers = native": export.peer_is_native,
+    "beam 1 = greedy": words.beam_one_is_greedy,
+    "greedy in batches of 1, 3, 8": partial(words.same_in_any_batch, width=1),
+    "beam 4 in batches of 1, 3, 8": partial(words.same_in_any_batch, width=4),
+}
+SLOW = ("compiled = eager",)
+
+
+def verify(
+    model: Model | Path | str,
+    *,
+    tokenizer: Tokenizer | None = None,
+    seed: int = 0,
+    quick: bool = False,
+    device: torch.device | str = "cpu",
+    report: Callable[[str], None] = lambda law: None,
+) -> Certificate:
+    """Measures every law on a model, in single precision; `quick` leaves compiling out.
+
+    `model` is a folder or a file, whose own tokenizer is used unless another is given, or a model that is loaded
+    already, of which a certificate speaks without naming files. `report` is told which law is next.
+    """
+    files: dict[str, str] = {}
+    if not isinstance(model, Model):
+        path = Path(model)
+        files = fingerprint(path)
+        tokenizer = tokenizer_of(path) if tokenizer is None else tokenizer
+        model = load(path, device=device)
+    model = model.eval()
+    return Certificate(
+        family=model.config.family,
+        task=model.config.task,
+        parameters=model.n_parameters(),
+        files=files,
+        versions={"cutaway": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        machine={"system": platform.platform(), "processor": _processor(model.device), "device": model.device.type},
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        seed=seed,
+        quick=quick,
+        entries=measured(model, tokenizer, seed=seed, quick=quick, report=report),
+    )
+
+
+def measured(
+    model: Model, tokenizer: Tokenizer | None, *, seed: int, quick: bool, report: Callable[[str], None]
+) -> list[Entry]:
+    asked = questions(model, tokenizer, seed)
+    entries = []
+    for law, measure in LAWS.items():
+        report(law)
+        entries.append(judged(law, _left_out if quick and law in SLOW else partial(measure, model, asked)))
+    return entries
+
+
+def _left_out() -> Measure:
+    raise NotMeasured("left out with quick")
+
+
+def _processor(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    named = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return named or platform.processor() or platform.machine()

@@ -1,0 +1,60 @@
+"""How far the answers of an exported model are from our own, on random inputs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cutaway.model.model import Model
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The largest difference between an engine's answers and ours."""
+
+    engine: str
+    dtype: str  # of the weights that were written
+    compared: str  # what was compared: log-probabilities, logits, hidden states
+    n: int  # how many numbers
+    difference: float  # the largest; NaN counts as infinite
+    largest: float  # of our numbers, without sign
+    limit: float  # what is allowed, as a share of the largest
+    notes: tuple[str, ...] = ()  # what a user of the folder has to know
+
+    @property
+    def share(self) -> float:
+        """The difference as a share of the largest number, or of 1 where that is more."""
+        return self.difference / max(1.0, self.largest)
+
+    @property
+    def holds(self) -> bool:
+        return self.share <= self.limit
+
+    def __str__(self) -> str:
+        verdict = "as ours" if self.holds else "not ours"
+        return (
+            f"{self.n:,} {self.compared} from {self.engine} are {verdict}: on random inputs they differ by at most "
+            f"{self.difference:.1e}, {self.share:.1e} of the largest (limit {self.limit:.0e})"
+        )
+
+
+def compare(
+    engine: str, dtype: str, compared: str, pairs: list[tuple[Tensor, Tensor]], limit: float, notes: Sequence[str] = ()
+) -> Agreement:
+    """Of (ours, theirs), case by case."""
+    difference = largest = 0.0
+    for ours, theirs in pairs:
+        apart = (ours.double().cpu() - theirs.double()).abs().nan_to_num(nan=float("inf"))
+        difference, largest = max(difference, float(apart.max())), max(largest, float(ours.abs().max()))
+    n = sum(ours.numel() for ours, _ in pairs)
+    return Agreement(engine, dtype, compared, n, difference, largest, limit, tuple(notes))
+
+
+def random_ids(batch: int, seq: int, vocab_size: int, seed: int) -> Tensor:
+    return torch.randint(vocab_size, (batch, seq), generator=torch.Generator().manual_seed(seed))
+
+
+def longest_text(model: Model, most: int) -> int:
+    """So many tokens as are worth trying, and the model can read."""
+    return min(most, getattr(model, "max_len", None) or most)

@@ -1,0 +1,73 @@
+"""What `fill`, `classify` and `embed` share: texts from the arguments or from stdin, and a model that is ready."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cutaway.errors import InputError
+
+if TYPE_CHECKING:
+    from cutaway.model.model import Model
+    from cutaway.tokens import Tokenizer
+
+
+class Precision(StrEnum):
+    """What the model computes in."""
+
+    fp32 = "fp32"
+    bf16 = "bf16"
+    int8 = "int8"
+
+
+Texts = Annotated[
+    list[str] | None, typer.Argument(metavar="[TEXT…]", help="Texts; without any, or with -, stdin's lines.")
+]
+Where = Annotated[Path, typer.Option("--model", help="A model's folder or file.")]
+In = Annotated[Precision, typer.Option("--precision", help="fp32, bf16, or 8-bit matrices on the CPU.")]
+
+
+def texts_of(given: list[str] | None) -> list[str]:
+    """The arguments, or the lines of stdin, each without its end."""
+    if given and given != ["-"]:
+        return given
+    try:
+        lines = [line.rstrip("\r\n") for line in sys.stdin]
+    except UnicodeDecodeError as error:
+        raise InputError(f"stdin is not UTF-8: {error.reason} at byte {error.start}") from None
+    if not lines:
+        raise InputError("no text: give one as an argument, or lines on stdin")
+    return lines
+
+
+def ready(path: Path, precision: Precision) -> "tuple[Model, Tokenizer | None]":
+    """The model in the wanted precision, on the GPU where there is one (8 bits are for the CPU), and its tokenizer."""
+    import torch
+
+    from cutaway.checkpoints import load, tokenizer_of
+    from cutaway.decoding.precision import with_precision
+
+    device = "cuda" if torch.cuda.is_available() and precision is not Precision.int8 else "cpu"
+    return with_precision(load(path, device=device), precision.value), tokenizer_of(path)
+
+
+def reading(tokenizer: "Tokenizer | None", path: Path) -> "Tokenizer":
+    if tokenizer is None:
+        raise InputError(f"{path} has no tokenizer: put its tokenizer.json beside the weights")
+    return tokenizer
+
+
+def as_trained(path: Path) -> bool:
+    """`cutaway train` leaves its recipe beside the model, and puts special tokens around texts by its own rule."""
+    return (path / "recipe.toml").is_file()
+
+
+def table(*columns: str) -> Any:
+    from rich.table import Table
+
+    made = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim", show_header=any(columns))
+    for title in columns:
+        made.add_column(title, overflow="fold")
+    return made

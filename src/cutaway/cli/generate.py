@@ -1,0 +1,94 @@
+"""`cutaway generate`: how a text goes on."""
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from cutaway.cli.asking import In, Precision, Where, reading, ready
+from cutaway.cli.options import Json
+from cutaway.errors import InputError
+
+Prompt = Annotated[str, typer.Argument(metavar="PROMPT", help="How the text begins; - reads it from stdin.")]
+MaxTokens = Annotated[int, typer.Option("--max-tokens", help="Tokens to write at most.")]
+Heat = Annotated[float, typer.Option("--temperature", help="0 takes the likeliest word; above, words are drawn.")]
+K = Annotated[int | None, typer.Option("--top-k", help="Only among the k likeliest.")]
+P = Annotated[float | None, typer.Option("--top-p", help="Only among the likeliest that make up this probability.")]
+Least = Annotated[
+    float | None, typer.Option("--min-p", help="Only what is this many times as likely as the likeliest.")
+]
+Again = Annotated[float, typer.Option("--repetition-penalty", help="Above 1, words that were used get less likely.")]
+Ngram = Annotated[int | None, typer.Option("--no-repeat-ngram", help="No so many tokens in a row stand twice.")]
+Allow = Annotated[str | None, typer.Option("--allow", help="A regular expression that the text has to match.")]
+Stop = Annotated[list[str] | None, typer.Option("--stop", help="A text that ends the answer; may be given again.")]
+Beam = Annotated[int, typer.Option("--beam", help="How many beginnings are kept.")]
+NBest = Annotated[int, typer.Option("--n-best", help="How many texts to show: of the beam, or drawn ones.")]
+Seed = Annotated[int, typer.Option("--seed", help="Of the drawn words.")]
+
+
+def generate(
+    prompt: Prompt,
+    model: Where,
+    max_tokens: MaxTokens = 100,
+    temperature: Heat = 0.0,
+    top_k: K = None,
+    top_p: P = None,
+    min_p: Least = None,
+    repetition_penalty: Again = 1.0,
+    no_repeat_ngram: Ngram = None,
+    allow: Allow = None,
+    stop: Stop = None,
+    beam: Beam = 1,
+    n_best: NBest = 1,
+    seed: Seed = 0,
+    precision: In = Precision.fp32,
+    as_json: Json = False,
+) -> None:
+    """How a text goes on: the likeliest words, drawn ones, or the best of a beam."""
+    from cutaway.decoding.generate import Wishes, pieces, write_texts
+    from cutaway.model.model import DecoderModel
+
+    wishes = Wishes(
+        max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
+        repetition_penalty=repetition_penalty, no_repeat_ngram=no_repeat_ngram, allow=allow, stop=stop or (),
+        beam=beam, n_best=n_best, seed=seed,
+    )  # fmt: skip
+    text = _read() if prompt == "-" else prompt
+    loaded, found_tokenizer = ready(model, precision)
+    tokenizer = reading(found_tokenizer, model)
+    if not isinstance(loaded, DecoderModel):
+        raise InputError(
+            f"{model} is a model for task={loaded.config.task!r}: only a language model goes on with a text"
+        )
+    if n_best == 1 and not as_json:
+        if sys.stdout.isatty():
+            _say(f"\033[1m{text}\033[0m")
+        for piece in pieces(loaded, tokenizer, text, wishes):
+            _say(piece)
+        _say("\n")
+        return
+    (found,) = write_texts(loaded, tokenizer, [text], wishes)
+    if as_json:
+        texts = [
+            {"text": one.text, "tokens": len(one.ids), "score": one.score, "ended": one.ended, "ids": one.ids}
+            for one in found
+        ]
+        said = {"model": str(model), "prompt": text, "precision": precision.value, "seed": seed, "texts": texts}
+        _say(json.dumps(said, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    else:
+        for one in found:
+            _say(f"{one.score:.3f}\t{one.text}\n")
+
+
+def _read() -> str:
+    try:
+        return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"stdin is no UTF-8 at byte {error.start}") from None
+
+
+def _say(text: str) -> None:
+    """At once, and whatever the terminal's encoding."""
+    sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+    sys.stdout.buffer.flush()

@@ -1,0 +1,82 @@
+"""Texts as vectors: what a model makes of a text, as one point, so that texts of like meaning lie near each other.
+
+    vectors = embed(model, tokenizer, ["A man plays.", "Someone makes music."])      # text × d_model, each of length 1
+    vectors @ vectors.T                                                              # how alike they are
+
+`pool="mean"` is the mean of all its tokens' states (Reimers & Gurevych 2019, Sentence-BERT); `"first"` the state of
+[CLS], which only an encoder's has seen the whole.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+
+from cutaway.decoding.answers import Told, check_ready, rows_of, side_by_side
+from cutaway.errors import InputError
+from cutaway.model.heads import first_state
+from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
+from cutaway.tokens import Tokenizer
+
+Pool = Literal["mean", "first"]
+
+
+@torch.no_grad()
+def embed(
+    model: Model,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    *,
+    pool: Pool = "mean",
+    cut: int | None = None,
+    batch_tokens: int = 8192,
+    as_trained: bool = False,
+    report: Told = lambda done, total: None,
+) -> Float[np.ndarray, "text d_model"]:
+    """One vector of length 1 for each text, whatever else is in the batch.
+
+    A text that is longer than the model reads is refused, unless `cut` says after how many tokens texts end.
+    """
+    if isinstance(texts, str):
+        raise InputError("give a list of texts: embed(model, tokenizer, [text])")
+    _check(model, pool, cut)
+    max_len, d_model = getattr(model, "max_len", None), model.config.to_dict()["d_model"]
+    rows = rows_of(tokenizer, texts, cut, as_trained=as_trained)
+    for number, row in enumerate(rows):
+        if max_len is not None and len(row.ids) > max_len:
+            raise InputError(
+                f"text {number + 1} has {len(row.ids)} tokens; this model reads at most {max_len}: cut={max_len} drops "
+                "the rest"
+            )
+    found = torch.empty(len(rows), d_model, dtype=torch.promote_types(model.dtype, torch.float32))
+    done = 0
+    for chosen, ids, more in side_by_side(model, rows, batch_tokens):
+        real = more["real"]
+        hidden = model.encode(ids, real) if isinstance(model, EncoderDecoderModel) else model.hidden(ids, **more)
+        hidden = hidden.to(found.dtype)
+        if pool == "first":
+            vectors = first_state(hidden, real)
+        elif real is None:
+            vectors = hidden.mean(dim=1)
+        else:
+            vectors = (hidden * real[..., None]).sum(dim=1) / real.sum(dim=1, keepdim=True)
+        found[chosen] = F.normalize(vectors, dim=-1).cpu()
+        done += len(chosen)
+        report(done, len(rows))
+    return found.numpy()
+
+
+def _check(model: Model, pool: str, cut: int | None) -> None:
+    check_ready(model)
+    if pool not in ("mean", "first"):
+        raise InputError(f"pool={pool!r} is neither 'mean' nor 'first'")
+    if model.config.family == "vit":
+        raise InputError("this model reads pictures: texts are for a model with a vocabulary")
+    if pool == "first" and isinstance(model, DecoderModel) and not isinstance(model, EncoderDecoderModel):
+        raise InputError("a decoder's first token has seen nothing but itself: use pool='mean'")
+    max_len = getattr(model, "max_len", None)
+    if cut is not None and not 1 <= cut <= (max_len or cut):
+        raise InputError(f"cut={cut} is not between 1 and max_len={max_len}")

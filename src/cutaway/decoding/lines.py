@@ -1,0 +1,200 @@
+"""Files and streams of any length, line by line in constant memory: line n of the output answers line n of the input.
+
+A window of lines is read ahead and answered together; then its answers are written, in order. What a pipe holds is
+taken as it comes, so that `tail -f` is answered too.
+
+A file that a run was writing when it was killed can be gone on with. Its complete lines are the answers that are there,
+a half-written one is cut off. `.NAME.progress` beside it remembers what the run was asked, and a fingerprint of the
+input so far: going on with another input or other options is refused. It is gone when the file is complete.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from glob import escape
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Any
+
+from cutaway.errors import InputError
+from cutaway.files import read_json, write_json
+
+Report = Callable[[int, int], None]
+Answer = Callable[[list[str], Report], list[str]]  # texts → one line for each; tells how many of how many are done
+WINDOW = 1 << 17  # bytes; some thousand lines
+FIRST = 1 << 12  # the first window is small, so that the first answers come soon
+
+
+def windows(source: BufferedIOBase) -> Iterator[list[bytes]]:
+    """The lines of a stream, without their ends, as many at a time as there are at hand and fit into a window."""
+    size, rest = FIRST, [b""]
+    while data := source.read1(size):
+        first, *lines = data.split(b"\n")
+        rest.append(first)
+        if lines:
+            yield [b"".join(rest), *lines[:-1]]
+            rest = [lines[-1]]
+        size = min(2 * size, WINDOW)
+    if last := b"".join(rest):
+        yield [last]
+
+
+def stream(
+    source: BufferedIOBase,
+    sink: BufferedIOBase,
+    answer: Answer,
+    *,
+    name: str = "the input",
+    report: Report | None = None,
+) -> int:
+    """Answers every line of a stream. How many there were."""
+    return sum(len(lines) for lines in _answered(windows(source), sink, answer, name, 0, report))
+
+
+def to_file(
+    source: BufferedIOBase,
+    output: Path,
+    answer: Answer,
+    *,
+    settings: Mapping[str, Any],
+    resume: bool = False,
+    name: str = "the input",
+    report: Report | None = None,
+) -> int:
+    """Answers every line into a file, or those that are missing from it; how many these were."""
+    with _opened(output, settings, resume) as (sink, kept):
+        count, digest = 0, hashlib.sha256()
+
+        def fresh() -> Iterator[list[bytes]]:
+            """The lines that have no answer yet; those that have one are compared with what the run had read."""
+            nonlocal count
+            for lines in windows(source):
+                for line in lines:
+                    digest.update(line + b"\n")
+                    count += 1
+                    if count == kept.read and digest.hexdigest() != kept.digest:
+                        raise InputError(f"{name} is not what {output} was begun with: its first {count} lines differ")
+                answered = max(0, kept.answered - (count - len(lines)))
+                if missing := lines[answered:]:
+                    if kept.record is None:
+                        raise InputError(
+                            f"{output} has {kept.answered} lines, {name} has more, and {_record(output).name} is not "
+                            "there to say that they belong together: remove one of the files"
+                        )
+                    yield missing
+
+        new = 0
+        for lines in _answered(fresh(), sink, answer, name, kept.answered, report):
+            new += len(lines)
+            os.fsync(sink.fileno())
+            write_json(_record(output), {"lines": count, "sha256": digest.hexdigest(), "settings": dict(settings)})
+        if count < kept.answered:
+            raise InputError(f"{output} has {kept.answered} lines, {name} only {count}: it is another input")
+        for left in (_record(output), *output.parent.glob(f".{escape(_record(output).name)}.*.tmp")):
+            left.unlink(missing_ok=True)  # also what a kill left of a record that was being written
+        return new
+
+
+def _answered(
+    source: Iterator[list[bytes]], sink: BufferedIOBase, answer: Answer, name: str, before: int, report: Report | None
+) -> Iterator[list[bytes]]:
+    """The lines of each window, once their answers are written."""
+    for lines in source:
+        texts, error = _decoded(lines, name, before)
+
+        def tell(done: int, total: int, before: int = before, n: int = len(lines)) -> None:
+            if report is not None:
+                report(before + n * done // max(1, total), before + n)
+
+        answers = answer([text.removesuffix("\r") for text in texts], tell)
+        ends = ["\r\n" if text.endswith("\r") else "\n" for text in texts]
+        said = (_one_line(text) + end for text, end in zip(answers, ends, strict=True))
+        sink.write("".join(said).encode())
+        sink.flush()
+        tell(1, 1)
+        if error is not None:
+            raise error
+        before += len(lines)
+        yield lines
+
+
+def _decoded(lines: list[bytes], name: str, before: int) -> tuple[list[str], InputError | None]:
+    """The lines as text, up to the first that is none."""
+    texts = []
+    for number, line in enumerate(lines, before + 1):
+        try:
+            texts.append(line.decode())
+        except UnicodeDecodeError as error:
+            return texts, InputError(f"{name}, line {number}: not UTF-8 ({error.reason} at byte {error.start})")
+    return texts, None
+
+
+def _one_line(text: str) -> str:
+    """A model may write anything, also what ends a line."""
+    return re.sub(r"[\r\n]+", " ", text)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What an interrupted run left: answers, and a record of the input that it had `read` by then, if there is one."""
+
+    answered: int
+    record: Mapping[str, Any] | None
+
+    @property
+    def read(self) -> int:
+        return int(self.record["lines"]) if self.record else 0
+
+    @property
+    def digest(self) -> str:
+        return str(self.record["sha256"]) if self.record else ""
+
+
+def _record(output: Path) -> Path:
+    return output.with_name(f".{output.name}.progress")
+
+
+@contextmanager
+def _opened(output: Path, settings: Mapping[str, Any], resume: bool) -> Iterator[tuple[BufferedIOBase, Kept]]:
+    """The file, ready for the next answer, and what it holds; nobody else may write it meanwhile."""
+    record = _record(output)
+    try:
+        with open(os.open(output, os.O_RDWR | os.O_CREAT, 0o666), "r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            answered, size = _complete(file)
+            if file.tell() and not resume:
+                raise InputError(f"{output} is there already: --resume goes on with it; else remove it")
+            if not file.tell():
+                write_json(record, {"lines": 0, "sha256": hashlib.sha256().hexdigest(), "settings": dict(settings)})
+            said = read_json(record) if record.exists() else None
+            if said is not None:
+                _same(said.get("settings", {}), settings, output)
+            file.truncate(size)
+            file.seek(size)
+            yield file, Kept(answered, said)
+    except BlockingIOError:
+        raise InputError(f"{output} is being written by another run") from None
+    except OSError as error:
+        raise InputError(f"{output} cannot be written: {error.strerror}") from None
+
+
+def _same(theirs: Mapping[str, Any], ours: Mapping[str, Any], output: Path) -> None:
+    other = [key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key)]
+    if other:
+        said = ", ".join(f"{key} was {theirs.get(key)!r} and is {ours.get(key)!r}" for key in other)
+        raise InputError(f"{output} was begun otherwise: {said}")
+
+
+def _complete(file: BufferedIOBase) -> tuple[int, int]:
+    """How many lines of a file are complete, and how many bytes these have."""
+    lines = size = at = 0
+    while data := file.read(1 << 20):
+        if b"\n" in data:
+            lines += data.count(b"\n")
+            size = at + data.rindex(b"\n") + 1
+        at += len(data)
+    return lines, size

@@ -1,0 +1,302 @@
+"""Rules of what may come next: each takes the scores of all tokens and gives them back changed, −∞ for "never".
+
+    rules = (RepetitionPenalty(1.2), MinLength(5), Temperature(0.8), TopP(0.9))
+    Job(prompt=ids, limit=100, rules=rules, seed=7)
+
+They are applied one after another, so that their order matters: `in_order` puts them as `transformers` does, first what
+weighs and forbids single tokens, then temperature, then what cuts the tail off. A rule is told what was written so far
+(`Text`), prompt included. Most are arithmetic on tensors, which a captured CUDA graph can replay; one that asks Python
+about every text says so: `on_host`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from cutaway.errors import InputError
+
+NEVER = float("-inf")  # the score of what may not come, and of a place where no text stands
+
+Scores = Float[Tensor, "row vocab"]
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """What was written so far: row i is ids[i, starts[i] : stops[i]], of which the tokens from `border` on are new."""
+
+    prompts: Int[Tensor, "row prompt"]  # aligned on the right, so that what is new follows
+    tokens: Int[Tensor, "row most"]
+    starts: Int[Tensor, " row"]
+    written: Int[Tensor, " row"]
+    ends: Int[Tensor, " end"]
+    runs: Bool[Tensor, " row"]  # False where no text stands: whatever is said there, nobody hears
+
+    @property
+    def border(self) -> int:
+        return self.prompts.shape[1]
+
+    @cached_property
+    def ids(self) -> Int[Tensor, "row place"]:
+        return torch.cat([self.prompts, self.tokens], dim=1)
+
+    @cached_property
+    def stops(self) -> Int[Tensor, " row"]:
+        return self.border + self.written
+
+    def real(self, starts: Tensor | int) -> Bool[Tensor, "row place"]:
+        """The places from `starts` on where a token stands."""
+        place = torch.arange(self.ids.shape[1], device=self.ids.device)
+        return (place >= torch.as_tensor(starts, device=place.device).view(-1, 1)) & (place < self.stops[:, None])
+
+    def last(self, n: int) -> Int[Tensor, "row n"]:
+        """The last n tokens; where a text is shorter, anything."""
+        along = torch.arange(-n, 0, device=self.ids.device)
+        return self.ids.gather(1, (self.stops[:, None] + along).clamp(min=0))
+
+    def rows(self) -> list[tuple[list[int], list[int]] | None]:
+        """Prompt and new tokens of each text that runs: a look at them from the host."""
+        running, ids, starts, stops = (x.tolist() for x in (self.runs, self.ids, self.starts, self.stops))
+        return [
+            (row[start : self.border], row[self.border : stop]) if runs else None
+            for runs, row, start, stop in zip(running, ids, starts, stops, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Rules that are equal do the same: rows that share them are treated together."""
+
+    on_host: ClassVar[bool] = False
+    rank: ClassVar[int] = 0
+
+    def __call__(self, scores: Scores, text: Text) -> Scores:
+        raise NotImplementedError
+
+
+def in_order(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """In the order in which `transformers.generate` applies them."""
+    return tuple(sorted(rules, key=lambda rule: rule.rank))
+
+
+# --- how boldly -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Temperature(Rule):
+    """score / temperature: below 1 the likely gets likelier, above 1 all become alike. (Ackley et al. 1985)"""
+
+    temperature: float
+    rank: ClassVar[int] = 5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < float("inf"):
+            raise InputError(f"temperature={self.temperature} is not a finite number above 0")
+
+    def __call__(self, scores: Scores, text: Text) -> Scores:
+        if self.temperature < 1e-6:  # so that the largest does not overflow
+            scores = scores - scores.amax(dim=-1, keepdim=True)
+        return scores / self.temperature
+
+
+@dataclass(frozen=True)
+class TopK(Rule):
+    """Only the k likeliest, and what is as likely as the last of them. (Fan et al. 2018)"""
+
+    k: int
+    rank: ClassVar[int] = 6
+
+    def __post_init__(self) -> None:
+        _whole("top_k", self.k, 1)
+
+    def __call__(self, scores: Scores, text: Text) -> Scores:
+        worst = scores.topk(min(self.k, scores.shape[1])).values[:, -1:]
+        return scores.masked_fill(scores < worst, NEVER)
+
+
+@dataclass(frozen=True)
+class TopP(Rule):
+    """The fewest of the likeliest whose probabilities add up to p. (Holtzman et al. 2020, nucleus sampling)"""
+
+    p: float
+    rank: ClassVar[int] = 7
+
+    def __post_init__(self) -> None:
+        if not 0 < self.p <= 1:
+            raise InputError(f"top_p={self.p} is not above 0 and at most 1")
+
+    def __call__(self, scores: Scores, text: Text) -> Scores:
+        ascending, order = scores.sort(dim=-1)
+        tail = ascending.softmax(dim=-1).cumsum(dim=-1) <= 1 - self.p
+        tail[:, -1] = False  # rounding must not take the likeliest
+        return scores.masked_fill(tail.scatter(1, order, tail), NEVER)
+
+
+@dataclass(frozen=True)
+class MinP(Rule):
+    """Only what is at least p times as likely as the likeliest. (Nguyen et al. 2024)"""
+
+    p: float
+    rank: ClassVar[int] = 8
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.p <= 1:
+            raise InputError(f"min_p={self.p} is not between 0 and 1")
+
+    def __call__(self, scores: Scores, text: Text) -> Scores:
+        probabilities = scores.softmax(dim=-1)
+        return scores.masked_fill(probabilities < self.p * probabilities.amax(dim=-1, keepdim=True), NEVER)
+
+
+# --- not again and again --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RepetitionPenalty(Rule):
+    """A token of prompt or text: score / penalty, or score · penalty where negative. (Keskar et al. 2019)"""
+
+    penalty: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.penalty < float("inf"):
+            raise InputError(f"repetition_penalty={self.penalty} is not a finite number above 0; 1 changes nothing")
+
+    def __call__(self, scores: Scores, text: Text) -> Scores:
+        seen = _among(text.ids, text.real(text.starts), scores.shape[1])
+        return torch.where(seen, torch.where(scores < 0, scores * self.penalty, scores / self.penalty), scores)
+
+
+@dataclass(frozen=True)
+class PresencePenalty(Rule):
+    """A token that was written, the prompt aside: score − penalty, however often. (the OpenAI API's)"""
+
+    penalty: float
+
+    def __post_init__(self) -> None:
+        if not float("-inf") < self.penalty < float("inf"):
+            raise InputError(f"presence_penalty={self.penalty} is not a finite number")
+
+    def __call__(self, scores: Scores, text: Text) -> Scores:
+        seen = _among(text.ids, text.real(text.border), scores.shape[1])
+        return torch.where(seen, scores - self.penalty, scores)
+
+
+@dataclass(frozen=True)
+class NoRepeat(Rule):
+    """No n tokens in a row stand twice in prompt and text. (Paulus et al. 2018)"""
+
+    n: int
+    rank: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        _whole("no_repeat_ngram", self.n, 1)
+
+    def __call__(self, scores: Scores, text: Text) -> Scores:
+        before, ids = self.n - 1, text.ids
+        if before >= ids.shape[1]:
+            return scores
+        last, n_windows = text.last(before), ids.shape[1] - before
+        same = text.real(text.starts)[:, before:] & text.real(text.starts)[:, :n_windows]
+        for i in range(before):
+            same &= ids[:, i : i + n_windows] == last[:, i : i + 1]
+        return scores.masked_fill(_among(ids[:, before:], same, scores.shape[1]), NEVER)
+
+
+@dataclass(frozen=True)
+class BadWords(Rule):
+    """None of these sequences of tokens: the last token is hidden where the text ends with those before it."""
+
+    words: tuple[tuple[int, ...], ...]
+    rank: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        if not self.words or not all(self.words):
+            raise InputError("bad_words holds a word without tokens")
+
+    def __call__(self, scores: Scores, text: Text) -> Scores:
+        for before in sorted({len(word) - 1 for word in self.words}):
+            words = _constant(tuple(word for word in self.words if len(word) - 1 == before), scores.device)
+            hit = (text.last(before)[:, None] == words[None, :, :-1]).all(dim=-1)
+            hit &= (text.stops - text.starts >= before)[:, None]
+            final = words[:, -1].expand(len(scores), -1)
+            scores = scores.masked_fill(_among(final, hit, scores.shape[1]), NEVER)
+        return scores
+
+
+# --- how long -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MinLength(Rule):
+    """No end before n tokens are written."""
+
+    n: int
+    rank: ClassVar[int] = 3
+
+    def __post_init__(self) -> None:
+        _whole("min_tokens", self.n, 0)
+
+    def __call__(self, scores: Scores, text: Text) -> Scores:
+        return torch.where((text.written < self.n)[:, None], scores.index_fill(1, text.ends, NEVER), scores)
+
+
+@dataclass(frozen=True)
+class ExactLength(MinLength):
+    """No end before n tokens are written, and then nothing but an end: give the job a limit above n."""
+
+    def __call__(self, scores: Scores, text: Text) -> Scores:
+        only_ends = torch.full_like(scores, NEVER).index_copy(1, text.ends, scores[:, text.ends])
+        return torch.where((text.written >= self.n)[:, None], only_ends, super().__call__(scores, text))
+
+
+# --- what the caller allows -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Allowed(Rule):
+    """Only the tokens that `allow` names, given the ids of prompt and text. (De Cao et al. 2021)"""
+
+    allow: Callable[[list[int]], Iterable[int]]
+    on_host: ClassVar[bool] = True
+    rank: ClassVar[int] = 4
+
+    def __call__(self, scores: Scores, text: Text) -> Scores:
+        hidden = torch.ones(scores.shape, dtype=torch.bool)
+        for row, known in enumerate(text.rows()):
+            if known is not None:
+                hidden[row, self._ids([*known[0], *known[1]], scores.shape[1])] = False
+        return scores.masked_fill(hidden.to(scores.device), NEVER)
+
+    def _ids(self, known: list[int], vocab: int) -> list[int]:
+        ids = list(self.allow(known))
+        name = getattr(self.allow, "__name__", repr(self.allow))
+        if not ids:
+            raise InputError(f"allow: {name} allows no token after {len(known)} tokens, the last of them {known[-3:]}")
+        if not 0 <= min(ids) <= max(ids) < vocab:
+            wrong = next(id for id in ids if not 0 <= id < vocab)
+            raise InputError(f"allow: {name} names token {wrong}, outside the vocabulary 0 … {vocab - 1}")
+        return ids
+
+
+# --- parts ----------------------------------------------------------------------------------------------------------
+
+
+def _among(ids: Int[Tensor, "row some"], which: Bool[Tensor, "row some"], vocab: int) -> Bool[Tensor, "row vocab"]:
+    """Which tokens stand among those of the ids that count."""
+    found = torch.zeros(len(ids), vocab + 1, dtype=torch.bool, device=ids.device)  # the rest goes to a place too many
+    return found.scatter_(1, ids.masked_fill(~which, vocab), True)[:, :vocab]
+
+
+@lru_cache(maxsize=256)
+def _constant(words: Sequence[Sequence[int]], device: torch.device) -> Int[Tensor, "word token"]:
+    """On the device once: a captured step cannot bring anything there."""
+    return torch.tensor(words, device=device)
+
+
+def _whole(name: str, n: object, least: int) -> None:
+    if not isinstance(n, int) or isinstance(n, bool) or n < least:
+        raise InputError(f"{name}={n!r} is not a whole number of at least {least}")

@@ -1,0 +1,99 @@
+"""certificate.json: strict, whole, and known to be stale when the model is another."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import tiny
+from tokens.test_tokenizer import byte_level
+
+from cutaway import verify
+from cutaway.certificate import certificate_path, fingerprint, read_certificate
+from cutaway.certificate.asked import SENTENCES, questions
+from cutaway.checkpoints import load, save
+from cutaway.errors import CheckpointError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    save(tiny("gpt2", vocab_size=400, dtype=torch.float32), tmp_path / "model", byte_level())
+    return tmp_path / "model"
+
+
+def test_it_is_read_as_it_was_written(folder: Path) -> None:
+    certificate = verify(folder, quick=True)
+    assert certificate.passed
+    assert certificate.entries[0].inputs == "8 rows of 1 … 24 random ids and 8 sentences"
+    certificate.write(certificate_path(folder))
+    assert read_certificate(folder / "certificate.json") == certificate
+    assert certificate.changed(folder) == []
+    load(folder)  # the file disturbs nobody
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_another_model_makes_it_stale(folder: Path, name: str) -> None:
+    certificate = verify(folder, quick=True)
+    data = bytearray((folder / name).read_bytes())
+    data[-2] ^= 1
+    (folder / name).write_bytes(data)
+    assert certificate.changed(folder) == [name]
+
+
+def test_shards_are_counted(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "model-1.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "model-1.safetensors"}}))
+    assert set(fingerprint(folder)) == {"config.json", "model.safetensors.index.json", "model-1.safetensors"}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../model-1.safetensors"}}))
+    with pytest.raises(CheckpointError, match="not found"):
+        fingerprint(folder)
+
+
+def test_a_file_has_its_certificate_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    assert certificate_path(tmp_path / "model.gguf") == tmp_path / "model.gguf.certificate.json"
+    assert list(fingerprint(tmp_path / "model.gguf")) == ["model.gguf"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"schema": 2}, "not a certificate of version 1"),
+        ({"spare": 1}, "'spare' is missing, or nobody knows it"),
+        ({"seed": "0"}, "seed='0'"),
+        ({"files": {"a": 1}}, "files="),
+        ({"quick": 1}, "quick=1"),
+        ({"entries": [{}]}, "an entry is not one"),
+        ({"entries": [1]}, "an entry is not one"),
+    ],
+)
+def test_what_is_no_certificate_is_refused(folder: Path, change: dict, said: str) -> None:
+    verify(folder, quick=True).write(folder / "certificate.json")
+    values = json.loads((folder / "certificate.json").read_text())
+    (folder / "certificate.json").write_text(json.dumps({**values, **change}))
+    with pytest.raises(CheckpointError, match=said):
+        read_certificate(folder / "certificate.json")
+    values["entries"][0]["verdict"] = "great"
+    (folder / "certificate.json").write_text(json.dumps(values))
+    with pytest.raises(CheckpointError, match="'great'"):
+        read_certificate(folder / "certificate.json")
+
+
+def test_without_a_certificate_it_says_who_writes_one(folder: Path) -> None:
+    with pytest.raises(CheckpointError, match="`cutaway verify` writes it"):
+        read_certificate(folder / "certificate.json")
+
+
+def test_sentences_are_asked_where_there_is_a_tokenizer() -> None:
+    model, tokenizer = tiny("gpt2", vocab_size=400, max_len=20), byte_level()
+    asked = questions(model, tokenizer, 0)
+    assert asked.rows[8:] == [tokenizer.encode(text)[:20] for text in SENTENCES]
+    assert max(map(len, asked.rows)) == 20
+    translator = questions(tiny("transformer", vocab_size=400, start_id=1), tokenizer, 0)
+    assert len(translator.rows) == len(translator.targets) == 16
+    assert all(row[0] == 1 for row in translator.targets[8:])
+
+
+def test_a_padding_token_is_never_asked() -> None:
+    asked = questions(tiny("roberta", vocab_size=4, pad_id=1), None, 0)
+    assert {id for row in asked.rows for id in row} == {0, 2, 3}

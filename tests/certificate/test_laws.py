@@ -1,0 +1,227 @@
+"""The certificate passes what is sound, in every family and task, and the right line fails when something is broken."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from tiny import ALL, SIZES, tiny
+from torch import Tensor
+from transformers import GPT2LMHeadModel
+
+from cutaway import verify
+from cutaway.certificate import Certificate, export, laws
+from cutaway.certificate.asked import questions
+from cutaway.certificate.entry import difference
+from cutaway.checkpoints import hf
+from cutaway.decoding.search import GreedySearch
+from cutaway.model import attention, masks
+from cutaway.model.cache import Cache, Store
+from cutaway.model.model import Model
+
+TASKS: dict[str, list[dict[str, Any]]] = {
+    "bert": [{"task": task, "n_classes": 3} for task in ("classify", "tag")]
+    + [{"task": task} for task in ("pretrain", "next_sentence", "regress", "hidden")],
+    "roberta": [{"task": "classify", "n_classes": 3}, {"task": "tag", "n_classes": 3}, {"task": "hidden"}],
+    "roformer": [{"task": "classify", "n_classes": 3}, {"task": "regress"}, {"task": "hidden"}],
+    "gpt": [{"task": "classify", "n_classes": 3, "d_ff": 96}, {"task": "hidden", "d_ff": 96}, {"d_ff": 96}],
+    "gpt2": [{"task": "classify", "n_classes": 3}, {"task": "regress"}, {"task": "hidden"}],
+    "llama": [{"task": "classify", "n_classes": 3}, {"task": "hidden"}],
+    "transformer": [{"task": "hidden"}, {"positions": "sinusoidal_halves", "start_id": 1}],
+    "t5": [{"task": "hidden"}],
+    "vit": [{"task": "regress"}, {"task": "hidden"}],
+}
+CASES = [(name, {}) for name in ALL] + [(name, changes) for name, more in TASKS.items() for changes in more]
+DECODING = {"beam 1 = greedy", "greedy in batches of 1, 3, 8", "beam 4 in batches of 1, 3, 8"}
+HF = {"export to HF = native", "transformers = native"}
+
+
+def sound(name: str, **changes: Any) -> Model:
+    return tiny(name, dtype=torch.float32, **changes)
+
+
+def failed(certificate: Certificate) -> set[str]:
+    return {entry.law for entry in certificate.entries if entry.verdict == "failed"}
+
+
+def without(certificate: Certificate) -> set[str]:
+    return {entry.law for entry in certificate.entries if entry.verdict == "not applicable"}
+
+
+@pytest.mark.parametrize(("name", "changes"), CASES, ids=lambda x: str(x))
+def test_every_family_and_task(name: str, changes: dict[str, Any]) -> None:
+    model = sound(name, **changes)
+    certificate = verify(model, quick=True)
+    assert certificate.passed, [entry for entry in certificate.entries if entry.verdict == "failed"]
+    assert certificate.entry("compiled = eager").why == "left out with quick"
+    family, task = model.config.family, model.config.task
+    expected = set() if task in ("language_model", "translate") else set(DECODING)
+    expected |= {"packed = unpacked"} if family in ("transformer", "t5", "vit") else set()
+    expected |= {"cached = uncached"} if family in ("bert", "roberta", "roformer", "vit") else set()
+    expected |= {"left = right padding"} if family == "vit" else set()
+    halves = getattr(model.config, "positions", "") == "sinusoidal_halves"
+    expected |= HF if family == "transformer" and not halves else set()
+    expected |= HF if family == "gpt" and not changes else set()  # its layout knows d_ff = 4 · d_model only
+    assert without(certificate) == expected
+    assert {entry.verdict for entry in certificate.entries} <= {"passed", "not applicable", "not measured"}
+    for entry in certificate.entries:
+        assert (entry.value is None) == (entry.verdict != "passed")
+        assert entry.why or entry.inputs
+
+
+def test_every_family_is_among_the_cases() -> None:
+    assert {tiny(name).config.family for name in SIZES} == {
+        "transformer", "t5", "bert", "roberta", "roformer", "gpt", "gpt2", "llama", "vit"
+    }  # fmt: skip
+
+
+# --- damage -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "transformer", "t5"])
+def test_a_mask_that_leaks_padding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masks, "padding", lambda real: masks.EVERYWHERE)
+    found = failed(verify(sound(name), quick=True))
+    assert "left = right padding" in found
+    if name in ("bert", "transformer", "t5"):  # what stands behind a text is the future, which a decoder hides anyway
+        assert "batch = single" in found
+    assert not found & HF
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "transformer", "t5"])
+def test_a_cache_that_forgets(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    append = Store.append
+
+    def forget(self: Store, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        keys, values = append(self, keys, values)
+        new = torch.arange(values.shape[2]) >= self.slots[:, :1]  # what earlier calls stored is gone
+        return keys, values * new[:, None, :, None]
+
+    monkeypatch.setattr(Store, "append", forget)
+    found = failed(verify(sound(name), quick=True))
+    assert found <= {"cached = uncached", *DECODING}
+    assert "cached = uncached" in found
+    assert "beam 1 = greedy" in found
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "vit"])
+def test_a_wrong_export(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = export.export
+
+    def wrong(model: Model, folder: str) -> None:
+        damaged = copy.deepcopy(model)
+        first = next(p for p in damaged.parameters() if p.ndim > 1)
+        first.data *= 1.001
+        right(damaged, folder)
+
+    monkeypatch.setattr(export, "export", wrong)
+    assert failed(verify(sound(name), quick=True)) == HF
+
+
+def test_an_export_that_only_we_understand(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = hf._writer(sound("gpt2").config)
+    layout = names.layout
+
+    def swapped(config: Any) -> Any:
+        def other(name: str) -> str:
+            return name.replace("ln_1", "ln_x").replace("ln_2", "ln_1").replace("ln_x", "ln_2")
+
+        return layout(config).renamed(other)
+
+    monkeypatch.setattr(names, "layout", swapped)
+    assert failed(verify(sound("gpt2"), quick=True)) == {"transformers = native"}
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "transformer"])
+def test_a_kernel_that_ignores_the_mask(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "pattern_of", lambda scores, mask: scores.softmax(dim=-1))
+    assert failed(verify(sound(name), quick=True)) == {"fused = explicit attention"}
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bert"])
+def test_documents_that_see_each_other(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masks, "same_document", lambda documents: masks.EVERYWHERE)
+    assert failed(verify(sound(name), quick=True)) == {"packed = unpacked"}
+
+
+def test_a_search_that_looks_at_its_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    def choose(self: GreedySearch, scores: Tensor) -> Tensor:
+        return (scores.argmax(dim=-1) + (len(scores) > 3)) % scores.shape[-1]
+
+    monkeypatch.setattr(GreedySearch, "choose", choose)
+    assert failed(verify(sound("gpt2"), quick=True)) == {"beam 1 = greedy", "greedy in batches of 1, 3, 8"}
+
+
+def test_rows_that_do_not_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cache, "move", lambda self, row, to: None)
+    model = sound("gpt2", end_ids=list(range(0, 50, 5)))  # texts end early, and others take their place
+    assert {"greedy in batches of 1, 3, 8", "beam 4 in batches of 1, 3, 8"} <= failed(verify(model, quick=True))
+
+
+def test_8_bits_that_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice(model: Model, precision: str) -> Model:
+        for part in model.modules():
+            if isinstance(part, torch.nn.Linear):
+                part.weight.data *= 2  # a scale that was forgotten
+        return model
+
+    monkeypatch.setattr(laws, "with_precision", twice)
+    assert failed(verify(sound("gpt2"), quick=True)) == {"int8 ≈ fp32"}
+
+
+def test_a_compiler_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", lambda function, **options: lambda *a, **k: function(*a, **k) * 1.001)
+    assert failed(verify(sound("gpt2"))) == {"compiled = eager"}
+
+
+def test_numbers_that_are_none_fail_everywhere_and_can_be_written(tmp_path) -> None:
+    model = sound("gpt2")
+    model.decoder[0].attention.output.bias.data[0] = float("nan")
+    certificate = verify(model, quick=True)
+    assert {"batch = single", "cached = uncached", "export to HF = native"} <= failed(certificate)
+    certificate.write(tmp_path / "certificate.json")
+
+
+def test_one_row_that_is_no_number_shows() -> None:
+    sound_row, none = torch.ones(3), torch.full((3,), float("nan"))
+    assert difference([sound_row, none], [sound_row, sound_row]) == float("inf")
+    assert difference([sound_row, none], [sound_row, none]) == float("inf")
+    assert difference([sound_row], [sound_row, sound_row]) == float("inf")
+    assert difference([sound_row, 3 * sound_row], [sound_row, 4 * sound_row]) == 0.25
+
+
+def test_an_error_is_a_failure_of_its_line_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Model, *_: Any, **__: Any) -> Any:
+        raise RuntimeError("no room")
+
+    model = sound("gpt2")
+    monkeypatch.setattr(type(model), "new_cache", broken)
+    certificate = verify(model, quick=True)
+    assert failed(certificate) == {"cached = uncached", *DECODING}
+    assert certificate.entry("cached = uncached").why == "RuntimeError: no room"
+
+
+# --- what is not there ------------------------------------------------------------------------------------------------
+
+
+def test_without_transformers_its_line_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "find_spec", lambda name: None)
+    certificate = verify(sound("bert"), quick=True)
+    entry = certificate.entry("transformers = native")
+    assert (entry.verdict, entry.why, certificate.passed) == ("not measured", "extra missing: transformers", True)
+
+
+def test_the_peer_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    forward = GPT2LMHeadModel.forward
+    monkeypatch.setattr(GPT2LMHeadModel, "forward", lambda self, **k: asked.append(k) or forward(self, **k))
+    verify(sound("gpt2"), quick=True)
+    assert len(asked) == 8
+
+
+def test_the_seed_chooses_the_inputs_and_leaves_others_alone() -> None:
+    model = sound("gpt2")
+    state = torch.get_rng_state()
+    first, again, other = (questions(model, None, seed) for seed in (0, 0, 1))
+    assert first.rows == again.rows != other.rows
+    assert torch.equal(state, torch.get_rng_state())

@@ -1,0 +1,57 @@
+"""`cutaway classify`: texts, pairs, words, numbers and pictures."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+from evaluation.test_tasks import PAIRS, SENTENCES, classifier, wordpiece
+from PIL import Image
+from tiny import tiny
+from typer.testing import CliRunner
+
+from cutaway import classify, cli
+from cutaway.checkpoints import save
+from cutaway.model.model import Model
+
+
+def run(folder: Path, *args: object, stdin: str | None = None) -> str:
+    ran = CliRunner().invoke(cli.app, ["classify", "--model", str(folder), *map(str, args)], input=stdin)
+    assert ran.exit_code == 0, ran.output
+    return ran.stdout
+
+
+def kept(model: Model, folder: Path) -> Model:
+    save(model, folder, wordpiece())
+    return model
+
+
+def test_texts_and_pairs(tmp_path: Path) -> None:
+    model = kept(classifier(labels=("yes", "no", "maybe"), dtype=torch.float32), tmp_path)
+    lines = [*SENTENCES, *map("\t".join, PAIRS)]
+    said = [json.loads(line) for line in run(tmp_path, "--json", stdin="\n".join(lines)).splitlines()]
+    expected = classify(model, wordpiece(), [*SENTENCES, *PAIRS])
+    assert [one["label"] for one in said] == [one.label for one in expected]
+    assert [one["input"] for one in said] == lines
+    assert "%" in run(tmp_path, SENTENCES[0], "--precision", "bf16")
+    (tmp_path / "recipe.toml").touch()  # trained here: special tokens by our rule, which is theirs for [CLS] and [SEP]
+    assert json.loads(run(tmp_path, SENTENCES[0], "--json"))["label"] == expected[0].label
+
+
+def test_numbers_and_tags(tmp_path: Path) -> None:
+    model = kept(tiny("bert", task="regress", dtype=torch.float32), tmp_path / "number")
+    value = json.loads(run(tmp_path / "number", "a man", "--json"))["value"]
+    assert value == classify(model, wordpiece(), "a man")
+    assert f"{value:.4f}" in run(tmp_path / "number", "a man")
+    kept(tiny("bert", task="tag", n_classes=2, labels=("O", "B"), dtype=torch.float32), tmp_path / "tag")
+    tags = json.loads(run(tmp_path / "tag", "the dogs", "--json"))["tags"]
+    assert [tag["word"] for tag in tags] == ["the", "dogs"]
+    assert "dogs" in run(tmp_path / "tag", "the dogs", "a man")
+
+
+def test_pictures(tmp_path: Path) -> None:
+    model = tiny("vit", dtype=torch.float32)
+    save(model, tmp_path / "model")
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(tmp_path / "a.png")
+    said = json.loads(run(tmp_path / "model", tmp_path / "a.png", "--json"))
+    assert said["label"] == classify(model, tmp_path / "a.png").label

@@ -1,0 +1,35 @@
+"""`cutaway embed`: vectors as lines of JSON, as an array, as a table."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from evaluation.test_tasks import SENTENCES, wordpiece
+from tiny import tiny
+from typer.testing import CliRunner
+
+from cutaway import cli, embed
+from cutaway.checkpoints import save
+
+
+def test_lines_array_and_table(tmp_path: Path) -> None:
+    model = tiny("bert", task="hidden", dtype=torch.float32)
+    save(model, tmp_path / "model", wordpiece())
+
+    def run(*args: object, stdin: str | None = None) -> str:
+        command = ["embed", "--model", str(tmp_path / "model"), *map(str, args)]
+        ran = CliRunner().invoke(cli.app, command, input=stdin)
+        assert ran.exit_code == 0, ran.output
+        return ran.stdout
+
+    expected = embed(model, wordpiece(), SENTENCES)
+    lines = run("--json", "--out", tmp_path / "a.npy", stdin="\n".join(SENTENCES)).splitlines()
+    said = [json.loads(line) for line in lines]
+    assert [one["text"] for one in said] == SENTENCES
+    assert np.array([one["vector"] for one in said]) == pytest.approx(expected, abs=1e-6)
+    assert np.load(tmp_path / "a.npy") == pytest.approx(expected, abs=1e-6)
+    first = embed(model, wordpiece(), SENTENCES[:1], pool="first", cut=3)[0]
+    assert json.loads(run(SENTENCES[0], "--json", "--pool", "first", "--cut", 3))["vector"] == pytest.approx(first)
+    assert "1.000" in run(*SENTENCES[:2], "--precision", "bf16")

@@ -1,0 +1,84 @@
+"""`cutaway generate`: the same text as from Python, streamed, as JSON, from stdin; and one line for what is wrong."""
+
+import json
+
+import pytest
+import torch
+from decoding.test_generate import byte_level_once, speaker
+from tiny import tiny
+from typer.testing import CliRunner
+
+from cutaway import cli
+from cutaway.checkpoints import save
+from cutaway.decoding.generate import generate
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("speaker")
+    save(speaker(), path, byte_level_once())
+    return path
+
+
+def run(*args: object, stdin: bytes | None = None):
+    return CliRunner().invoke(cli.app, ["generate", *map(str, args)], input=stdin)
+
+
+def said(*args: object, stdin: bytes | None = None) -> str:
+    result = run(*args, "--max-tokens", 12, stdin=stdin)
+    assert result.exit_code == 0, result.output
+    return result.stdout_bytes.decode()
+
+
+def failed(*args: object, stdin: bytes | None = None) -> str:
+    result = run(*args, stdin=stdin)
+    assert result.exit_code == 2, result.output
+    return result.stderr
+
+
+def test_the_same_text_as_from_python(folder):
+    model, tokenizer = speaker(), byte_level_once()
+    for prompt in ("Hi", "naïve 🙂", ""):
+        expected = generate(model, tokenizer, prompt, max_tokens=12)
+        assert said(prompt, "--model", folder) == expected + "\n"
+        assert said("-", "--model", folder, stdin=f"{prompt}\n".encode()) == expected + "\n"
+    drawn = {"temperature": 1.1, "top_k": 30, "top_p": 0.9, "min_p": 0.01, "seed": 4, "repetition_penalty": 1.2}
+    options = [word for name, value in drawn.items() for word in (f"--{name.replace('_', '-')}", value)]
+    stop = generate(model, tokenizer, "Hi", max_tokens=12, no_repeat_ngram=2, **drawn)[2:3]
+    wishes = {**drawn, "no_repeat_ngram": 2, "stop": ["☃", stop]}
+    found = said("Hi", "--model", folder, *options, "--no-repeat-ngram", 2, "--stop", "☃", "--stop", stop)
+    assert found == generate(model, tokenizer, "Hi", max_tokens=12, **wishes) + "\n"
+
+
+def test_json(folder):
+    model, tokenizer = speaker(), byte_level_once()
+    found = json.loads(said("Hi", "--model", folder, "--beam", 3, "--n-best", 2, "--json"))
+    expected = generate(model, tokenizer, "Hi", max_tokens=12, beam=3, n_best=2)
+    assert [one["text"] for one in found["texts"]] == expected
+    assert (found["prompt"], found["precision"], found["seed"]) == ("Hi", "fp32", 0)
+    assert all(one["ended"] in ("end", "limit") and one["tokens"] == len(one["ids"]) for one in found["texts"])
+    lines = said("Hi", "--model", folder, "--beam", 3, "--n-best", 2)
+    assert lines == "".join(f"{one['score']:.3f}\t{one['text']}\n" for one in found["texts"])
+    stopped = json.loads(said("Hi", "--model", folder, "--stop", expected[0][:1], "--beam", 3, "--json"))["texts"][0]
+    assert (stopped["text"], stopped["ended"]) == ("", "stop")
+
+
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_precision(folder, precision):
+    found = json.loads(said("Hi", "--model", folder, "--precision", precision, "--json"))
+    assert found["precision"] == precision
+    assert found["texts"][0]["tokens"] > 0
+
+
+def test_errors_are_one_line_that_names_the_thing(folder, tmp_path):
+    assert "temperature=nan" in failed("Hi", "--model", folder, "--temperature", "nan")
+    assert "top_p=0.0" in failed("Hi", "--model", folder, "--top-p", 0)
+    assert "can follow ''" in failed("Hi", "--model", folder, "--allow", "日")
+    assert "stop=''" in failed("Hi", "--model", folder, "--stop", "")
+    assert "tokens; this model reads at most max_len=96" in failed("-", "--model", folder, stdin=b"x" * 2**20)
+    assert "no UTF-8 at byte 1" in failed("-", "--model", folder, stdin=b"a\xff")
+    assert "does not exist" in failed("Hi", "--model", tmp_path / "nobody")
+    save(speaker(), tmp_path / "mute")
+    assert "no tokenizer" in failed("Hi", "--model", tmp_path / "mute")
+    save(tiny("bert", vocab_size=400, dtype=torch.float32), tmp_path / "bert", byte_level_once())
+    assert "task='masked_language_model'" in failed("Hi", "--model", tmp_path / "bert")

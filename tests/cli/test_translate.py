@@ -1,0 +1,100 @@
+"""`cutaway translate`: texts, pipes and files."""
+
+import json
+
+import pytest
+from decoding.test_translate import quick
+from tiny import tiny
+from tokens.test_tokenizer import byte_level
+from typer.testing import CliRunner
+
+from cutaway import cli, translate
+from cutaway.checkpoints import save
+from cutaway.cli.translate import _show, picture
+
+LINES = ["I ate an apple. It was good!", "", "  Hi ", "naïve café"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "en-de"
+    save(quick(), path, byte_level())
+    return path
+
+
+def run(folder, *args, stdin=None, code=0):
+    result = CliRunner().invoke(cli.app, ["translate", "--model", str(folder), *map(str, args)], input=stdin)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_texts_pipes_and_files_say_the_same(folder, tmp_path):
+    expected = translate(quick(), byte_level(), LINES, beam=2)
+    assert run(folder, *LINES, "--beam", 2).stdout.split("\n")[:-1] == expected
+    text = "".join(line + "\n" for line in LINES)
+    assert run(folder, "--beam", 2, stdin=text).stdout.split("\n")[:-1] == expected
+    assert run(folder, "-", "--beam", 2, stdin=text).stdout.split("\n")[:-1] == expected
+    (tmp_path / "in").write_text(text)
+    run(folder, "--beam", 2, "--input", tmp_path / "in", "--output", tmp_path / "out")
+    assert (tmp_path / "out").read_text().split("\n")[:-1] == expected
+    assert run(folder, "--beam", 2, "--input", tmp_path / "in").stdout.split("\n")[:-1] == expected
+
+
+def test_an_output_is_gone_on_with(folder, tmp_path):
+    (tmp_path / "in").write_text("Hi\nYes\nNo\n")
+    files = ["--input", tmp_path / "in", "--output", tmp_path / "out"]
+    run(folder, *files)
+    whole = (tmp_path / "out").read_text()
+    refused = run(folder, *files, code=2)
+    assert "--resume goes on with it" in refused.stderr
+    run(folder, *files, "--resume")
+    assert (tmp_path / "out").read_text() == whole
+
+
+def test_columns_and_json(folder):
+    found = translate(quick(), byte_level(), LINES[0], n_best=2, align=True)
+    line = run(folder, LINES[0], "--nbest", 2, "--scores", "--align").stdout.rstrip("\n").split("\t")
+    first, second = found.n_best
+    assert line == [first.text, f"{first.score:.4f}", second.text, f"{second.score:.4f}", found.alignment.pharaoh()]
+    said = [json.loads(line) for line in run(folder, *LINES, "--align", "--nbest", 2, "--json").stdout.splitlines()]
+    assert len(said) == 4
+    assert said[0]["text"] == found.text
+    assert said[0]["score"] == pytest.approx(first.score)
+    assert said[0]["alignment"] == found.alignment.pharaoh()
+    assert said[1] == {"text": "", "score": 0.0, "alignment": "", "links": []}
+
+
+def test_in_a_terminal_the_alignment_is_a_picture(folder, capsys):
+    found = translate(quick(), byte_level(), LINES[0], align=True)
+    _show(found, True, True)
+    shown = capsys.readouterr().out
+    assert found.text in shown
+    for sentence in found.sentences:
+        rows = picture(sentence.alignment)
+        assert len(rows) == len(sentence.alignment.target_words)
+        assert all(row in shown for row in rows)
+
+
+def test_prefix_and_precision(folder):
+    assert run(folder, "Hi", "--prefix", "the quick").stdout.startswith("the quick")
+    for precision in ("fp32", "bf16", "int8"):
+        assert run(folder, "Hi", "--precision", precision).stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["Hi", "--output", "x"], "either texts, or --input"),
+        (["--resume"], "give --output"),
+        (["Hi", "--nbest", 9], "--beam of at least 9"),
+        (["--input", "/nowhere/a.txt"], "cannot be read"),
+        (["--input", __file__, "--output", "/nowhere/a.txt"], "cannot be written"),
+    ],
+)
+def test_wrong_wishes_are_refused(folder, args, said):
+    assert said in run(folder, *args, code=2).stderr
+
+
+def test_a_model_that_does_not_translate_is_refused(tmp_path):
+    save(tiny("gpt2", vocab_size=400), tmp_path / "gpt", byte_level())
+    assert "does not translate" in run(tmp_path / "gpt", "Hi", code=2).stderr

@@ -1,0 +1,103 @@
+"""Classes, numbers, tags, pictures: what is said is what the model scores, alone or in any batch."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from evaluation.test_tasks import PAIRS, SENTENCES, alone, classifier, wordpiece
+from PIL import Image
+from tiny import tiny
+
+from cutaway import classify
+from cutaway.decoding.answers import answers_to_images
+from cutaway.errors import InputError
+from cutaway.tokens import Tokenizer
+
+
+@pytest.fixture(scope="module")
+def words() -> Tokenizer:
+    return wordpiece()
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "roformer", "gpt", "gpt2", "llama"])
+@pytest.mark.parametrize("texts", [SENTENCES, PAIRS], ids=["sentences", "pairs"])
+def test_labels(words: Tokenizer, name: str, texts: list) -> None:
+    model = classifier(name, labels=("yes", "no", "maybe"))
+    for batch_tokens in (1, 20, 1000):
+        for text, found in zip(texts, classify(model, words, texts, batch_tokens=batch_tokens), strict=True):
+            scores = alone(model, words, text)
+            assert found.label == ("yes", "no", "maybe")[scores.argmax()]
+            assert list(found.probabilities.values()) == pytest.approx(np.exp(scores) / np.exp(scores).sum())
+            assert found.probability == max(found.probabilities.values())
+            assert classify(model, words, text).label == found.label
+
+
+def test_without_names_a_class_is_its_number(words: Tokenizer) -> None:
+    assert set(classify(classifier(), words, SENTENCES[0]).probabilities) == {"0", "1", "2"}
+
+
+def test_numbers(words: Tokenizer) -> None:
+    model = tiny("bert", task="regress")
+    found = classify(model, words, PAIRS)
+    assert found == pytest.approx([float(alone(model, words, pair)[0]) for pair in PAIRS])
+    assert isinstance(classify(model, words, "a man"), float)
+
+
+def test_tags_are_read_off_first_tokens(words: Tokenizer) -> None:
+    model = tiny("bert", task="tag", n_classes=3, labels=("O", "B", "I"))
+    found = classify(model, words, ["the dogs runs", "he is awake"])
+    assert [[tag.word for tag in tags] for tags in found] == [["the", "dogs", "runs"], ["he", "is", "awake"]]
+    scores = alone(model, words, "the dogs runs")
+    assert [tag.tag for tag in found[0]] == ["OBI"[scores[place].argmax()] for place in (1, 2, 4)]  # dog ##s
+    assert len(classify(model, words, "dog " * 50)) == 30  # what does not fit has no tag
+
+
+def test_whether_a_sentence_follows(words: Tokenizer) -> None:
+    found = classify(tiny("bert", task="next_sentence"), words, PAIRS[0])
+    assert set(found.probabilities) == {"follows", "does not follow"}
+
+
+def test_pictures_from_files_and_arrays(tmp_path: Path) -> None:
+    model = tiny("vit", dtype=torch.float32, pixel_mean=[0.1, 0.2, 0.3], pixel_std=[0.4, 0.5, 0.6])
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 3, 8, 8), dtype=np.uint8)
+    files = []
+    for number, picture in enumerate(pixels):
+        files.append(tmp_path / f"{number}.png")
+        Image.fromarray(picture.transpose(1, 2, 0)).save(files[-1])
+    scores = answers_to_images(model, pixels, mean=[0.1, 0.2, 0.3], std=[0.4, 0.5, 0.6])
+    found = classify(model, files)
+    assert [one.label for one in found] == [str(n) for n in scores.argmax(axis=1)]
+    shares = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    assert [list(one.probabilities.values()) for one in found] == [pytest.approx(row) for row in shares]
+    assert classify(model, list(pixels)) == found
+    assert classify(model, str(files[1])).probability == pytest.approx(found[1].probability)
+    assert classify(model, pixels[2]).label == found[2].label
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "said"),
+    [
+        (lambda: tiny("gpt2"), ("a",), "has no classes: one with task='classify'"),
+        (classifier, ("a", "b", "c"), r"classify\(model, tokenizer, text\)"),
+        (lambda: classifier().train(), ("a",), r"call model\.eval"),
+        (classifier, (["a", 3],), "text 2 is 3"),
+        (lambda: tiny("bert", task="next_sentence"), ("a",), "asked of a pair"),
+        (lambda: tiny("bert", task="tag", n_classes=2), (("a", "man"),), "reads one text"),
+        (lambda: tiny("bert", task="tag", n_classes=2), (" ",), "reads one text"),
+    ],
+)
+def test_errors_name_the_fix(words: Tokenizer, model, asked: tuple, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        classify(model(), words, *asked)
+
+
+def test_pictures_that_do_not_fit(tmp_path: Path) -> None:
+    model = tiny("vit")
+    with pytest.raises(InputError, match=r"picture 1 is \(3, 4, 4\).*\(3, 8, 8\)"):
+        classify(model, np.zeros((3, 4, 4), dtype=np.uint8))
+    (tmp_path / "no.png").write_text("no")
+    with pytest.raises(InputError, match="cannot be read as an image"):
+        classify(model, tmp_path / "no.png")
+    with pytest.raises(InputError, match=r"classify\(model, picture\)"):
+        classify(model, "tokenizer", "text")

@@ -1,0 +1,287 @@
+"""`generate`: from a text to a text, whole or in pieces, and what it refuses."""
+
+import re
+import time
+from functools import cache
+
+import pytest
+import tokenizers
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny import tiny
+from tokenizers import decoders, models
+from tokens.test_tokenizer import byte_level, words
+
+import cutaway
+from cutaway.decoding import write
+from cutaway.decoding.engine import Job
+from cutaway.decoding.generate import generate, prompt_ids
+from cutaway.decoding.search import Search
+from cutaway.decoding.spelling import Speller
+from cutaway.errors import InputError
+from cutaway.model.model import Model
+from cutaway.tokens import Tokenizer
+
+START, END = 1, 2
+PROMPTS = ["I ate an apple", "Hi", "naïve café", "日本", "The quick brown fox jumps"]
+TEXT = "I ate 日本語, naïve 🙂👩‍👩‍👧 شكرا! The quick brown fox"
+
+
+byte_level_once = cache(byte_level)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return byte_level_once()
+
+
+def speaker(**changes) -> Model:
+    ids = {"start_id": START, "end_ids": (END,), "vocab_size": 400, "max_len": 96, "tied": False}
+    return tiny("gpt2", dtype=torch.float32, **{**ids, **changes})
+
+
+@cache
+def byte_fallback() -> Tokenizer:
+    """As Llama's: ▁ for a space, a token for every byte, and one space in front that is taken away again."""
+    vocab = {"<unk>": 0, "<s>": 1, "</s>": 2, **{f"<0x{byte:02X}>": 3 + byte for byte in range(256)}}
+    for piece in ("▁", "a", "b", "▁a", "▁the", "▁ate", "▁I", "fox"):
+        vocab[piece] = len(vocab)
+    backend = tokenizers.Tokenizer(models.BPE(vocab, [], unk_token="<unk>", byte_fallback=True))
+    backend.add_special_tokens(["<s>", "</s>"])
+    backend.normalizer = tokenizers.normalizers.Replace(" ", "▁")
+    backend.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    return Tokenizer(backend)
+
+
+# --- pieces ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [byte_level_once, byte_fallback])
+@given(data=st.data())
+def test_pieces_add_up_to_the_text_and_hold_whole_characters(kind, data):
+    tokenizer = kind()
+    whole = data.draw(st.booleans())
+    if whole:
+        ids = tokenizer.encode(data.draw(st.sampled_from([TEXT, "fox a b", "🙂" * 3, "a\ufffdb"])), special=False)
+    else:  # any bytes, mostly no characters at all
+        ids = data.draw(st.lists(st.integers(0, tokenizer.vocab_size - 1), max_size=30))
+    cut = data.draw(st.integers(0, len(ids)))
+    prompt = [START, *ids[:cut]]
+    if "\ufffd" in tokenizer.decode(prompt) or tokenizer.token(prompt[-1]).startswith("<0x"):
+        prompt, cut = [START], 0  # prompts are texts, and what follows must not spoil their end
+    speller, said = Speller(tokenizer, prompt, ends=[END]), []
+    for n in range(len(ids) - cut + 1):
+        assert not speller.hear(ids[cut : cut + n])
+        said.append(speller.said)
+        assert whole is False or said[-1].count("\ufffd") <= TEXT.count("\ufffd") + 1
+        assert speller.said.startswith(said[-2] if len(said) > 1 else "")
+        assert not speller.said.endswith("\ufffd")
+    visible = [id for id in ids if id != END]
+    full = tokenizer.decode([*prompt, *(id for id in ids[cut:] if id != END)])
+    assert tokenizer.decode(prompt) + speller.close() == full
+    if whole and cut == 0:
+        assert speller.said == tokenizer.decode(visible)
+
+
+@cache
+def letters() -> Tokenizer:
+    pieces = ["a", "b", "c", "ab", "bc", "ca", "abc", "cc", "abcc"]
+    backend = tokenizers.Tokenizer(models.WordLevel({piece: id for id, piece in enumerate(pieces)}, "a"))
+    backend.decoder = decoders.Fuse()
+    return Tokenizer(backend)
+
+
+@pytest.mark.parametrize("ids", [[8], [0, 1, 2, 2], [3, 7]])
+def test_the_stop_string_that_is_complete_first_ends_the_text(ids):
+    speller = Speller(letters(), [0], stops=["abcc", "bc"])
+    assert speller.hear(ids)
+    assert speller.close() == "a"
+
+
+@given(st.text("abc", max_size=20), st.lists(st.text("abc", min_size=1, max_size=4), min_size=1, max_size=3), st.data())
+def test_no_part_of_a_stop_string_is_ever_shown(text, stops, data):
+    """However the text is cut into tokens, it ends before the stop string that was complete first."""
+    tokenizer = letters()
+    speller, ids, at = Speller(tokenizer, [0], stops=stops), [], 0
+    firsts = [(at + len(stop), at) for stop in stops if (at := text.find(stop)) >= 0]
+    expected = text[: min(firsts)[1]] if firsts else text
+    at = 0
+    while at < len(text):
+        pieces = [id for id in range(tokenizer.vocab_size) if text.startswith(tokenizer.token(id), at)]
+        ids.append(data.draw(st.sampled_from(pieces)))
+        at += len(tokenizer.token(ids[-1]))
+        enough = speller.hear(ids)
+        assert expected.startswith(speller.said)
+        assert enough is (bool(firsts) and at >= min(firsts)[0])
+    assert speller.close() == expected
+    assert speller.stopped is bool(firsts)
+
+
+# --- generate -------------------------------------------------------------------------------------------------------
+
+
+def test_a_text_goes_on_as_its_tokens_do(tokenizer):
+    model = speaker()
+    for text in PROMPTS:
+        ids = [START, *tokenizer.encode(text, special=False)]
+        expected = write(model, [Job(prompt=ids, limit=20)])[0][0].ids
+        whole = tokenizer.decode([*ids, *(id for id in expected if id != END)])
+        assert text + generate(model, tokenizer, text, max_tokens=20) == whole
+    assert cutaway.generate is generate
+
+
+@pytest.mark.parametrize(
+    "wishes",
+    [
+        {},
+        {"temperature": 1.5, "seed": 3},
+        {"temperature": 1.0, "top_k": 20, "top_p": 0.9, "min_p": 0.01, "repetition_penalty": 1.2},
+        {"no_repeat_ngram": 2, "presence_penalty": 1.0, "min_tokens": 10, "bad_words": ["apple", [5, 6]]},
+        {"temperature": 2.0, "allow": "[a-e]*", "stop": ["cd", "dddd"]},
+        {"beam": 3, "stop": "a"},
+        {"allow": r"[a-z]{5,9}( [a-z]{2,4}){3}"},
+    ],
+)
+def test_alone_together_and_in_pieces_the_text_is_the_same(tokenizer, wishes):
+    model = speaker()
+    together = generate(model, tokenizer, PROMPTS, max_tokens=30, **wishes)
+    assert together == [generate(model, tokenizer, text, max_tokens=30, **wishes) for text in PROMPTS]
+    assert together == ["".join(generate(model, tokenizer, t, max_tokens=30, stream=True, **wishes)) for t in PROMPTS]
+    assert len(set(together)) > 2
+
+
+def test_a_stream_comes_while_it_is_written(tokenizer, monkeypatch):
+    steps, tell = [], Search.tell
+    monkeypatch.setattr(Search, "tell", lambda self, n: steps.append(tell(self, n)))
+    stream = generate(speaker(), tokenizer, "Hi", max_tokens=50, allow="[a-z]{45,}", stream=True)
+    next(stream)
+    assert len(steps) < 5
+
+
+def test_stop_strings_end_a_text_at_once(tokenizer):
+    model = speaker(end_ids=None)
+    free = generate(model, tokenizer, PROMPTS, max_tokens=40, temperature=1.0, allow="[a-z ]*")
+    for text, whole in zip(PROMPTS, free, strict=True):
+        stop = whole[5:7]
+        found = generate(model, tokenizer, text, max_tokens=40, temperature=1.0, allow="[a-z ]*", stop=["zzzzzz", stop])
+        assert found == whole[: whole.index(stop)]
+
+
+def test_several_texts_of_one_prompt(tokenizer):
+    model = speaker()
+    drawn = generate(model, tokenizer, "Hi", max_tokens=9, temperature=1.0, n_best=3, seed=5)
+    assert drawn == [generate(model, tokenizer, "Hi", max_tokens=9, temperature=1.0, seed=5 + i) for i in range(3)]
+    assert len(set(drawn)) == 3
+    best = generate(model, tokenizer, PROMPTS, max_tokens=9, beam=4, n_best=2)
+    assert [len(each) for each in best] == [2] * 5
+    assert [each[0] for each in best] == generate(model, tokenizer, PROMPTS, max_tokens=9, beam=4)
+    seeds = generate(model, tokenizer, ["Hi", "Hi"], max_tokens=9, temperature=1.0, seed=[5, 6])
+    assert seeds == drawn[:2]
+
+
+def test_words_that_are_bad_never_come(tokenizer):
+    model = speaker(end_ids=None)
+    wishes = {"max_tokens": 60, "temperature": 1.0, "allow": "[a-d ]*"}
+    bad = ["a", "b"]
+    assert any(word in generate(model, tokenizer, "Hi", **wishes) for word in bad)
+    ids = [tokenizer.encode(word, special=False) for word in bad]
+    assert not re.search(r"\b[ab]\b", generate(model, tokenizer, "Hi", bad_words=bad, **wishes))
+    assert generate(model, tokenizer, "Hi", bad_words=[*ids], **wishes)
+
+
+def test_what_a_prompt_begins_with(tokenizer):
+    ids = tokenizer.encode("Hi", special=False)
+    assert prompt_ids(speaker(), tokenizer, "Hi") == [START, *ids]
+    assert prompt_ids(speaker(), tokenizer, "") == [START]
+    assert prompt_ids(speaker(start_id=None), tokenizer, "Hi") == ids
+    # GPT-2's <|endoftext|> stands between texts: a prompt is in the midst of one
+    assert prompt_ids(speaker(start_id=END), tokenizer, "Hi") == ids
+    assert prompt_ids(speaker(start_id=END), tokenizer, "") == [END]
+    with pytest.raises(InputError, match="no tokens, and this model has no start token"):
+        prompt_ids(speaker(start_id=None), tokenizer, "")
+
+
+def test_fault_14_a_prompt_as_long_as_the_model_reads(tokenizer):
+    model = speaker(max_len=8, start_id=None)
+    text = "\x01" * 8
+    assert len(tokenizer.encode(text, special=False)) == 8
+    assert len(tokenizer.encode(generate(model, tokenizer, text), special=False)) <= 3  # one token fits
+    with pytest.raises(InputError, match="the prompt has 9 tokens; this model reads at most max_len=8"):
+        generate(model, tokenizer, text + "\x01")
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "",
+        " ",
+        " \t\n ",
+        "\x00\x01\x1b[31m\x7f",
+        "🙂👩‍👩‍👧‍👦",
+        "שלום עולם شكرا",
+        "\u202eabc\u202c",
+        "\ufeff",
+        "e\u0301" * 5,
+        "\ufffd",
+    ],
+)
+def test_any_prompt_is_answered(tokenizer, prompt):
+    model = speaker()
+    answer = generate(model, tokenizer, prompt, max_tokens=10)
+    assert isinstance(answer, str)
+    assert answer == "".join(generate(model, tokenizer, prompt, max_tokens=10, stream=True))
+
+
+def test_a_megabyte_without_a_space_is_refused_in_time(tokenizer):
+    start = time.perf_counter()
+    with pytest.raises(InputError, match=r"the prompt has [\d,]+ tokens; this model reads at most max_len=96"):
+        generate(speaker(), tokenizer, "a" * 2**20)
+    assert time.perf_counter() - start < 60
+
+
+@pytest.mark.parametrize(
+    ("wishes", "match"),
+    [
+        ({"temperature": float("nan")}, "temperature=nan"),
+        ({"temperature": -1.0}, "temperature=-1.0"),
+        ({"temperature": float("inf")}, "temperature=inf"),
+        ({"top_p": 0.0}, "top_p=0.0"),
+        ({"top_p": 1.5}, "top_p=1.5"),
+        ({"top_k": 0}, "top_k=0"),
+        ({"max_tokens": 0}, "max_tokens=0"),
+        ({"min_tokens": 101}, "min_tokens=101 are more than max_tokens=100"),
+        ({"stop": ""}, "stop=''"),
+        ({"stop": ["a", ""]}, "stop=''"),
+        ({"beam": 2, "temperature": 1.0}, "choose one"),
+        ({"n_best": 2}, "n_best=2 needs beam=2"),
+        ({"beam": 2, "n_best": 3}, "n_best=3 needs beam=3"),
+        ({"stream": True, "n_best": 2, "beam": 2}, "pieces of one text"),
+        ({"seed": [1, 2]}, "2 seeds for 1 prompts"),
+        ({"allow": "("}, "no regular expression"),
+        ({"allow": "日"}, "can follow ''"),
+        ({"allow": lambda ids: []}, "allows no token"),
+        ({"bad_words": [[400]]}, "bad_words"),
+        ({"bad_words": [""]}, "bad_words: '' has no tokens"),
+    ],
+)
+def test_what_cannot_be_wished(tokenizer, wishes, match):
+    with pytest.raises(InputError, match=re.escape(match)):
+        generate(speaker(), tokenizer, "Hi", **wishes)
+
+
+def test_models_that_write_no_text(tokenizer):
+    with pytest.raises(InputError, match="use translate"):
+        generate(tiny("transformer", vocab_size=400), tokenizer, "Hi")
+    with pytest.raises(InputError, match="another tokenizer's"):
+        generate(tiny("gpt2", vocab_size=50), tokenizer, "zebra")
+    assert generate(speaker(), tokenizer, []) == []
+
+
+def test_places_of_the_vocabulary_that_stand_for_nothing(tokenizer):
+    model = speaker(vocab_size=480, end_ids=None)
+    found = generate(model, tokenizer, "Hi", max_tokens=40, temperature=3.0)
+    assert isinstance(found, str)
+    assert generate(model, Tokenizer(words("<sos>")), "I ate", max_tokens=5) is not None

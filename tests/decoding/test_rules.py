@@ -1,0 +1,280 @@
+"""Rules: laws that hold for any scores; `parity/test_rules.py` holds them against transformers."""
+
+import re
+from collections import Counter
+from itertools import product
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tiny import VOCAB, some_ids, tiny
+from tokens.test_tokenizer import byte_level
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from cutaway.decoding import Job, write
+from cutaway.decoding.expression import Automaton, Matching
+from cutaway.decoding.rules import (
+    Allowed,
+    BadWords,
+    ExactLength,
+    MinLength,
+    MinP,
+    NoRepeat,
+    PresencePenalty,
+    RepetitionPenalty,
+    Rule,
+    Temperature,
+    Text,
+    TopK,
+    TopP,
+)
+from cutaway.decoding.sampling import Sampling
+from cutaway.decoding.search import NEVER
+from cutaway.errors import InputError
+
+ALL = (
+    RepetitionPenalty(1.3),
+    PresencePenalty(0.7),
+    NoRepeat(2),
+    BadWords(((5,), (6, 7))),
+    MinLength(4),
+    ExactLength(4),
+    Temperature(0.7),
+    TopK(9),
+    TopP(0.8),
+    MinP(0.02),
+)
+
+
+def text(prompt: list[int], new: list[int], *, room: int = 3) -> Text:
+    """One row, with room before and behind it that holds garbage."""
+    return Text(
+        prompts=torch.tensor([[*range(room), *prompt]]),
+        tokens=torch.tensor([[*new, *range(room)]]),
+        starts=torch.tensor([room]),
+        written=torch.tensor([len(new)]),
+        ends=torch.tensor([8, 9]),
+        runs=torch.tensor([True]),
+    )
+
+
+def hidden(rule: Rule, prompt: list[int], new: list[int], vocab: int = 10) -> set[int]:
+    found = rule(torch.randn(1, vocab), text(prompt, new))
+    return set((found[0] == NEVER).nonzero()[:, 0].tolist())
+
+
+some = st.lists(st.integers(0, 4), min_size=1, max_size=8)
+
+
+@given(some, some, st.integers(1, 5))
+def test_no_n_tokens_in_a_row_stand_twice(prompt, new, n):
+    ids = [*prompt, *new]
+    grams = {tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)}
+    before = ids[len(ids) - n + 1 :] if n > 1 else []
+    expected = {t for t in range(10) if len(ids) >= n - 1 and (*before, t) in grams}
+    assert hidden(NoRepeat(n), prompt, new) == expected
+
+
+@example([3], [4], [[1, 2, 3, 4, 0]])  # 1 and 2 stand there, but are no text
+@given(some, some, st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4), min_size=1, max_size=5))
+def test_no_bad_word_is_ever_completed(prompt, new, words):
+    ids = [*prompt, *new]
+    expected = {t for t in range(10) if any([*ids, t][-len(word) :] == word for word in words)}
+    assert hidden(BadWords(tuple(map(tuple, words))), prompt, new) == expected
+
+
+@given(some, some)
+def test_penalties_know_what_was_seen_and_what_was_written(prompt, new):
+    scores = torch.tensor([[1.0, -1.0, 2.0, -3.0, 0.5, 1.0, -1.0, 2.0, -3.0, 0.5]])
+    repeated = RepetitionPenalty(2.0)(scores, text(prompt, new))[0].tolist()
+    present = PresencePenalty(2.0)(scores, text(prompt, new))[0].tolist()
+    for token, score in enumerate(scores[0].tolist()):
+        worse = score * 2 if score < 0 else score / 2
+        assert repeated[token] == (worse if token in [*prompt, *new] else score)
+        assert present[token] == (score - 2 if token in new else score)
+
+
+def test_length():
+    assert hidden(MinLength(3), [1], [2, 3]) == {8, 9}
+    assert hidden(MinLength(3), [1, 2], [2, 3, 4]) == set()
+    assert hidden(ExactLength(3), [1], [2, 3]) == {8, 9}
+    assert hidden(ExactLength(3), [1], [2, 3, 4]) == set(range(8))
+
+
+@given(st.integers(0, 10**6), st.floats(0.01, 1.0))
+def test_what_is_cut_off_is_the_tail(seed, p):
+    scores = torch.randn(1, 30, generator=torch.Generator().manual_seed(seed)) * 3
+    probabilities = scores.softmax(dim=-1)[0]
+    for rule in (TopP(p), MinP(p), TopK(1 + int(p * 29))):
+        kept = (rule(scores, text([1], []))[0] > NEVER).nonzero()[:, 0].tolist()
+        assert kept
+        assert sorted(kept) == sorted(probabilities.argsort(descending=True)[: len(kept)].tolist())
+        sorted_ = probabilities.sort(descending=True).values
+        if isinstance(rule, TopP):
+            assert sorted_[: len(kept)].sum() >= p - 1e-5
+            assert sorted_[: len(kept) - 1].sum() < p + 1e-5
+        elif isinstance(rule, MinP):
+            assert all((probabilities[i] >= p * sorted_[0]) == (i in kept) for i in range(30))
+        else:
+            assert len(kept) == rule.k
+
+
+# --- in an engine ---------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=10)
+@given(st.lists(st.sampled_from(range(6)), min_size=2, max_size=7), st.sampled_from([1, 3]), st.integers(1, 4))
+def test_rows_with_different_rules_stand_side_by_side(which, beam, rows):
+    model = tiny("gpt2", dtype=torch.float32)
+    rules = [(), ALL[:4], (NoRepeat(1),), (MinLength(6), TopK(3)), (BadWords(((7,), (8,))),), (Allowed(odd_ones),)]
+    jobs = [
+        Job(prompt=ids[: 2 + i % 4], limit=5 + i % 5, rules=rules[rule])
+        for i, (ids, rule) in enumerate(zip(some_ids(len(which), 6).tolist(), which, strict=True))
+    ]
+    options = {"beam": beam, "end_ids": range(10, 20)}
+    alone = [write(model, [job], **options)[0][0].ids for job in jobs]
+    assert [found[0].ids for found in write(model, jobs, rows=rows, **options)] == alone
+
+
+def odd_ones(ids: list[int]) -> list[int]:
+    return [id for id in range(VOCAB) if (id + len(ids)) % 2]
+
+
+def test_rules_are_grouped_anew_only_when_rows_change(monkeypatch):
+    counted: Counter[str] = Counter()
+    original = Sampling._regroup
+    monkeypatch.setattr(
+        "cutaway.decoding.search.Search._regroup",
+        lambda self, rules: (counted.update(["regrouped"]), original(self, rules))[1],
+    )
+    rules = [(TopK(3), Temperature(2.0)), (TopK(3), Temperature(2.0))]  # equal, not the same
+    jobs = [Job(prompt=[1 + i], limit=10 + 10 * i, rules=its, seed=i) for i, its in enumerate(rules)]
+    write(tiny("gpt2", dtype=torch.float32), jobs)
+    assert counted["regrouped"] == 2
+
+
+def test_no_rule_reads_on_the_host():
+    """A captured CUDA graph could not: fake tensors have no values, so that any look at one is an error."""
+    rows = {"rows": 4, "most": 6, "prompt": 5, "ends": [8, 9], "device": torch.device("cpu")}
+    for rules in ([ALL], [ALL, (), ALL[:3], ()]):
+        warm = Sampling(**rows)
+        jobs = [Job(prompt=[1, 2, 3], limit=6, rules=rules[i % len(rules)], seed=i) for i in range(4)]
+        warm.enter(slice(4), jobs)
+        warm.advance(torch.randn(4, 1, 30))
+        with FakeTensorMode(allow_non_fake_inputs=True) as fake:
+            for name, value in vars(warm).items():
+                if isinstance(value, torch.Tensor):
+                    setattr(warm, name, fake.from_tensor(value))
+            warm.advance(fake.from_tensor(torch.randn(4, 1, 30)))
+
+
+def test_an_impossible_constraint_is_an_error_that_names_it():
+    model = tiny("gpt2", dtype=torch.float32)
+    for beam, (rule, match) in product(
+        (1, 3),
+        (
+            (BadWords(tuple((id,) for id in range(VOCAB))), "BadWords"),
+            (Allowed(lambda ids: []), "allows no token after 1 tokens"),
+            (Allowed(lambda ids: [VOCAB]), f"names token {VOCAB}, outside the vocabulary 0 … {VOCAB - 1}"),
+        ),
+    ):
+        with pytest.raises(InputError, match=match):
+            write(model, [Job(prompt=[1], limit=5, rules=(rule,))], beam=beam)
+    few = tiny("gpt2", dtype=torch.float32, vocab_size=6)
+    with pytest.raises(InputError, match=r"after 5 tokens|NoRepeat\(n=1\)"):
+        write(few, [Job(prompt=[1], limit=9, rules=(NoRepeat(1),))])
+
+
+def test_scores_that_are_no_numbers_are_not_a_rules_fault():
+    model = tiny("gpt2", dtype=torch.float32)
+    next(model.parameters()).data[:] = float("nan")
+    with pytest.raises(InputError, match="weights are damaged"):
+        write(model, [Job(prompt=[1], limit=5)])
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: Temperature(float("nan")), "temperature=nan"),
+        (lambda: Temperature(-1.0), "temperature=-1.0"),
+        (lambda: Temperature(0.0), "temperature=0.0"),
+        (lambda: TopK(0), "top_k=0"),
+        (lambda: TopP(0.0), "top_p=0.0"),
+        (lambda: TopP(1.1), "top_p=1.1"),
+        (lambda: TopP(float("nan")), "top_p=nan"),
+        (lambda: MinP(-0.1), "min_p=-0.1"),
+        (lambda: RepetitionPenalty(0.0), "repetition_penalty=0.0"),
+        (lambda: PresencePenalty(float("inf")), "presence_penalty=inf"),
+        (lambda: NoRepeat(0), "no_repeat_ngram=0"),
+        (lambda: BadWords(((1,), ())), "a word without tokens"),
+        (lambda: MinLength(-1), "min_tokens=-1"),
+    ],
+)
+def test_numbers_that_make_no_rule(make, match):
+    with pytest.raises(InputError, match=match):
+        make()
+
+
+# --- regular expressions --------------------------------------------------------------------------------------------
+
+PATTERNS = [
+    r"a*b", r"(ab|a)*c", r"a{2,3}b?", r"[^a]+", r"(a|b){0,2}c", r"(a*)*b", r"a+?b", r"\d+(,\d+)*", r"", r"^ab$",
+    r"(?:a|(b|c)?)+", r"\w\s\S\D", r"((a?){3}b)*", r"[a-b1]{2}", r"(?s).,", r"[^\d]{3}", r".{2}", r"(|a)b",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_an_automaton_knows_what_matches_and_what_still_can(pattern):
+    automaton = Automaton(pattern)
+    words = ["".join(word) for n in range(5) for word in product("abc1, \n", repeat=n)]
+    full = {word for word in words if re.fullmatch(pattern, word)}
+    beginnings = {word[:n] for word in full for n in range(len(word) + 1)}
+    for word in words:
+        states = automaton.start
+        for char in word:
+            states = automaton.after(states, char)
+        assert automaton.matches(states) is (word in full)
+        if len(word) < 2:
+            assert bool(states) is (word in beginnings)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "match"),
+    [
+        (r"(a)\1", "groupref"),
+        (r"(?=a)b", "assert"),
+        (r"(?i)a", "flags"),
+        (r"a{100000}", "repeats too much"),
+        (r"(){4000000000}", "repeats too much"),
+        (r"((a{99}){99}){99}", "repeats too much"),
+        (r"(((", "no regular expression"),
+        (r"a^b", "uses at"),
+        ("(" * 5000 + ")" * 5000, "no regular expression"),
+    ],
+)
+def test_expressions_that_cannot_be_kept_are_refused(pattern, match):
+    with pytest.raises(InputError, match=match):
+        Automaton(pattern)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_what_is_written_becomes_a_full_match(beam):
+    tokenizer = byte_level()
+    model = tiny("gpt2", dtype=torch.float32, vocab_size=400, end_ids=(2,), max_len=128)
+    for pattern in (r" \d{4}\.", r"(yes|no|perhaps)", r"[a-c]{3,8}( [a-c]+){2}", r"é+!"):
+        rules = (Matching(pattern, tokenizer), TopK(200))
+        jobs = [Job(prompt=ids, limit=100, rules=rules) for ids in some_ids(3, 4).tolist()]
+        for found in write(model, jobs, beam=beam, length_penalty=0.0):
+            for hypothesis in found:
+                assert re.fullmatch(pattern, tokenizer.decode(hypothesis.ids)) or len(hypothesis.ids) == 100
+
+
+def test_an_expression_that_the_vocabulary_cannot_spell():
+    tokenizer = byte_level()
+    model = tiny("gpt2", dtype=torch.float32, vocab_size=400, end_ids=(2,))
+    with pytest.raises(InputError, match=r"no token of this vocabulary can follow 'a'"):
+        write(model, [Job(prompt=[5], limit=9, rules=(Matching("a日", tokenizer),))])
+    endless = tiny("gpt2", dtype=torch.float32, vocab_size=400)
+    with pytest.raises(InputError, match=r"'a' is complete, but this model has no end token"):
+        write(endless, [Job(prompt=[5], limit=9, rules=(Matching("a", tokenizer),))])

@@ -76,7 +76,7 @@ def classify(model: Model, *asked: Any, **options: Any) -> Any:
 def _of_texts(
     model: Model,
     tokenizer: Tokenizer,
-    texts: Sequence[Text],
+    texts: Sequence[Any],
     *,
     as_trained: bool = False,
     batch_tokens: int = 8192,

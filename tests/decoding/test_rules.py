@@ -2,6 +2,8 @@
 
 import re
 from collections import Counter
+from contextlib import nullcontext
+from dataclasses import dataclass
 from itertools import product
 
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tiny import VOCAB, some_ids, tiny
 from tokens.test_tokenizer import byte_level
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 from cutaway.decoding import Job, write
 from cutaway.decoding.expression import Automaton, Matching
@@ -154,10 +156,20 @@ def test_rules_are_grouped_anew_only_when_rows_change(monkeypatch):
     assert counted["regrouped"] == 2
 
 
-def test_no_rule_reads_on_the_host():
+@dataclass(frozen=True)
+class Peeks(Rule):
+    """Looks at a number, as a rule for a captured graph may not."""
+
+    def __call__(self, scores, text):
+        return scores if bool((scores > 0).any()) else -scores
+
+
+@pytest.mark.parametrize("peeks", [False, True])
+def test_no_rule_reads_on_the_host(peeks):
     """A captured CUDA graph could not: fake tensors have no values, so that any look at one is an error."""
     rows = {"rows": 4, "most": 6, "prompt": 5, "ends": [8, 9], "device": torch.device("cpu")}
     for rules in ([ALL], [ALL, (), ALL[:3], ()]):
+        rules = [(*its, Peeks()) for its in rules] if peeks else rules
         warm = Sampling(**rows)
         jobs = [Job(prompt=[1, 2, 3], limit=6, rules=rules[i % len(rules)], seed=i) for i in range(4)]
         warm.enter(slice(4), jobs)
@@ -166,7 +178,10 @@ def test_no_rule_reads_on_the_host():
             for name, value in vars(warm).items():
                 if isinstance(value, torch.Tensor):
                     setattr(warm, name, fake.from_tensor(value))
-            warm.advance(fake.from_tensor(torch.randn(4, 1, 30)))
+            logits = fake.from_tensor(torch.randn(4, 1, 30))
+            with pytest.raises(DataDependentOutputException) if peeks else nullcontext():
+                parents, tokens = warm.advance(logits)
+                assert parents.shape == tokens.shape == (4, 1)
 
 
 def test_an_impossible_constraint_is_an_error_that_names_it():

@@ -1,4 +1,4 @@
-"""What `fill`, `classify` and `embed` share: texts from the arguments or from stdin, and a model that is ready."""
+"""What the commands that let a model speak share: texts from the arguments or from stdin, and a model that is ready."""
 
 import sys
 from enum import StrEnum

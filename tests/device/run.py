@@ -1,4 +1,7 @@
-"""Runs the device tests where there is no pytest: `PYTHONPATH=src:tests python3 tests/device/run.py`."""
+"""Runs the device tests where there is no pytest: `PYTHONPATH=src:tests python3 tests/device/run.py`.
+
+Parts of names behind it choose some: `… run.py test_models decoding`.
+"""
 
 import importlib.util
 import sys
@@ -20,7 +23,8 @@ def main() -> int:
             print(f"left out  {file.name}: {error}")
             continue
         for name, test in vars(module).items():
-            if name.startswith("test_") and callable(test):
+            wanted = not sys.argv[1:] or any(part in f"{file.stem}::{name}" for part in sys.argv[1:])
+            if name.startswith("test_") and callable(test) and wanted:
                 start = time.perf_counter()
                 try:
                     test()

@@ -61,6 +61,13 @@ def test_another_task_takes_the_body_over_and_draws_a_head(name: str, task: str,
     assert model.config.vocab_size == old.config.vocab_size  # type: ignore[attr-defined]
 
 
+def test_a_classifier_may_read_the_mean_instead(tmp_path: Path) -> None:
+    save(tiny("bert", dtype=torch.float32, task="hidden"), tmp_path / "old")
+    recipe = from_folder("classify", tmp_path, tmp_path / "old", pooling="mean")
+    _, drawn = starting_model(recipe, {"n_classes": 3, "labels": ["a", "b", "c"]}, CPU)
+    assert sorted(drawn) == ["head.classes.bias", "head.classes.weight"]
+
+
 @pytest.mark.parametrize(
     ("task", "kind", "places"),
     [

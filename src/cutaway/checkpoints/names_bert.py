@@ -5,6 +5,7 @@ from typing import Any
 from cutaway.checkpoints.hf import Keys
 from cutaway.checkpoints.layout import Layout, Rule, Same
 from cutaway.checkpoints.names import activation_out, encoder_block, linear, other_than
+from cutaway.errors import CheckpointError
 from cutaway.families.bert import BERTConfig
 from cutaway.families.parts import either
 
@@ -68,6 +69,10 @@ def config_out(c: BERTConfig) -> dict[str, Any]:
 
 
 def numbers_out(c: BERTConfig) -> dict[str, Any]:
+    if c.task in ("classify", "regress") and c.pooling == "mean":
+        raise CheckpointError(
+            f'{c.family}\'s layout has no classifier on the mean of the states: train with pooling="first"'
+        )
     return {
         "vocab_size": c.vocab_size,
         "type_vocab_size": c.n_segments,

@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from cutaway.decoding.answers import Told, check_ready, rows_of, side_by_side
 from cutaway.errors import InputError
-from cutaway.model.heads import first_state
+from cutaway.model.heads import first_state, mean_state
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
 from cutaway.tokens import Tokenizer
 
@@ -57,12 +57,7 @@ def embed(
         real = more["real"]
         hidden = model.encode(ids, real) if isinstance(model, EncoderDecoderModel) else model.hidden(ids, **more)
         hidden = hidden.to(found.dtype)
-        if pool == "first":
-            vectors = first_state(hidden, real)
-        elif real is None:
-            vectors = hidden.mean(dim=1)
-        else:
-            vectors = (hidden * real[..., None]).sum(dim=1) / real.sum(dim=1, keepdim=True)
+        vectors = first_state(hidden, real) if pool == "first" else mean_state(hidden, real)
         found[chosen] = F.normalize(vectors, dim=-1).cpu()
         done += len(chosen)
         report(done, len(rows))

@@ -11,6 +11,7 @@ from typing import ClassVar
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from cutaway.errors import ConfigError
 from cutaway.families.parts import draw_normal, either
 from cutaway.model.attention import SelfAttention
 from cutaway.model.blocks import Block, post_norm
@@ -23,6 +24,7 @@ from cutaway.model.heads import (
     HiddenStates,
     LanguageModelHead,
     MaskedLanguageModelHead,
+    Mean,
     NextSentenceHead,
     Pooler,
     PretrainingHead,
@@ -57,10 +59,13 @@ class BERTConfig(Config):
     classifier_dropout: float | None = None  # None: as elsewhere
     tied: bool = True
     pooler: bool = True  # whether a model without a head brings its pooler along
+    pooling: str = "first"  # what a classifier reads: the first token through the pooler, or the mean of all
 
     def check(self) -> None:
         super().check()
         check_heads(self.d_model, self.n_heads)
+        if self.pooling not in ("first", "mean"):
+            raise ConfigError(f"pooling={self.pooling!r} is neither 'first' nor 'mean'")
 
 
 SIZES: dict[str, Config] = {
@@ -124,7 +129,11 @@ class BERT(Model):
 
     def classifier(self, c: BERTConfig) -> Part:
         dropout = either(c.classifier_dropout, c.dropout)
-        return ClassificationHead(Pooler(c.d_model), c.d_model, c.n_classes or 1, dropout=dropout)
+        pool = Mean() if c.pooling == "mean" else self.pooler_for(c, dropout)
+        return ClassificationHead(pool, c.d_model, c.n_classes or 1, dropout=dropout)
+
+    def pooler_for(self, c: BERTConfig, dropout: float) -> Pooler:
+        return Pooler(c.d_model)
 
     def hidden(  # type: ignore[override]
         self,

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from cutaway.families.bert import BERT, ENCODER_TASKS, BERTConfig
-from cutaway.families.parts import either
 from cutaway.model.config import Config
-from cutaway.model.heads import ClassificationHead, Pooler
-from cutaway.model.tap import Part
+from cutaway.model.heads import Pooler
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +35,5 @@ class RoBERTa(BERT):
     def head_activation(self, c: BERTConfig) -> str:
         return "gelu"  # whatever the blocks have, as published
 
-    def classifier(self, c: BERTConfig) -> Part:
-        dropout = either(c.classifier_dropout, c.dropout)
-        return ClassificationHead(Pooler(c.d_model, dropout=dropout), c.d_model, c.n_classes or 1, dropout=dropout)
+    def pooler_for(self, c: BERTConfig, dropout: float) -> Pooler:
+        return Pooler(c.d_model, dropout=dropout)

@@ -7,11 +7,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from cutaway.families.bert import BERT, ENCODER_TASKS, BERTConfig
-from cutaway.families.parts import either
 from cutaway.model.config import Config
-from cutaway.model.heads import ClassificationHead, Pooler
+from cutaway.model.heads import Pooler
 from cutaway.model.positions import Rotary, Rotation
-from cutaway.model.tap import Part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +42,5 @@ class RoFormer(BERT):
     def rotation(self, positions: Int[Tensor, "#batch seq"]) -> Rotation:
         return self.rotary(positions)
 
-    def classifier(self, c: BERTConfig) -> Part:
-        dropout = either(c.classifier_dropout, c.dropout)
-        pool = Pooler(c.d_model, activation=c.activation, dropout=dropout)
-        return ClassificationHead(pool, c.d_model, c.n_classes or 1, dropout=dropout)
+    def pooler_for(self, c: BERTConfig, dropout: float) -> Pooler:
+        return Pooler(c.d_model, activation=c.activation, dropout=dropout)

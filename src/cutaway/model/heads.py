@@ -24,6 +24,13 @@ def first_state(hidden: Hidden, real: Real = None) -> Float[Tensor, "batch d_mod
     return hidden[torch.arange(len(hidden), device=hidden.device), real.int().argmax(dim=1)]
 
 
+def mean_state(hidden: Hidden, real: Real = None) -> Float[Tensor, "batch d_model"]:
+    """The mean of the real tokens' states (Reimers & Gurevych 2019, Sentence-BERT)."""
+    if real is None:
+        return hidden.mean(dim=1)
+    return (hidden * real[:, :, None]).sum(dim=1) / real.sum(dim=1, keepdim=True)
+
+
 class Pooler(Part):
     """The first token's state ([CLS]) through one more layer: the sequence as one vector."""
 
@@ -95,6 +102,13 @@ class First(Part):
 
     def forward(self, hidden: Hidden, real: Real = None) -> Float[Tensor, "batch d_model"]:
         return first_state(hidden, real)
+
+
+class Mean(Part):
+    """The mean of all tokens' states as it is."""
+
+    def forward(self, hidden: Hidden, real: Real = None) -> Float[Tensor, "batch d_model"]:
+        return mean_state(hidden, real)
 
 
 class ClassificationHead(Part):

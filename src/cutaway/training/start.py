@@ -34,7 +34,7 @@ TASKS = {
 
 
 OF_THE_DATA = ("n_classes", "labels", "pixel_mean", "pixel_std")
-MAY_CHANGE = (*OF_THE_DATA, "task", "pad_id", "start_id", "end_ids", "max_len", "pooler")
+MAY_CHANGE = (*OF_THE_DATA, "task", "pad_id", "start_id", "end_ids", "max_len", "pooler", "pooling")
 
 
 def starting_tokenizer(recipe: Recipe) -> Tokenizer | None:

@@ -1,6 +1,8 @@
 """The certificate passes what is sound, in every family and task, and the right line fails when something is broken."""
 
 import copy
+import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +12,13 @@ from torch import Tensor
 from transformers import GPT2LMHeadModel
 
 from cutaway import verify
-from cutaway.certificate import Certificate, export, laws
+from cutaway.certificate import Certificate, export, laws, subject
 from cutaway.certificate.asked import questions
-from cutaway.certificate.entry import difference
+from cutaway.certificate.entry import NotMeasured, difference
 from cutaway.checkpoints import hf
-from cutaway.decoding.search import GreedySearch
+from cutaway.decoding.beam import BeamSearch
+from cutaway.decoding.search import GreedySearch, Search
+from cutaway.errors import InputError
 from cutaway.model import attention, masks
 from cutaway.model.cache import Cache, Store
 from cutaway.model.model import Model
@@ -53,7 +57,7 @@ def test_every_family_and_task(name: str, changes: dict[str, Any]) -> None:
     model = sound(name, **changes)
     certificate = verify(model, quick=True)
     assert certificate.passed, [entry for entry in certificate.entries if entry.verdict == "failed"]
-    assert certificate.entry("compiled = eager").why == "left out with quick"
+    assert certificate.entry("compiled = eager").why == "--quick"
     family, task = model.config.family, model.config.task
     expected = set() if task in ("language_model", "translate") else set(DECODING)
     expected |= {"packed = unpacked"} if family in ("transformer", "t5", "vit") else set()
@@ -106,7 +110,7 @@ def test_a_cache_that_forgets(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("name", ["gpt2", "bert", "vit"])
 def test_a_wrong_export(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = export.export
+    right = subject.export
 
     def wrong(model: Model, folder: str) -> None:
         damaged = copy.deepcopy(model)
@@ -114,7 +118,7 @@ def test_a_wrong_export(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         first.data *= 1.001
         right(damaged, folder)
 
-    monkeypatch.setattr(export, "export", wrong)
+    monkeypatch.setattr(subject, "export", wrong)
     assert failed(verify(sound(name), quick=True)) == HF
 
 
@@ -152,10 +156,23 @@ def test_a_search_that_looks_at_its_neighbours(monkeypatch: pytest.MonkeyPatch) 
     assert failed(verify(sound("gpt2"), quick=True)) == {"beam 1 = greedy", "greedy in batches of 1, 3, 8"}
 
 
+def test_a_beam_that_seeks_the_unlikeliest(monkeypatch: pytest.MonkeyPatch) -> None:
+    advance = BeamSearch.advance
+    monkeypatch.setattr(BeamSearch, "advance", lambda self, logits: advance(self, -logits))
+    assert failed(verify(sound("gpt2"), quick=True)) == {"beam 1 = greedy"}
+
+
 def test_rows_that_do_not_move(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cache, "move", lambda self, row, to: None)
-    model = sound("gpt2", end_ids=list(range(0, 50, 5)))  # texts end early, and others take their place
-    assert {"greedy in batches of 1, 3, 8", "beam 4 in batches of 1, 3, 8"} <= failed(verify(model, quick=True))
+    found = failed(verify(sound("gpt2"), quick=True))  # texts end at different steps, and others take their place
+    assert found == DECODING
+
+
+def test_a_search_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = Search.__init__
+    monkeypatch.setattr(Search, "__init__", lambda self, width, **room: begin(self, width, **room | {"ends": ()}))
+    model = sound("gpt2", end_ids=list(range(0, 50, 3)))
+    assert failed(verify(model, quick=True)) == {"beam 1 = greedy"}
 
 
 def test_8_bits_that_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,20 +191,48 @@ def test_a_compiler_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failed(verify(sound("gpt2"))) == {"compiled = eager"}
 
 
-def test_numbers_that_are_none_fail_everywhere_and_can_be_written(tmp_path) -> None:
-    model = sound("gpt2")
-    model.decoder[0].attention.output.bias.data[0] = float("nan")
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "transformer", "vit"])
+def test_numbers_that_are_none_fail_everywhere_and_can_be_written(name: str, tmp_path: Path) -> None:
+    model = sound(name)
+    stack = model.encoder if name in ("bert", "vit") else model.decoder
+    next(stack[0].attention.parameters()).data[0] = float("nan")
     certificate = verify(model, quick=True)
-    assert {"batch = single", "cached = uncached", "export to HF = native"} <= failed(certificate)
+    assert {entry.verdict for entry in certificate.entries if entry.law != "compiled = eager"} <= {
+        "failed",
+        "not applicable",
+    }
+    assert certificate.entry("batch = single").why == "an answer is not a finite number"
     certificate.write(tmp_path / "certificate.json")
 
 
 def test_one_row_that_is_no_number_shows() -> None:
     sound_row, none = torch.ones(3), torch.full((3,), float("nan"))
-    assert difference([sound_row, none], [sound_row, sound_row]) == float("inf")
-    assert difference([sound_row, none], [sound_row, none]) == float("inf")
+    assert math.isnan(difference([sound_row, none], [sound_row, sound_row]))
+    assert math.isnan(difference([sound_row, none], [sound_row, none]))
     assert difference([sound_row], [sound_row, sound_row]) == float("inf")
     assert difference([sound_row, 3 * sound_row], [sound_row, 4 * sound_row]) == 0.25
+
+
+def test_small_answers_are_held_to_the_same_bound() -> None:
+    assert difference([torch.tensor([1e-6])], [torch.tensor([2e-6])]) == 0.5
+    assert difference([torch.ones(1)], [torch.zeros(1)]) == 1
+    with pytest.raises(NotMeasured, match="every answer is 0"):
+        difference([torch.zeros(1)], [torch.zeros(1)])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_another_precision_is_refused(dtype: torch.dtype) -> None:
+    with pytest.raises(InputError, match=r"model\.float\(\)"):
+        verify(tiny("gpt2", dtype=dtype), quick=True)
+
+
+@pytest.mark.parametrize("scale", [0.01, 10])
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_small_and_large_weights_pass(name: str, scale: float) -> None:
+    model = sound(name)
+    for parameter in model.parameters():
+        parameter.data *= scale if parameter.ndim > 1 else 1
+    assert not failed(verify(model, quick=True))
 
 
 def test_an_error_is_a_failure_of_its_line_alone(monkeypatch: pytest.MonkeyPatch) -> None:

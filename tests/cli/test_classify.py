@@ -34,6 +34,11 @@ def test_texts_and_pairs(tmp_path: Path) -> None:
     assert [one["label"] for one in said] == [one.label for one in expected]
     assert [one["input"] for one in said] == lines
     assert "%" in run(tmp_path, SENTENCES[0], "--precision", "bf16")
+    pair = "\t".join(PAIRS[0])
+    lines = run(tmp_path, stdin=f"{SENTENCES[0]}\n\n{pair}\n").split("\n")
+    first, second = expected[0], expected[len(SENTENCES)]
+    assert lines == [f"{first.label}\t{first.probability:.4f}", "", f"{second.label}\t{second.probability:.4f}", ""]
+    assert run(tmp_path, "--json", stdin="\n") == '{"input": ""}\n'
     (tmp_path / "recipe.toml").touch()  # trained here: special tokens by our rule, which is theirs for [CLS] and [SEP]
     assert json.loads(run(tmp_path, SENTENCES[0], "--json"))["label"] == expected[0].label
 
@@ -47,6 +52,8 @@ def test_numbers_and_tags(tmp_path: Path) -> None:
     tags = json.loads(run(tmp_path / "tag", "the dogs", "--json"))["tags"]
     assert [tag["word"] for tag in tags] == ["the", "dogs"]
     assert "dogs" in run(tmp_path / "tag", "the dogs", "a man")
+    assert run(tmp_path / "number", stdin="\na man\n") == f"\n{value:.6g}\n"
+    assert run(tmp_path / "tag", stdin="the dogs\n\n") == " ".join(tag["tag"] for tag in tags) + "\n\n"
 
 
 def test_pictures(tmp_path: Path) -> None:
@@ -55,3 +62,5 @@ def test_pictures(tmp_path: Path) -> None:
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(tmp_path / "a.png")
     said = json.loads(run(tmp_path / "model", tmp_path / "a.png", "--json"))
     assert said["label"] == classify(model, tmp_path / "a.png").label
+    lines = run(tmp_path / "model", stdin=f"{tmp_path / 'a.png'}\n\n{tmp_path / 'a.png'}\n")
+    assert lines == "{0}\n\n{0}\n".format(f"{said['label']}\t{said['probability']:.4f}")

@@ -11,7 +11,7 @@ from cutaway import cli
 
 OFFERED = {
     "": ["--debug", "--help", "--version"],
-    "classify": ["--help", "--json", "--model", "--precision"],
+    "classify": ["--help", "--input", "--json", "--model", "--output", "--precision", "--resume"],
     "demo": ["--help", "--json", "--steps"],
     "describe": [
         "--batch",
@@ -24,7 +24,18 @@ OFFERED = {
         "--source-length",
     ],
     "doctor": ["--help", "--json", "--quick"],
-    "embed": ["--cut", "--help", "--json", "--model", "--out", "--pool", "--precision"],
+    "embed": [
+        "--cut",
+        "--help",
+        "--input",
+        "--json",
+        "--model",
+        "--out",
+        "--output",
+        "--pool",
+        "--precision",
+        "--resume",
+    ],
     "evaluate": [
         "--beam",
         "--context",
@@ -48,10 +59,11 @@ OFFERED = {
         "--to",
     ],
     "export": ["--dtype", "--force", "--help", "--json", "--no-tokenizer", "--quantization", "--to"],
-    "fill": ["--help", "--json", "--k", "--model", "--precision"],
+    "fill": ["--help", "--input", "--json", "--k", "--model", "--output", "--precision", "--resume"],
     "generate": [
         "--allow",
         "--beam",
+        "--draft",
         "--help",
         "--json",
         "--max-tokens",
@@ -98,6 +110,8 @@ OFFERED = {
         "--prefix",
         "--resume",
         "--scores",
+        "--term",
+        "--terms",
         "--to",
         "--whole",
     ],

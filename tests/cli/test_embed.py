@@ -33,3 +33,15 @@ def test_lines_array_and_table(tmp_path: Path) -> None:
     first = embed(model, wordpiece(), SENTENCES[:1], pool="first", cut=3)[0]
     assert json.loads(run(SENTENCES[0], "--json", "--pool", "first", "--cut", 3))["vector"] == pytest.approx(first)
     assert "1.000" in run(*SENTENCES[:2], "--precision", "bf16")
+    lines = ["", SENTENCES[0], " ", *SENTENCES[1:], ""]
+    text, wanted = "".join(line + "\n" for line in lines), iter(expected)
+    rows = np.array([next(wanted) if line.strip() else np.zeros(expected.shape[1]) for line in lines])
+    said = [json.loads(line) for line in run("--json", stdin=text).splitlines()]
+    assert [len(one["vector"]) for one in said] == [expected.shape[1] if line.strip() else 0 for line in lines]
+    numbers = [list(map(float, line.split())) for line in run(stdin=text).split("\n")[:-1]]
+    assert [row for row in numbers if row] == pytest.approx(expected, abs=1e-5)
+    (tmp_path / "in").write_text(text)
+    assert run("--input", tmp_path / "in", "--out", tmp_path / "b.npy") == ""
+    assert np.load(tmp_path / "b.npy") == pytest.approx(rows, abs=1e-6)
+    assert run("--out", tmp_path / "empty.npy", stdin="") == ""
+    assert np.load(tmp_path / "empty.npy").shape == (0, expected.shape[1])

@@ -6,11 +6,13 @@ import pytest
 import torch
 from decoding.test_generate import byte_level_once, speaker
 from tiny import tiny
+from tokens.test_tokenizer import words
 from typer.testing import CliRunner
 
 from cutaway import cli
 from cutaway.checkpoints import save
 from cutaway.decoding.generate import generate
+from cutaway.tokens import Tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +70,36 @@ def test_precision(folder, precision):
     found = json.loads(said("Hi", "--model", folder, "--precision", precision, "--json"))
     assert found["precision"] == precision
     assert found["texts"][0]["tokens"] > 0
+
+
+def test_a_draft_changes_no_word(folder, tmp_path):
+    save(speaker(seed=1), tmp_path / "draft", byte_level_once())
+    for prompt in ("Hi", "naïve 🙂", "I ate an apple"):
+        for draft in (tmp_path / "draft", folder):
+            assert said(prompt, "--model", folder, "--draft", draft) == said(prompt, "--model", folder)
+    alone = json.loads(said("Hi", "--model", folder, "--json"))["texts"][0]
+    found = json.loads(said("Hi", "--model", folder, "--draft", folder, "--json"))["texts"][0]
+    assert all(found[name] == alone[name] for name in ("text", "ids", "tokens", "ended"))
+    assert found["accepted"] == found["proposed"] > found["rounds"]  # it guesses itself
+    stop = alone["text"][2:4]
+    assert said("Hi", "--model", folder, "--draft", folder, "--stop", stop) == said(
+        "Hi", "--model", folder, "--stop", stop
+    )
+
+
+def test_a_draft_that_cannot_be_followed_is_refused(folder, tmp_path):
+    def refused(*args):
+        return failed("Hi", "--model", folder, *args)
+
+    assert "temperature=0.5 and a draft" in refused("--draft", folder, "--temperature", 0.5)
+    assert "beam=3 and a draft" in refused("--draft", folder, "--beam", 3)
+    assert "repetition_penalty=1.5 and a draft" in refused("--draft", folder, "--repetition-penalty", 1.5)
+    save(speaker(vocab_size=500), tmp_path / "wide", byte_level_once())
+    assert "vocab_size=500, the model 400" in refused("--draft", tmp_path / "wide")
+    save(speaker(), tmp_path / "other", Tokenizer(words()))
+    assert "a draft needs the same tokenizer" in refused("--draft", tmp_path / "other")
+    save(tiny("bert", vocab_size=400, dtype=torch.float32), tmp_path / "bert", byte_level_once())
+    assert "a draft is a language model too" in refused("--draft", tmp_path / "bert")
 
 
 def test_errors_are_one_line_that_names_the_thing(folder, tmp_path):

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from cutaway import cli, translate
 from cutaway.checkpoints import save
 from cutaway.cli.translate import _show, picture
+from cutaway.decoding.terms import contains
 
 LINES = ["I ate an apple. It was good!", "", "  Hi ", "naïve café"]
 
@@ -81,9 +82,35 @@ def test_prefix_and_precision(folder):
         assert run(folder, "Hi", "--precision", precision).stdout.count("\n") == 1
 
 
+def test_terms(folder, tmp_path):
+    (tmp_path / "terms.tsv").write_text("apple\tfox\nate\tquick\n")
+    said = run(folder, "I ate an apple", "--term", "apple=jumps", "--terms", tmp_path / "terms.tsv", "--beam", 2).stdout
+    assert contains(said, "jumps")  # what is said here counts more than what is written there
+    assert contains(said, "quick")
+    assert run(folder, "Hi", "--term", "apple=fox").stdout == run(folder, "Hi").stdout
+    (tmp_path / "in").write_text("Hi\n")
+    files = ["--input", tmp_path / "in", "--output", tmp_path / "out"]
+    run(folder, *files, "--term", "apple=fox")
+    assert (tmp_path / "out").read_text() == run(folder, "Hi").stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "same"), [("", True), ("  ", True), ("\x01\x1b[31m", False), ("🙂👩‍👩‍👧", False), ("שלום. مرحبا", False)]
+)
+def test_any_text_is_answered(folder, text, same):
+    said = run(folder, stdin=text + "\n").stdout
+    assert said.endswith("\n")
+    assert (said == text + "\n") is same
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
+        (["Hi", "--term", "apple"], "write WORD=TRANSLATION"),
+        (["Hi", "--term", "apple="], "empty side"),
+        (["apple", "--term", "apple=" + "x" * 70], "leave some out"),
+        (["Hi", "--terms", "/nowhere/terms.tsv"], "/nowhere/terms.tsv"),
+        (["Hi", "--prefix", "fox " * 100], "leaves no room"),
         (["Hi", "--output", "x"], "either texts, or --input"),
         (["--resume"], "give --output"),
         (["Hi", "--nbest", 9], "--beam of at least 9"),

@@ -1,14 +1,43 @@
 """The certificate's line for torch.compile, where the code runs as users run it."""
 
+import pytest
 import torch
 from tiny import tiny
+from torch import Tensor
 
 from cutaway.certificate import laws
 from cutaway.certificate.asked import questions
-from cutaway.certificate.entry import judged
+from cutaway.certificate.entry import Entry, judged
+from cutaway.certificate.subject import Subject
+from cutaway.model.blocks import Block
+from cutaway.model.feed_forward import FeedForward
+
+
+def compiled(name: str) -> Entry:
+    model = tiny(name, dtype=torch.float32)
+    with Subject(model, questions(model, None, 0)) as subject:
+        entry = judged("compiled = eager", lambda: laws.compiled_is_eager(subject))
+    assert all("forward" not in vars(part) for part in model.modules() if isinstance(part, Block))
+    return entry
 
 
 def test_a_compiled_model_passes() -> None:
-    model = tiny("gpt2", dtype=torch.float32, n_layers=1)
-    entry = judged("compiled = eager", lambda: laws.compiled_is_eager(model, questions(model, None, 0)))
+    entry = compiled("gpt2")
     assert entry.verdict == "passed", entry
+
+
+def test_the_compiled_code_is_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    forward = FeedForward.forward
+
+    def other(self: FeedForward, x: Tensor) -> Tensor:
+        return forward(self, x) * (1.001 if torch.compiler.is_compiling() else 1.0)
+
+    monkeypatch.setattr(FeedForward, "forward", other)
+    assert compiled("gpt2").verdict == "failed"
+
+
+def test_a_compiler_that_is_switched_off_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch._dynamo.config, "disable", True)
+    entry = compiled("gpt2")
+    assert entry.verdict == "not measured"
+    assert "TORCH_COMPILE_DISABLE" in entry.why

@@ -262,6 +262,36 @@ def test_a_row_that_is_done_may_be_stepped_on(kind):
     assert [search.found(row) for row in (0, 1)] == [found[0], found[1]]
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_beam_that_is_stopped_gives_the_best_that_it_had(groups):
+    """Somebody who listens has heard enough, before any text has ended."""
+    model, ids = translator(), [5, 6, 7]
+    options = {"beam": 4, "groups": groups, "end_ids": [40]}
+    heard: list[list[int]] = []
+
+    def hear(text: list[int]) -> bool:
+        heard.append(text)
+        return len(text) == 3
+
+    jobs = [Job(prompt=[1], source=ids, limit=9, hear=hear), Job(prompt=[1], source=ids, limit=9)]
+    stopped, other = write(model, jobs, **options)
+    short = write(model, [Job(prompt=[1], source=ids, limit=3)], **options)[0]
+    assert stopped[0].ids == short[0].ids  # as if three tokens had been all
+    assert heard[-1] in [one.ids for one in stopped]
+    assert len({tuple(one.ids) for one in stopped}) == len(stopped)
+    assert texts_of([other]) == texts_of(write(model, jobs[1:], **options))
+
+
+def test_what_has_ended_counts_when_a_beam_is_stopped():
+    model, ids = translator(), [5, 6, 7]
+    ends = list(range(10, 50))
+    job = Job(prompt=[1], source=ids, limit=9, hear=lambda text: len(text) == 2)
+    found = write(model, [job], beam=4, end_ids=ends, early_stopping="never")[0]
+    assert {one.ids[-1] in ends for one in found} == {True, False}
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+    assert all(one.score == pytest.approx(log_p(model, torch.tensor([ids]), one.ids) / len(one.ids)) for one in found)
+
+
 def test_the_models_own_ends_count_unless_others_are_given():
     model, source = translator(end_ids=(5, 6, 7, 8, 9)), some_ids(2, 5)
     assert translations(model, source, n=9) == translations(model, source, n=9, end_ids=[5, 6, 7, 8, 9])
@@ -276,6 +306,7 @@ def test_what_cannot_be_written_is_refused():
         ("at most 32 more fit", Job(prompt=[1], source=ids, limit=33), {}),
         ("nothing to begin with", Job(prompt=[], source=ids, limit=3), {}),
         ("empty source", Job(prompt=[1], limit=3), {}),
+        ("length_penalty=nan", Job(prompt=[1], source=ids, limit=3), {"length_penalty": float("nan")}),
         ("groups=3 do not share a beam of 4", Job(prompt=[1], source=ids, limit=3), {"beam": 4, "groups": 3}),
         ("groups=2 do not share a beam of 1", Job(prompt=[1], source=ids, limit=3), {"groups": 2}),
         ("diversity=-1", Job(prompt=[1], source=ids, limit=3), {"beam": 4, "diversity": -1.0}),

@@ -242,6 +242,12 @@ def test_a_megabyte_without_a_space_is_refused_in_time(tokenizer):
     assert time.perf_counter() - start < 60
 
 
+def test_a_megabyte_to_stop_at_costs_nothing(tokenizer):
+    start = time.perf_counter()
+    assert generate(speaker(), tokenizer, "Hi", stop="a" * 2**20) == generate(speaker(), tokenizer, "Hi")
+    assert time.perf_counter() - start < 60
+
+
 @pytest.mark.parametrize(
     ("wishes", "match"),
     [

@@ -95,7 +95,8 @@ def test_what_is_there_is_kept_and_the_rest_comes(tmp_path, at):
 
     new = to_file(io.BytesIO(DATA), output, counted, settings={"beam": 4}, resume=True)
     assert output.read_bytes() == DATA.upper()
-    assert len(asked) == new == 300 - DATA[:at].count(b"\n")
+    assert new == 300 - DATA[:at].count(b"\n")
+    assert len(asked) - new < len(next(windows(io.BytesIO(DATA))))  # a window that was half answered is asked again
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert to_file(io.BytesIO(DATA), output, counted, settings={"beam": 4}, resume=True) == 0
 
@@ -134,6 +135,31 @@ def test_another_input_or_other_options_are_refused(tmp_path):
         module.FIRST = before
 
 
+def test_the_windows_of_a_resumed_file_are_those_of_an_uninterrupted_one(tmp_path):
+    """A score's last digit may depend on what else is in the window: here all of it does."""
+
+    def together(texts, report):
+        return [f"{text} {hash(tuple(texts))}" for text in texts]
+
+    def expected(output, **more):
+        with (tmp_path / "in").open("rb") as source:
+            to_file(source, output, together, settings={}, **more)
+        return output.read_bytes()
+
+    module.FIRST, module.WINDOW, before = 64, 256, (module.FIRST, module.WINDOW)
+    try:
+        (tmp_path / "in").write_bytes(DATA)
+        whole = expected(tmp_path / "whole")
+        for at in range(0, len(whole), 997):
+            output = tmp_path / "out"
+            output.write_bytes(whole[:at])
+            (tmp_path / ".out.progress").write_text('{"lines": 0, "sha256": "", "settings": {}}')
+            assert expected(output, resume=True) == whole
+            output.unlink()
+    finally:
+        module.FIRST, module.WINDOW = before
+
+
 def test_two_runs_do_not_write_one_file(tmp_path):
     def inner(texts, report):
         with pytest.raises(InputError, match="another run"):
@@ -152,7 +178,23 @@ def test_the_report_counts_lines():
         return upper(texts)
 
     stream(io.BytesIO(b"a\nb\nc\nd\n"), io.BytesIO(), halves, report=lambda done, total: told.append(done))
-    assert told == [2, 4]
+    assert told == [0, 2, 4]
+
+
+@given(st.lists(st.booleans(), max_size=20))
+def test_the_first_line_that_is_refused_is_named_and_all_before_it_answered(good):
+    def picky(texts, report):
+        if "bad" in texts:
+            raise InputError(f"text {texts.index('bad') + 1} is bad")
+        return upper(texts)
+
+    sink, data = io.BytesIO(), "".join("good\n" if one else "bad\n" for one in good).encode()
+    if all(good):
+        stream(io.BytesIO(data), sink, picky)
+    else:
+        with pytest.raises(InputError, match=rf"^a\.txt, line {good.index(False) + 1}: is bad$"):
+            stream(io.BytesIO(data), sink, picky, name="a.txt")
+    assert sink.getvalue() == b"GOOD\n" * (good.index(False) if False in good else len(good))
 
 
 SLOW = """

@@ -201,6 +201,18 @@ def test_an_impossible_constraint_is_an_error_that_names_it():
         write(few, [Job(prompt=[1], limit=9, rules=(NoRepeat(1),))])
 
 
+def test_a_beam_goes_on_where_one_of_its_hypotheses_is_stuck():
+    model = tiny("gpt2", dtype=torch.float32)
+
+    def allow(ids: list[int]) -> list[int]:
+        return [7, 8] if len(ids) == 1 else [9] if 8 in ids else []
+
+    (found,) = write(model, [Job(prompt=[1], limit=4, rules=(Allowed(allow),))], beam=2)
+    assert [one.ids for one in found] == [[8, 9, 9, 9]]
+    with pytest.raises(InputError, match="allows no token after 2 tokens"):
+        write(model, [Job(prompt=[1], limit=4, rules=(Allowed(lambda ids: [7] if len(ids) == 1 else []),))], beam=2)
+
+
 def test_scores_that_are_no_numbers_are_not_a_rules_fault():
     model = tiny("gpt2", dtype=torch.float32)
     next(model.parameters()).data[:] = float("nan")

@@ -232,7 +232,7 @@ def test_the_language_is_asked_for_by_its_tag():
 
 
 def test_what_stands_twice_is_translated_once(tokenizer, monkeypatch):
-    import cutaway.decoding.translate as module
+    import cutaway.decoding.terms as module
 
     jobs, real = [], module.written
     monkeypatch.setattr(

@@ -160,9 +160,12 @@ def test_cached_equals_uncached_in_a_translation(name: str, cut: int, lengths: l
 
 
 Generations = st.lists(st.lists(st.integers(0, 2), min_size=6, max_size=6), min_size=1, max_size=4)
+Tidied = st.lists(st.sets(st.integers(0, 1)), min_size=4, max_size=4)  # the rows that forget, in each generation
 
 
-def descend(read: Any, tree: Tree, generations: list[list[int]]) -> Iterator[tuple[int, list[int], Tensor]]:
+def descend(
+    read: Any, tree: Tree, generations: list[list[int]], tidied: list[set[int]]
+) -> Iterator[tuple[int, list[int], Tensor]]:
     """Lets two rows of three hypotheses read on, and choose parents, again and again: row, its text, its last state."""
     texts: list[list[int]] = [[] for _ in range(6)]
     for depth, parents in enumerate(generations):
@@ -173,26 +176,32 @@ def descend(read: Any, tree: Tree, generations: list[list[int]]) -> Iterator[tup
             yield i // 3, texts[i], states[i // 3, i % 3]
         tree.follow(torch.tensor(parents).view(2, 3))
         texts = [list(texts[i // 3 * 3 + parent]) for i, parent in enumerate(parents)]
+        if tidied[depth]:
+            used = tree.ancestors.any(dim=1).sum(dim=1)
+            rows = torch.tensor(sorted(tidied[depth]))
+            assert tree.collect(rows) == used[rows].tolist() == tree.lengths[rows].tolist()
 
 
 @pytest.mark.parametrize("name", DECODERS)
-@given(lengths=st.lists(st.integers(1, 5), min_size=2, max_size=2), generations=Generations)
-def test_a_hypothesis_sees_its_ancestors_alone(name: str, lengths: list[int], generations: list[list[int]]) -> None:
+@given(lengths=st.lists(st.integers(1, 5), min_size=2, max_size=2), generations=Generations, tidied=Tidied)
+def test_a_hypothesis_sees_its_ancestors_alone(
+    name: str, lengths: list[int], generations: list[list[int]], tidied: list[set[int]]
+) -> None:
     model, ids = tiny(name), some_ids(2, 5)
     assert isinstance(model, DecoderModel)
     cache = model.new_cache(2, 9, slots=5 + 3 * 4)
     prompt, real = padded(ids, lengths, left=True)  # on the left, so that no slot has the number of its position
     model(prompt, real=real, cache=cache)
     tree = Tree.of(cache, 3)
-    for row, text, state in descend(lambda new, tree: model(new, cache=tree), tree, generations):
+    for row, text, state in descend(lambda new, tree: model(new, cache=tree), tree, generations, tidied):
         alone = torch.cat([ids[row, : lengths[row]], torch.tensor(text)])[None]
         assert close(state, model(alone)[0, -1])
 
 
 @pytest.mark.parametrize("name", TRANSLATORS)
-@given(lengths=st.lists(st.integers(1, 7), min_size=2, max_size=2), generations=Generations)
+@given(lengths=st.lists(st.integers(1, 7), min_size=2, max_size=2), generations=Generations, tidied=Tidied)
 def test_hypotheses_of_a_translation_share_their_sentence(
-    name: str, lengths: list[int], generations: list[list[int]]
+    name: str, lengths: list[int], generations: list[list[int]], tidied: list[set[int]]
 ) -> None:
     model = tiny(name)
     assert isinstance(model, EncoderDecoderModel)
@@ -200,7 +209,7 @@ def test_hypotheses_of_a_translation_share_their_sentence(
     cache = model.with_memory(model.new_cache(2, 5, slots=3 * 4), 9)
     model.remember(cache, model.encode(source, real), real)
     tree = Tree.of(cache, 3)
-    for row, text, state in descend(lambda new, tree: model.decode(new, cache=tree), tree, generations):
+    for row, text, state in descend(lambda new, tree: model.decode(new, cache=tree), tree, generations, tidied):
         its = slice(row, row + 1)
         alone = model(source[its], torch.tensor([text]), source_real=real[its])[0, -1]
         assert close(model.head(state[None, None])[0, 0], alone)

@@ -15,7 +15,12 @@ from cutaway.errors import CheckpointError, ConfigError
 from cutaway.model import int8
 from cutaway.model.int8 import Int8Linear
 
-Sizes = st.tuples(st.integers(1, 9), st.integers(1, 70), st.integers(1, 40), st.integers(0, 99))
+Sizes = st.tuples(
+    st.integers(1, 9) | st.integers(int8.MANY, int8.MANY + 9),
+    st.integers(1, 70),
+    st.integers(1, 40),
+    st.integers(0, 99),
+)
 
 
 def numbers(n_rows: int, n_in: int, n_out: int, seed: int) -> tuple[torch.Tensor, nn.Linear]:
@@ -57,10 +62,11 @@ def test_the_error_is_that_of_rounding(kernel: bool, sizes: tuple[int, int, int,
 
 @torch.no_grad()
 def test_the_largest_sums_do_not_overflow(bits: int) -> None:
-    weight, x = torch.ones(8, 2048), torch.ones(3, 2048)
-    found = Int8Linear(torch.cat([weight, -weight]), None)(torch.cat([x, -x]))
-    expected = 2048 * torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).repeat_interleave(3, 0).repeat_interleave(8, 1)
-    assert torch.allclose(found, expected, rtol=1e-5)
+    for n in (3, int8.MANY):
+        weight, x = torch.ones(8, 2048), torch.ones(n, 2048)
+        found = Int8Linear(torch.cat([weight, -weight]), None)(torch.cat([x, -x]))
+        expected = 2048 * torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).repeat_interleave(n, 0).repeat_interleave(8, 1)
+        assert torch.allclose(found, expected, rtol=1e-5)
 
 
 @settings(max_examples=60)

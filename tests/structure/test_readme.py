@@ -1,7 +1,13 @@
 """The README's Python runs, block after block, as a reader would type it."""
 
 import re
+import shlex
 from pathlib import Path
+
+import numpy as np
+from typer.testing import CliRunner
+
+from cutaway.cli import app
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -30,6 +36,32 @@ def test_the_guide_to_training_runs(tmp_path, monkeypatch):
     assert len(blocks) == 1
     for line, source in blocks:
         exec(compile("\n" * line + source, str(guide), "exec"), {"__name__": "__main__"})
+
+
+def test_the_guide_to_decoding_runs(tmp_path, monkeypatch):
+    """Its Python, and then its commands: they read the folders that the first block writes."""
+    monkeypatch.chdir(tmp_path)
+    guide = README.parent / "docs" / "decoding.md"
+    names: dict[str, object] = {"__name__": "__main__"}
+    for line, source in python_blocks(guide.read_text()):
+        exec(compile("\n" * line + source, str(guide), "exec"), names)
+    Path("lines.txt").write_text("A dog runs.\n\nThe dog barks at a man.\n")
+    Path("blanks.txt").write_text("The [MASK] barks.\n\n")
+    blocks = re.findall(r"^```sh\n(.*?)^```$", guide.read_text(), re.M | re.S)
+    commands = [line for block in blocks for line in block.splitlines()]
+    assert len(commands) > 15
+    for command in commands:
+        words, target = shlex.split(command), None
+        if ">" in words:
+            words, target = words[: words.index(">")], words[-1]
+        words, source = (words[: words.index("<")], words[-1]) if "<" in words else (words, None)
+        ran = CliRunner().invoke(app, words[1:], input=Path(source).read_bytes() if source else None)
+        assert ran.exit_code == 0, (command, ran.output)
+        if target:
+            Path(target).write_bytes(ran.stdout_bytes)
+    assert Path("piped.de").read_bytes() == Path("lines.de").read_bytes()
+    assert Path("labels.tsv").read_text().count("\n") == 3
+    assert len(np.load("vectors.npy")) == 3
 
 
 def test_blocks_are_found():

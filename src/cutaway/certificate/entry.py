@@ -7,10 +7,11 @@ from typing import Any, Literal, get_args
 
 from torch import Tensor
 
-from cutaway.errors import CheckpointError
+from cutaway.errors import CheckpointError, CutawayError
 
 Verdict = Literal["passed", "failed", "not applicable", "not measured"]
 TOLERANCE = 1e-5  # in single precision, of the largest number
+NO_NUMBER, OTHER_SHAPE = "an answer is not a finite number", "the answers differ in shape"
 
 
 class NotApplicable(Exception):
@@ -72,12 +73,13 @@ def judged(law: str, measure: Callable[[], Measure]) -> Entry:
     except NotMeasured as reason:
         return Entry(law=law, verdict="not measured", why=str(reason))
     except Exception as error:
-        return Entry(law=law, verdict="failed", why=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+        kind = "" if isinstance(error, CutawayError) else f"{type(error).__name__}: "
+        return Entry(law=law, verdict="failed", why=f"{kind}{' '.join(str(error).split())[:300]}")
     finite = math.isfinite(found.value)
     return Entry(
         law=law,
         verdict="passed" if finite and found.value <= found.tolerance else "failed",
-        why="" if finite else "the answers differ in shape, or one is not a finite number",
+        why="" if finite else NO_NUMBER if math.isnan(found.value) else OTHER_SHAPE,
         what=found.what,
         inputs=found.inputs,
         value=found.value if finite else None,
@@ -87,9 +89,12 @@ def judged(law: str, measure: Callable[[], Measure]) -> Entry:
 
 
 def difference(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> float:
-    """The largest difference, relative to the largest number of `theirs`, or to 1 where that is smaller."""
+    """The largest difference, relative to the largest number; NaN, which never passes, if something is not finite."""
     if [x.shape for x in ours] != [x.shape for x in theirs]:
         return math.inf
-    apart = max((float((a - b).abs().max()) for a, b in zip(ours, theirs, strict=True)), default=0.0)
-    sound = all(bool(x.isfinite().all()) for x in (*ours, *theirs))
-    return apart / max(1.0, *(float(x.abs().max()) for x in theirs)) if sound else math.inf
+    if not all(bool(x.isfinite().all()) for x in (*ours, *theirs)):
+        return math.nan
+    largest = max(float(x.abs().max()) for x in (*ours, *theirs))
+    if largest == 0:
+        raise NotMeasured("every answer is 0, so that nothing could differ")
+    return max(float((a - b).abs().max()) for a, b in zip(ours, theirs, strict=True)) / largest

@@ -1,15 +1,19 @@
 """The laws of the forward pass: two ways to the same numbers."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import MethodType
 
 import torch
 from torch import Tensor
 
-from cutaway.certificate.asked import Asked, Ids, answers, batch_of, one_by_one, padded, states, together
+from cutaway.certificate.asked import Asked, Ids, padded
 from cutaway.certificate.entry import Measure, NotApplicable, NotMeasured, difference
+from cutaway.certificate.subject import Subject, batch_of, states, together
 from cutaway.decoding.precision import with_precision
 from cutaway.errors import CutawayError
+from cutaway.model.blocks import Block
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
 from cutaway.model.tap import edit
 
@@ -19,36 +23,26 @@ INT8 = 0.25
 ROOM = 128  # tokens of a packed row
 
 
-def batch_is_single(model: Model, asked: Asked) -> Measure:
+def batch_is_single(subject: Subject) -> Measure:
     """A row's answers do not depend on its neighbours, nor on the padding that they bring."""
-    return Measure(value=difference(together(model, asked), one_by_one(model, asked)), inputs=asked.inputs)
+    return Measure(value=difference(subject.together, subject.alone), inputs=subject.asked.inputs)
 
 
-def left_is_right(model: Model, asked: Asked) -> Measure:
+def left_is_right(subject: Subject) -> Measure:
     """Padding may stand before a row or behind it."""
-    if asked.pictures is not None:
+    if subject.asked.pictures is not None:
         raise NotApplicable("pictures are not padded")
-    left, right = (together(model, asked, side=side) for side in ("left", "right"))
-    return Measure(value=difference(left, right), inputs=asked.inputs)
+    left = together(subject.model, batch_of(subject.model, subject.asked, "left"))
+    return Measure(value=difference(left, subject.together), inputs=subject.asked.inputs)
 
 
 @torch.no_grad()
-def cached_is_uncached(model: Model, asked: Asked) -> Measure:
+def cached_is_uncached(subject: Subject) -> Measure:
     """Reading half of a row at once, then token by token, gives what reading it at once gives."""
-    if not isinstance(model, DecoderModel):
+    if not isinstance(subject.model, DecoderModel):
         raise NotApplicable("no decoder, so no cache")
-    whole = [states(model, hidden) for hidden in _uncached(model, asked)]
-    steps = [states(model, hidden) for hidden in _cached(model, asked)]
-    return Measure(value=difference(steps, whole), inputs=asked.inputs)
-
-
-def _uncached(model: DecoderModel, asked: Asked) -> Iterator[Tensor]:
-    for i, row in enumerate(asked.targets or asked.rows):
-        ids = torch.tensor([row], device=model.device)
-        if isinstance(model, EncoderDecoderModel):
-            yield model.hidden(torch.tensor([asked.rows[i]], device=model.device), ids)[0]
-        else:
-            yield model.hidden(ids)[0]
+    steps = [states(subject.model, hidden) for hidden in _cached(subject.model, subject.asked)]
+    return Measure(value=difference(steps, subject.states_alone), inputs=subject.asked.inputs)
 
 
 def _cached(model: DecoderModel, asked: Asked) -> list[Tensor]:
@@ -73,17 +67,17 @@ def _cached(model: DecoderModel, asked: Asked) -> list[Tensor]:
     return [torch.cat(parts) for parts in found]
 
 
-def fused_is_explicit(model: Model, asked: Asked) -> Measure:
+def fused_is_explicit(subject: Subject) -> Measure:
     """The fused kernel gives what softmax(QKᵀ / √d) V gives when it is written out, as it is for whoever edits it."""
-    fused = together(model, asked)
-    with edit(model, {"*.pattern": lambda pattern: pattern}):
-        explicit = together(model, asked)
-    return Measure(value=difference(fused, explicit), inputs=asked.inputs)
+    with edit(subject.model, {"*.pattern": lambda pattern: pattern}):
+        explicit = together(subject.model, subject.batch)
+    return Measure(value=difference(subject.together, explicit), inputs=subject.asked.inputs)
 
 
 @torch.no_grad()
-def packed_is_unpacked(model: Model, asked: Asked) -> Measure:
+def packed_is_unpacked(subject: Subject) -> Measure:
     """Several texts in one row do not see each other."""
+    model, asked = subject.model, subject.asked
     if asked.pictures is not None or isinstance(model, EncoderDecoderModel):
         raise NotApplicable("this family reads one text in a row")
     packs = _packs(asked.rows, getattr(model, "max_len", None) or ROOM)
@@ -96,17 +90,15 @@ def packed_is_unpacked(model: Model, asked: Asked) -> Measure:
         segments = [[one for i in pack for one in asked.segments[i]] for pack in packs]
         more["segments"], _ = padded(segments, "right", 0, model.device)
     hidden = model.hidden(ids, real=real, documents=documents, **more)
-    packed: dict[int, Tensor] = {}
+    packed: list[Tensor] = []
     for row, pack in enumerate(packs):
         lengths = [len(asked.rows[i]) for i in pack]
-        packed |= dict(zip(pack, states(model, hidden[row][real[row]]).split(lengths), strict=True))
-    return Measure(
-        value=difference([packed[i] for i in range(len(asked))], list(_unpacked(model, asked))), inputs=asked.inputs
-    )
+        packed += states(model, hidden[row][real[row]]).split(lengths)
+    return Measure(value=difference(packed, subject.states_alone), inputs=asked.inputs)
 
 
 def _packs(rows: list[Ids], room: int) -> list[list[int]]:
-    """Numbers of rows that fit into one row together."""
+    """Numbers of rows, in their order, that fit into one row together."""
     packs: list[list[int]] = []
     left = 0
     for i, row in enumerate(rows):
@@ -118,42 +110,50 @@ def _packs(rows: list[Ids], room: int) -> list[list[int]]:
     return packs
 
 
-def _unpacked(model: Model, asked: Asked) -> Iterator[Tensor]:
-    for i, row in enumerate(asked.rows):
-        more = {"segments": torch.tensor([asked.segments[i]], device=model.device)} if asked.segments else {}
-        yield states(model, model.hidden(torch.tensor([row], device=model.device), **more)[0])
-
-
-@torch.no_grad()
-def compiled_is_eager(model: Model, asked: Asked) -> Measure:
+def compiled_is_eager(subject: Subject) -> Measure:
     """torch.compile changes the speed only."""
-    given, more, real = batch_of(model, asked, "right")
-    compiled: Callable[..., Tensor] = torch.compile(model.hidden, dynamic=False)
+    if torch._dynamo.config.disable:
+        raise NotMeasured("torch.compile is switched off: unset TORCH_COMPILE_DISABLE")
     try:
-        fast = compiled(*given, **more)
+        with _compiled_blocks(subject.model):
+            fast = together(subject.model, subject.batch)
     except torch._dynamo.exc.BackendCompilerFailed as error:
         raise NotMeasured(f"torch.compile does not work here ({_first_line(error)}): see cutaway doctor") from None
+    return Measure(value=difference(fast, subject.together), inputs=subject.asked.inputs)
+
+
+@contextmanager
+def _compiled_blocks(model: Model) -> Iterator[None]:
+    """All blocks run the same code, so one is compiled and serves them all, as in training: seconds, not minutes."""
+    fast = torch.compile(Block.forward, dynamic=False, fullgraph=True)
+    blocks = [part for part in model.modules() if isinstance(part, Block)]
+    try:
+        for block in blocks:
+            block.forward = MethodType(fast, block)  # type: ignore[method-assign]
+        yield
     finally:
+        for block in blocks:
+            del block.forward
         torch.compiler.reset()
-    return Measure(value=difference(answers(model, fast, real), together(model, asked)), inputs=asked.inputs)
 
 
 def _first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)[:150]
 
 
-def int8_is_near(model: Model, asked: Asked) -> Measure:
+@torch.no_grad()
+def int8_is_near(subject: Subject) -> Measure:
     """Matrices of 8 bits cost a little: how much, and how often the likeliest stays the likeliest."""
+    model, (given, more, real) = subject.model, subject.batch
     try:
         small = with_precision(copy.deepcopy(model), "int8")
     except CutawayError as error:
         raise NotMeasured(str(error)) from None
-    with torch.no_grad():
-        given, more, real = batch_of(model, asked, "right")
-        exact, near = (it.head(it.hidden(*given, **more), real) for it in (model, small))
+    exact, near = model.head(subject.hidden, real), small.head(small.hidden(*given, **more), real)
     if exact.ndim == 3 and real is not None:
         exact, near = exact[real], near[real]
     scores = model.config.task not in ("hidden", "regress")
     agreement = float((exact.argmax(dim=-1) == near.argmax(dim=-1)).double().mean()) if scores else None
     value = float((near.double() - exact.double()).norm() / exact.double().norm())
-    return Measure(value=value, inputs=asked.inputs, tolerance=INT8, agreement=agreement)
+    what = "length of the error / length of the answers"
+    return Measure(value=value, what=what, inputs=subject.asked.inputs, tolerance=INT8, agreement=agreement)

@@ -10,14 +10,16 @@ import torch
 
 from cutaway import __version__
 from cutaway.certificate import export, laws, words
-from cutaway.certificate.asked import Asked, questions
+from cutaway.certificate.asked import questions
 from cutaway.certificate.certificate import Certificate, fingerprint
 from cutaway.certificate.entry import Entry, Measure, NotMeasured, judged
+from cutaway.certificate.subject import Subject
 from cutaway.checkpoints import load, tokenizer_of
+from cutaway.errors import InputError
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
 
-LAWS: dict[str, Callable[[Model, Asked], Measure]] = {
+LAWS: dict[str, Callable[[Subject], Measure]] = {
     "batch = single": laws.batch_is_single,
     "left = right padding": laws.left_is_right,
     "cached = uncached": laws.cached_is_uncached,
@@ -31,7 +33,7 @@ LAWS: dict[str, Callable[[Model, Asked], Measure]] = {
     "greedy in batches of 1, 3, 8": partial(words.same_in_any_batch, width=1),
     "beam 4 in batches of 1, 3, 8": partial(words.same_in_any_batch, width=4),
 }
-SLOW = ("compiled = eager",)
+SLOW = ("compiled = eager",)  # what `quick` leaves out
 
 
 def verify(
@@ -54,6 +56,8 @@ def verify(
         files = fingerprint(path)
         tokenizer = tokenizer_of(path) if tokenizer is None else tokenizer
         model = load(path, device=device)
+    if model.dtype != torch.float32:
+        raise InputError(f"a model in {model.dtype}: laws are measured in single precision, so give model.float()")
     model = model.eval()
     return Certificate(
         family=model.config.family,
@@ -72,16 +76,16 @@ def verify(
 def measured(
     model: Model, tokenizer: Tokenizer | None, *, seed: int, quick: bool, report: Callable[[str], None]
 ) -> list[Entry]:
-    asked = questions(model, tokenizer, seed)
     entries = []
-    for law, measure in LAWS.items():
-        report(law)
-        entries.append(judged(law, _left_out if quick and law in SLOW else partial(measure, model, asked)))
+    with Subject(model, questions(model, tokenizer, seed)) as subject:
+        for law, measure in LAWS.items():
+            report(law)
+            entries.append(judged(law, _left_out if quick and law in SLOW else partial(measure, subject)))
     return entries
 
 
 def _left_out() -> Measure:
-    raise NotMeasured("left out with quick")
+    raise NotMeasured("--quick")
 
 
 def _processor(device: torch.device) -> str:

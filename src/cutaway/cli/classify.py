@@ -1,35 +1,93 @@
 """`cutaway classify`: what a fine-tuned model says of texts, pairs of texts, or pictures."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading, ready, table, texts_of
+from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading, ready
+from cutaway.cli.lines import Input, Output, Resume, answer_lines, given, of_words
 from cutaway.cli.options import Json
+from cutaway.cli.showing import chance, grid, stdout
 
-
-def classify(model: Where, texts: Texts = None, precision: In = Precision.fp32, as_json: Json = False) -> None:
-    """Classes, numbers or tags of texts; the two of a pair have a tab between them; pictures are files.
-
-    With --json one line for each text or picture.
-    """
+if TYPE_CHECKING:
     from rich.console import Console
 
+    from cutaway.model.model import Model
+    from cutaway.tokens import Tokenizer
+
+AT_ONCE = 256  # pictures take memory
+LABEL = 32  # cells of a label; a longer one goes on below
+
+
+def classify(
+    model: Where,
+    texts: Texts = None,
+    input: Input = None,
+    output: Output = None,
+    resume: Resume = False,
+    precision: In = Precision.fp32,
+    as_json: Json = False,
+) -> None:
+    """Classes, numbers or tags of texts; the two of a pair have a tab between them; pictures are files.
+
+    Lines give lines: the class and its probability, the number, or a tag for each word. With --json texts do too.
+    """
+    asked = given(texts, input, output, resume)
+    loaded, found = ready(model, precision)
+    answers = _of_pictures(loaded, model) if loaded.config.family == "vit" else _of_texts(loaded, found, model)
+
+    def lines(some: list[str], report: Callable[[int, int], None]) -> list[str]:
+        said = of_words(some, lambda texts: answers(texts, report))
+        return [_line(text, one, as_json) for text, one in zip(some, said, strict=True)]
+
+    if not asked:
+        answers([])  # a model without classes is refused before a file is begun
+        settings = {"command": "classify", "model": str(model.resolve()), "precision": precision, "json": as_json}
+        answer_lines(lines, input, output, resume, settings)
+    elif as_json:
+        for text, said in zip(asked, answers(asked), strict=True):
+            print(_line(text, said, True))
+    else:
+        _show(asked, answers(asked))
+
+
+def _of_texts(loaded: "Model", found: "Tokenizer | None", path: Path) -> Callable[..., list[Any]]:
+    from cutaway.decoding.classify import classify as answer
+
+    tokenizer, trained = reading(found, path), as_trained(path)
+
+    def answers(texts: list[str], *report: Any) -> list[Any]:
+        pairs = [tuple(text.split("\t", 1)) if "\t" in text else text for text in texts]
+        more = {"report": report[0]} if report else {}
+        return answer(loaded, tokenizer, pairs, as_trained=trained, **more)
+
+    return answers
+
+
+def _of_pictures(loaded: "Model", path: Path) -> Callable[..., list[Any]]:
     from cutaway.decoding.classify import classify as answer
     from cutaway.evaluation.examples import picture_numbers
 
-    asked = texts_of(texts)
-    loaded, tokenizer = ready(model, precision)
-    if loaded.config.family == "vit":
-        found = answer(loaded, list(asked), **picture_numbers(model))
-    else:
-        pairs = [tuple(text.split("\t", 1)) if "\t" in text else text for text in asked]
-        found = answer(loaded, reading(tokenizer, model), pairs, as_trained=as_trained(model))
+    numbers = picture_numbers(path)
+
+    def answers(files: list[str], *report: Any) -> list[Any]:
+        parts = [files[start : start + AT_ONCE] for start in range(0, max(1, len(files)), AT_ONCE)]
+        return [said for part in parts for said in answer(loaded, part, **numbers)]
+
+    return answers
+
+
+def _line(text: str, said: Any, as_json: bool) -> str:
     if as_json:
-        for text, said in zip(asked, found, strict=True):
-            print(json.dumps({"input": text, **_plain(said)}, ensure_ascii=False, allow_nan=False))
-    else:
-        Console(highlight=False).print(_table(asked, found))
+        plain = {} if said is None else _plain(said)
+        return json.dumps({"input": text, **plain}, ensure_ascii=False, allow_nan=False)
+    if said is None:
+        return ""
+    if isinstance(said, float):
+        return f"{said:.6g}"
+    return " ".join(tag.tag for tag in said) if isinstance(said, list) else f"{said.label}\t{said.probability:.4f}"
 
 
 def _plain(said: Any) -> dict[str, Any]:
@@ -38,22 +96,35 @@ def _plain(said: Any) -> dict[str, Any]:
     return {"tags": [asdict(tag) for tag in said]} if isinstance(said, list) else asdict(said)
 
 
-def _table(asked: list[str], found: list[Any]) -> Any:
+def _show(asked: list[str], found: list[Any]) -> None:
     from rich.text import Text
 
+    console, shown = stdout(), grid()
     if isinstance(found[0], list):
-        shown = table("word", "tag", "")
         for number, tags in enumerate(found):
             if number:
                 shown.add_row()
             for tag in tags:
-                shown.add_row(Text(tag.word), Text(tag.tag, "bold"), f"{tag.probability:.1%}")
-        return shown
-    shown = table("", "", "")
-    for text, said in zip(asked, found, strict=True):
-        text = text.replace("\t", " · ")
-        if isinstance(said, float):
-            shown.add_row(Text(f"{said:.4f}", "bold"), "", Text(text))
-        else:
-            shown.add_row(Text(said.label, "bold"), f"{said.probability:.1%}", Text(text))
-    return shown
+                shown.add_row(Text(tag.word), Text(tag.tag, "bold"), *chance(tag.probability, console))
+        console.print(shown)
+        return
+    cells = [_cells(said, console) for said in found]
+    room = console.width
+    for column in zip(*cells, strict=True):  # what is said stays whole
+        wide = max(console.measure(cell).maximum for cell in column)
+        width = min(wide, LABEL) if console.is_terminal else wide
+        shown.add_column(width=width, overflow="fold", justify="right" if isinstance(found[0], float) else "left")
+        room -= width + 2
+    for text, said in zip(asked, cells, strict=True):
+        echo = Text(text.replace("\t", " · "))
+        echo.truncate(max(1, room), overflow="ellipsis")  # there only to be recognised
+        shown.add_row(*said, echo)
+    console.print(shown)
+
+
+def _cells(said: Any, console: "Console") -> list[Any]:
+    from rich.text import Text
+
+    if isinstance(said, float):
+        return [Text(f"{said:.4f}", "bold")]
+    return [Text(said.label, "bold"), *chance(said.probability, console)]

@@ -1,14 +1,18 @@
 """`cutaway embed`: texts as vectors, so that texts of like meaning lie near each other."""
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading, ready, table, texts_of
+from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading, ready, table
+from cutaway.cli.lines import Input, Output, Resume, answer_lines, given, of_words
 from cutaway.cli.options import Json
+from cutaway.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,28 +38,88 @@ def embed(
     pool: How = Pool.mean,
     cut: Cut = None,
     out: Out = None,
+    input: Input = None,
+    output: Output = None,
+    resume: Resume = False,
     precision: In = Precision.fp32,
     as_json: Json = False,
 ) -> None:
-    """One vector of length 1 for each text. With --json one line for each."""
+    """One vector of length 1 for each text. Lines give lines of numbers, with --json texts do too.
+
+    With --out the vectors of lines go there alone, unless --json or --output asks for them.
+    """
+    asked = given(texts, input, output, resume)
+    if resume and out:
+        raise InputError("--resume goes on with lines, and an array is written whole: leave out --out or --resume")
+    loaded, found = ready(model, precision)
+
     import numpy as np
-    from rich.console import Console
 
     from cutaway.decoding.embed import embed as answer
+
+    tokenizer, trained = reading(found, model), as_trained(model)
+
+    def vectors(some: list[str], report: Callable[[int, int], None] = lambda done, total: None) -> "np.ndarray":
+        return answer(loaded, tokenizer, some, pool=pool.value, cut=cut, as_trained=trained, report=report)
+
+    d_model = vectors([]).shape[1]
+    with _array(out, d_model) as keep:
+
+        def lines(some: list[str], report: Callable[[int, int], None]) -> list[str]:
+            found = of_words(some, lambda texts: vectors(texts, report))
+            keep(np.stack([np.zeros(d_model, np.float32) if one is None else one for one in found]))
+            return [_line(text, one, as_json) for text, one in zip(some, found, strict=True)]
+
+        if not asked:
+            settings = {"command": "embed", "model": str(model.resolve()), "pool": pool, "cut": cut,
+                        "precision": precision, "json": as_json}  # fmt: skip
+            silent = Path("/dev/null") if out and not as_json else None
+            answer_lines(lines, input, output or silent, resume, settings)
+            return
+        said = vectors(asked)
+        keep(said)
+        if as_json:
+            for text, vector in zip(asked, said, strict=True):
+                print(_line(text, vector, True))
+        else:
+            from rich.console import Console
+
+            Console(highlight=False).print(_table(asked, said))
+
+
+@contextmanager
+def _array(out: Path | None, d_model: int) -> Iterator[Callable[["np.ndarray"], None]]:
+    """A numpy file that grows by some rows at a time; how many they are is written into its head at last."""
+    import numpy as np
+
     from cutaway.files import replacing
 
-    asked = texts_of(texts)
-    loaded, tokenizer = ready(model, precision)
-    tokenizer = reading(tokenizer, model)
-    vectors = answer(loaded, tokenizer, asked, pool=pool.value, cut=cut, as_trained=as_trained(model))
-    if out is not None:
-        with replacing(out) as temporary, temporary.open("wb") as file:
-            np.save(file, vectors)
+    if out is None:
+        yield lambda rows: None
+        return
+    n = 0
+    with replacing(out) as temporary, temporary.open("wb") as file:
+
+        def head() -> None:
+            file.seek(0)
+            said = {"descr": "<f4", "fortran_order": False, "shape": (n, d_model)}
+            np.lib.format.write_array_header_1_0(file, said)  # leaves room for the digits of a growing number
+
+        def keep(rows: "np.ndarray") -> None:
+            nonlocal n
+            n += len(rows)
+            file.write(rows.astype("<f4").tobytes())
+
+        head()
+        yield keep
+        head()
+
+
+def _line(text: str, vector: "np.ndarray | None", as_json: bool) -> str:
+    numbers = [] if vector is None else vector.tolist()
     if as_json:
-        for text, vector in zip(asked, vectors.tolist(), strict=True):
-            print(json.dumps({"text": text, "vector": vector}, ensure_ascii=False, allow_nan=False))
-    else:
-        Console(highlight=False).print(_table(asked, vectors))
+        return json.dumps({"text": text, "vector": numbers}, ensure_ascii=False, allow_nan=False)
+    return " ".join(f"{x:.6g}" for x in numbers)
 
 
 def _table(texts: list[str], vectors: "np.ndarray") -> Any:

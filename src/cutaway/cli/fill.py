@@ -1,34 +1,72 @@
 """`cutaway fill`: the words that a masked language model would put into the blanks of a text."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading, ready, table, texts_of
+from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading, ready
+from cutaway.cli.lines import Input, Output, Resume, answer_lines, given, of_words
 from cutaway.cli.options import Json
+from cutaway.cli.showing import chance, grid, stdout
+
+if TYPE_CHECKING:
+    from cutaway.decoding.fill import Filled
 
 K = Annotated[int, typer.Option("--k", min=1, help="Words for each blank.")]
 
 
-def fill(model: Where, texts: Texts = None, k: K = 5, precision: In = Precision.fp32, as_json: Json = False) -> None:
-    """The likeliest words for each blank: [MASK], <mask> or ___. With --json one line for each text."""
-    from rich.console import Console
-    from rich.text import Text
+def fill(
+    model: Where,
+    texts: Texts = None,
+    k: K = 5,
+    input: Input = None,
+    output: Output = None,
+    resume: Resume = False,
+    precision: In = Precision.fp32,
+    as_json: Json = False,
+) -> None:
+    """The likeliest words for each blank: [MASK], <mask> or ___. Lines give lines, with --json texts do too."""
+    asked = given(texts, input, output, resume)
+    loaded, found = ready(model, precision)
 
     from cutaway.decoding.fill import fill as answer
 
-    asked = texts_of(texts)
-    loaded, tokenizer = ready(model, precision)
-    found = answer(loaded, reading(tokenizer, model), asked, k=k, as_trained=as_trained(model))
-    console = Console(highlight=False)
-    for filled in found:
-        if as_json:
-            print(json.dumps(asdict(filled), ensure_ascii=False, allow_nan=False))
-            continue
-        console.print(Text(filled.sentence, "bold"), soft_wrap=True)
-        shown = table(*(f"blank {n + 1}" if len(filled.blanks) > 1 else "" for n in range(len(filled.blanks))))
-        for guesses in zip(*filled.blanks, strict=True):
-            shown.add_row(*(Text.assemble(f"{guess.probability:6.1%}  ", guess.word) for guess in guesses))
-        console.print(shown)
+    tokenizer, trained = reading(found, model), as_trained(model)
+
+    def answers(some: list[str]) -> "list[Filled]":
+        return answer(loaded, tokenizer, some, k=k, as_trained=trained)
+
+    def lines(some: list[str], report: Callable[[int, int], None]) -> list[str]:
+        return [_line(filled, as_json) for filled in of_words(some, answers)]
+
+    if not asked:
+        answers([])  # a model that fills nothing is refused before a file is begun
+        settings = {"command": "fill", "model": str(model.resolve()), "k": k, "precision": precision, "json": as_json}
+        answer_lines(lines, input, output, resume, settings)
+        return
+    for filled in answers(asked):
+        print(_line(filled, True)) if as_json else _show(filled)
+
+
+def _line(filled: "Filled | None", as_json: bool) -> str:
+    if as_json:
+        said = {"text": "", "blanks": [], "sentence": ""} if filled is None else asdict(filled)
+        return json.dumps(said, ensure_ascii=False, allow_nan=False)
+    return "" if filled is None else filled.sentence
+
+
+def _show(filled: "Filled") -> None:
+    from rich.columns import Columns
+    from rich.text import Text
+
+    console = stdout()
+    console.print(Text(filled.sentence, "bold"))
+    shown = [grid(f"blank {n}" if len(filled.blanks) > 1 else "") for n in range(1, len(filled.blanks) + 1)]
+    for blank, words in zip(shown, filled.blanks, strict=True):
+        for word in words:
+            said, *bar = chance(word.probability, console)
+            blank.add_row(said, Text(word.word), *bar)
+    console.print(Columns(shown, padding=(0, 4)))  # as many side by side as there is room for

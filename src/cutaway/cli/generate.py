@@ -2,13 +2,20 @@
 
 import json
 import sys
-from typing import Annotated
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cutaway.cli.asking import In, Precision, Where, reading, ready
+from cutaway.cli.asking import In, Precision, Where, importing, reading, ready
 from cutaway.cli.options import Json
 from cutaway.errors import InputError
+
+if TYPE_CHECKING:
+    from cutaway.decoding.generate import Wishes
+    from cutaway.model.model import DecoderModel
+    from cutaway.tokens import Tokenizer
 
 Prompt = Annotated[str, typer.Argument(metavar="PROMPT", help="How the text begins; - reads it from stdin.")]
 MaxTokens = Annotated[int, typer.Option("--max-tokens", help="Tokens to write at most.")]
@@ -24,6 +31,9 @@ Allow = Annotated[str | None, typer.Option("--allow", help="A regular expression
 Stop = Annotated[list[str] | None, typer.Option("--stop", help="A text that ends the answer; may be given again.")]
 Beam = Annotated[int, typer.Option("--beam", help="How many beginnings are kept.")]
 NBest = Annotated[int, typer.Option("--n-best", help="How many texts to show: of the beam, or drawn ones.")]
+Draft = Annotated[
+    Path | None, typer.Option("--draft", help="A smaller model that guesses ahead: the same words, sooner.")
+]
 Seed = Annotated[int, typer.Option("--seed", help="Of the drawn words.")]
 
 
@@ -42,12 +52,14 @@ def generate(
     beam: Beam = 1,
     n_best: NBest = 1,
     seed: Seed = 0,
+    draft: Draft = None,
     precision: In = Precision.fp32,
     as_json: Json = False,
 ) -> None:
     """How a text goes on: the likeliest words, drawn ones, or the best of a beam."""
-    from cutaway.decoding.generate import Wishes, pieces, write_texts
-    from cutaway.model.model import DecoderModel
+    with importing():
+        from cutaway.decoding.generate import Wishes, pieces, write_texts
+        from cutaway.model.model import DecoderModel
 
     wishes = Wishes(
         max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
@@ -61,6 +73,9 @@ def generate(
         raise InputError(
             f"{model} is a model for task={loaded.config.task!r}: only a language model goes on with a text"
         )
+    if draft is not None:
+        _drafted(loaded, tokenizer, model, draft, text, wishes, precision, as_json)
+        return
     if n_best == 1 and not as_json:
         if sys.stdout.isatty():
             _say(f"\033[1m{text}\033[0m")
@@ -79,6 +94,32 @@ def generate(
     else:
         for one in found:
             _say(f"{one.score:.3f}\t{one.text}\n")
+
+
+def _drafted(
+    loaded: "DecoderModel",
+    tokenizer: "Tokenizer",
+    model: Path,
+    draft: Path,
+    text: str,
+    wishes: "Wishes",
+    precision: Precision,
+    as_json: bool,
+) -> None:
+    from cutaway.decoding.drafted import check_same_tokens, write_drafted
+    from cutaway.model.model import DecoderModel
+
+    small, its_tokenizer = ready(draft, precision)
+    if not isinstance(small, DecoderModel):
+        raise InputError(f"{draft} is a model for task={small.config.task!r}: a draft is a language model too")
+    check_same_tokens(tokenizer, its_tokenizer)
+    (found,) = write_drafted(loaded, small, tokenizer, [text], wishes)
+    if as_json:
+        said = {"model": str(model), "draft": str(draft), "prompt": text, "precision": precision.value,
+                "texts": [{**asdict(found), "tokens": len(found.ids)}]}  # fmt: skip
+        _say(json.dumps(said, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    else:
+        _say(f"\033[1m{text}\033[0m" * sys.stdout.isatty() + found.text + "\n")
 
 
 def _read() -> str:

@@ -2,14 +2,14 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cutaway.cli.asking import In, Precision, Where, reading, ready
+from cutaway.cli.lines import Input, Output, Resume, answer_lines, given
 from cutaway.cli.options import Json
 from cutaway.errors import InputError
 
@@ -26,10 +26,11 @@ NBest = Annotated[int, typer.Option("--nbest", min=1, help="How many translation
 Scores = Annotated[bool, typer.Option("--scores", help="Say how likely the model finds them.")]
 Align = Annotated[bool, typer.Option("--align", help="Say which word comes from which.")]
 Prefix = Annotated[str | None, typer.Option("--prefix", help="How each translation has to begin.")]
+Term = Annotated[
+    list[str] | None, typer.Option("--term", help="WORD=TRANSLATION that has to be used; may be repeated.")
+]
+Terms = Annotated[Path | None, typer.Option("--terms", help="A file of such words: word, tab, translation.")]
 Whole = Annotated[bool, typer.Option("--whole", help="Take each line for one sentence; else lines are split.")]
-Input = Annotated[Path | None, typer.Option("--input", help="A file to translate, line by line.")]
-Output = Annotated[Path | None, typer.Option("--output", help="Where the lines go.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with an output that was interrupted.")]
 
 
 def translate(
@@ -43,6 +44,8 @@ def translate(
     scores: Scores = False,
     align: Align = False,
     prefix: Prefix = None,
+    term: Term = None,
+    terms: Terms = None,
     whole: Whole = False,
     input: Input = None,
     output: Output = None,
@@ -51,15 +54,11 @@ def translate(
     as_json: Json = False,
 ) -> None:
     """Translate texts, a pipe or a file; every line of the input gives one line."""
-    texts = [] if texts == ["-"] else texts or []
-    if texts and (input or output):
-        raise InputError("either texts, or --input and --output: lines come from a file or a pipe")
-    if resume and not output:
-        raise InputError("--resume goes on with a file: give --output")
+    texts = given(texts, input, output, resume)
     if nbest > beam:
         raise InputError(f"--nbest {nbest} needs a --beam of at least {nbest}")
     options = {"to": to, "beam": beam, "length_penalty": length_penalty, "n_best": nbest, "aligned": align,
-               "prefix": prefix, "split": not whole}  # fmt: skip
+               "prefix": prefix, "terms": _terms(term or [], terms), "split": not whole}  # fmt: skip
     answers = _answers(model, precision, options)
     if texts:
         found = answers(texts, lambda done, total: None)
@@ -76,53 +75,35 @@ def translate(
     def answer(lines: list[str], report: Callable[[int, int], None]) -> list[str]:
         return [_line(one, scores, align, as_json) for one in answers(lines, report)]
 
-    _lines(answer, input, output, resume, settings)
+    answer_lines(answer, input, output, resume, settings, unit="sentences")
 
 
 def _answers(model: Path, precision: Precision, options: dict[str, Any]) -> Callable[..., "list[Translation]"]:
+    loaded, found = ready(model, precision)
+
+    from cutaway.decoding.terms import Glossary
     from cutaway.decoding.translate import tag_for, translations
     from cutaway.model.model import EncoderDecoderModel
 
-    loaded, found = ready(model, precision)
     if not isinstance(loaded, EncoderDecoderModel):
         raise InputError(f"{model} is a {loaded.config.family} model, which does not translate: see `cutaway generate`")
     tokenizer = reading(found, model)
     tag_for(tokenizer, options["to"])  # wrong words are refused before a file is begun
+    options = {**options, "terms": Glossary(options["terms"], tokenizer)}
     return lambda texts, report: translations(loaded, tokenizer, texts, report=report, **options)
 
 
-def _lines(answer: Any, input: Path | None, output: Path | None, resume: bool, settings: dict[str, Any]) -> None:
-    """From a file or stdin, to a file or stdout."""
-    from contextlib import ExitStack
+def _terms(options: list[str], file: Path | None) -> dict[str, str]:
+    """Words and their translations, from a file and from the options, which count more."""
+    pairs = [option.split("=", 1) for option in options]
+    for option, pair in zip(options, pairs, strict=True):
+        if len(pair) != 2:
+            raise InputError(f"--term {option!r} has no translation: write WORD=TRANSLATION")
+    if file is None:
+        return dict(pairs)
+    from cutaway.decoding.terms import read_terms
 
-    from cutaway.decoding.lines import stream, to_file
-
-    with ExitStack() as stack:
-        name = "stdin" if input is None else str(input)
-        try:
-            source: Any = sys.stdin.buffer if input is None else stack.enter_context(input.open("rb"))
-        except OSError as error:
-            raise InputError(f"{input} cannot be read: {error.strerror}") from None
-        report = stack.enter_context(_progress(shown=output is not None or not sys.stdout.isatty()))
-        if output is None or (output.exists() and not output.is_file()):
-            sink: Any = sys.stdout.buffer if output is None else stack.enter_context(output.open("wb"))
-            stream(source, sink, answer, name=name, report=report)
-        else:
-            to_file(source, output, answer, settings=settings, resume=resume, name=name, report=report)
-
-
-@contextmanager
-def _progress(*, shown: bool) -> Iterator[Callable[[int, int], None]]:
-    """How many lines are done, on stderr, when somebody watches."""
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} lines"), TimeElapsedColumn())
-    disabled = not (shown and console.is_terminal)
-    with Progress(*columns, transient=True, console=console, disable=disabled) as progress:
-        bar = progress.add_task("", total=None)
-        yield lambda done, total: progress.update(bar, completed=done)
+    return {**read_terms(file), **dict(pairs)}
 
 
 def _line(found: "Translation", scores: bool, align: bool, as_json: bool) -> str:

@@ -49,10 +49,14 @@ def verify(
 def _measured(model: Path, quick: bool, seed: int) -> "Certificate":
     from rich.console import Console
 
-    with Console(stderr=True).status("reading the model …") as spinner:
+    with Console(stderr=True).status("reading the model …") as spinner:  # on a terminal only
         from cutaway.certificate import verify as measure
+        from cutaway.certificate.verify import LAWS
 
-        return measure(model, seed=seed, quick=quick, report=lambda law: spinner.update(f"{law} …"))
+        numbers = {law: f"{number} of {len(LAWS)}" for number, law in enumerate(LAWS, 1)}
+        return measure(
+            model, seed=seed, quick=quick, report=lambda law: spinner.update(f"{law} … [dim]{numbers[law]}[/]")
+        )
 
 
 def _show(model: Path, certificate: "Certificate", path: Path, changed: list[str]) -> None:
@@ -60,17 +64,17 @@ def _show(model: Path, certificate: "Certificate", path: Path, changed: list[str
     from rich.text import Text
 
     console = Console(highlight=False)
-    about = f": {certificate.family}, {certificate.task}, {certificate.parameters:,} parameters"
-    console.print(Text.assemble((str(model), "bold"), about), soft_wrap=True)
+    about = [certificate.family, certificate.task, f"{certificate.parameters:,} parameters"]
+    console.print(Text.assemble((str(model), "bold"), *(f" · {word}" for word in about)))
+    console.print()
     console.print(_table(certificate.entries))
+    console.print()
+    console.print(_count(certificate.entries))
     inputs = next((entry.inputs for entry in certificate.entries if entry.inputs), "")
-    versions = " · ".join(f"{name} {version}" for name, version in certificate.versions.items())
-    told = [inputs, f"seed {certificate.seed}", versions, certificate.machine.get("processor", ""), certificate.date]
-    console.print(Text(" · ".join(filter(None, told)), "dim"), soft_wrap=True)
-    console.print(Text(str(path), "dim"), soft_wrap=True)
-    failed = [entry.law for entry in certificate.entries if entry.verdict == "failed"]
-    if failed:
-        console.print(Text(f"failed: {', '.join(failed)}", "bold red"), soft_wrap=True)
+    versions = [f"{name} {version}" for name, version in certificate.versions.items()]
+    told = [inputs, f"seed {certificate.seed}", *versions, certificate.machine.get("processor", ""), certificate.date]
+    console.print(Text(" · ".join(filter(None, told)), "dim"))
+    console.print(Text(str(path), "dim"), soft_wrap=True)  # whole, so that it can be copied
     if changed:
         said = f"stale: {', '.join(changed)} changed since; measure again with `cutaway verify {model}`"
         console.print(Text(said, "bold red"), soft_wrap=True)
@@ -81,18 +85,30 @@ def _table(entries: "list[Entry]") -> Any:
     from rich.text import Text
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("law", overflow="fold")
+    table.add_column("law", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     table.add_column("found", justify="right", no_wrap=True)
-    table.add_column("allowed", justify="right", no_wrap=True)
-    table.add_column("", overflow="fold")
+    table.add_column("")
     for entry in entries:
-        note = entry.why or ("" if entry.agreement is None else f"the likeliest agrees in {entry.agreement:.1%}")
-        table.add_row(
-            entry.law,
-            Text(entry.verdict, STYLES[entry.verdict]),
-            "" if entry.value is None else f"{entry.value:.2g}",
-            "" if entry.tolerance is None else f"{entry.tolerance:.2g}",
-            Text(note, "dim"),
-        )
+        value = "" if entry.value is None else f"{entry.value:.2g}"
+        table.add_row(entry.law, Text(entry.verdict, STYLES[entry.verdict]), value, Text(_note(entry), "dim"))
     return table
+
+
+def _note(entry: "Entry") -> str:
+    """What the number is held against, or why there is none."""
+    if entry.value is None or entry.tolerance is None:
+        return f"({entry.why})"
+    if entry.tolerance == 0:
+        return entry.what
+    sign = "≤" if entry.value <= entry.tolerance else ">"
+    agreement = "" if entry.agreement is None else f" · {entry.agreement:.1%} agree"
+    return f"{sign} {entry.tolerance:.2g}{agreement}"
+
+
+def _count(entries: "list[Entry]") -> Any:
+    from rich.text import Text
+
+    counts = {verdict: sum(entry.verdict == verdict for entry in entries) for verdict in STYLES}
+    parts = [Text(f"{n} {verdict}", STYLES[verdict]) for verdict, n in counts.items() if n]
+    return Text(" · ").join(parts)

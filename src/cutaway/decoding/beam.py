@@ -161,10 +161,14 @@ class BeamSearch(Search):
         return full & (likeliest / self._divisor(length) <= worst) | (likeliest == NEVER)
 
     def found(self, row: int) -> list[Hypothesis]:
-        """The best first; what several groups found, once."""
-        tokens, lengths, scores = (x[row].tolist() for x in (self.ended_tokens, self.ended_lengths, self.ended_scores))
+        """The best first; what several groups found, once. Where somebody stopped a text, what runs is weighed too."""
+        kept = [(self.ended_tokens, self.ended_lengths, self.ended_scores)]
+        if not self.closed[row].all():
+            lengths = self.written[:, None].expand_as(self.scores)
+            kept.append((self.tokens, lengths, self.scores / self._divisor(lengths)))
+        found = (torch.cat([x[row] for x in parts]).tolist() for parts in zip(*kept, strict=True))
         best: dict[tuple[int, ...], float] = {}
-        for ids, n, score in sorted(zip(tokens, lengths, scores, strict=True), key=lambda found: -found[2]):
+        for ids, n, score in sorted(zip(*found, strict=True), key=lambda found: -found[2]):
             if score > NEVER:
                 best.setdefault(tuple(ids[:n]), score)
         return [Hypothesis(list(ids), score) for ids, score in best.items()]

@@ -21,6 +21,7 @@ from cutaway.model.tap import watching
 
 BLOCK = {"cuda": 32, "cpu": 4}  # slots are looked at in blocks: less to read while texts are short
 NOTHING_VIEWED = (0, 0, 0, False)
+SPARE = 4  # steps whose beams may be looked at in vain before a row forgets those that were given up
 
 
 class Engine:
@@ -38,6 +39,7 @@ class Engine:
         self.jobs: list[int] = []  # the number of the job in each row
         self.filled: list[int] = []  # the slots that each row has taken
         self.sources: list[int] = []  # the length of each row's source
+        self.bounds: list[int] = []  # the slots from which on each row forgets what its beams gave up
         self._viewed, self._last_view = NOTHING_VIEWED, cache
 
     def run(self, jobs: Iterable[Job]) -> Iterator[tuple[int, list[Hypothesis]]]:
@@ -48,7 +50,7 @@ class Engine:
     def steps(self, jobs: Iterable[Job]) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
         """The same, one step of all rows at a time: what was done after each, often nothing."""
         waiting = iter(enumerate(jobs))
-        for kept in (self.jobs, self.filled, self.sources):
+        for kept in self._kept():
             kept.clear()  # of a run that was given up
         while True:
             self._admit(waiting)
@@ -73,6 +75,7 @@ class Engine:
             self.jobs.append(number)
             self.filled.append(len(job.prompt) - 1)
             self.sources.append(len(job.source))
+            self.bounds.append(self._bound(len(job.prompt) - 1))
         self._read(rows, jobs)
         self.search.enter(rows, jobs)
 
@@ -106,7 +109,24 @@ class Engine:
             parents, self.ids[:n] = self.search.advance(logits)
             if isinstance(view, Tree):
                 view.follow(parents)
-        self.filled = [filled + self.search.width for filled in self.filled]
+            self.filled = [filled + self.search.width for filled in self.filled]
+            self._forget()
+
+    def _forget(self) -> None:
+        """Rows forget the beams that were given up, each by its own count, so that no neighbour has a say in it."""
+        if not isinstance(self.cache, Tree) or self.cache.keys[0].is_cuda:  # a GPU would have to wait for the count
+            return
+        due = [row for row, (filled, bound) in enumerate(zip(self.filled, self.bounds, strict=True)) if filled >= bound]
+        if due:
+            for row, left in zip(due, self.cache.collect(torch.tensor(due)), strict=True):
+                self.filled[row], self.bounds[row] = left, self._bound(left)
+
+    def _bound(self, filled: int) -> int:
+        """Twice as much as is needed, and some more: a row is tidied up seldom, and never looks at much in vain."""
+        return 2 * filled + SPARE * self.search.width
+
+    def _kept(self) -> tuple[list[int], ...]:
+        return self.jobs, self.filled, self.sources, self.bounds
 
     def _view(self, n: int) -> Cache:
         """The rows and places that are taken. It is the same for some steps, and a fiftieth of a step to make."""
@@ -127,7 +147,7 @@ class Engine:
                 self.cache.move(last, row)
                 self.search.move(last, row)
                 self.ids[row] = self.ids[last]
-            for kept in (self.jobs, self.filled, self.sources):
+            for kept in self._kept():
                 kept[row] = kept[last]
                 kept.pop()
 

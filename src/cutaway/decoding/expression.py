@@ -14,11 +14,7 @@ from functools import cached_property, lru_cache
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any, ClassVar
 
-import torch
-from jaxtyping import Bool
-from torch import Tensor
-
-from cutaway.decoding.rules import NEVER, Rule, Scores, Text
+from cutaway.decoding.rules import Rule, Scores, Stuck, Text, only
 from cutaway.errors import InputError
 from cutaway.tokens import Tokenizer
 
@@ -214,12 +210,8 @@ class Matching(Rule):
         return {}
 
     def __call__(self, scores: Scores, text: Text) -> Scores:
-        may: Bool[Tensor, "row vocab"] = torch.zeros(scores.shape, dtype=torch.bool)
         ends = text.ends.tolist()
-        for row, known in enumerate(text.rows()):
-            if known is not None:
-                may[row, self._allowed(*known, ends)] = True
-        return scores.masked_fill(~may.to(scores.device), NEVER)
+        return only(scores, text, lambda prompt, new: self._allowed(prompt, new, ends))
 
     def _allowed(self, prompt: list[int], new: list[int], ends: list[int]) -> list[int]:
         blank = self._special.issuperset(prompt)
@@ -234,7 +226,7 @@ class Matching(Rule):
         ids = self._following[key] + (ends if self.automaton.matches(states) else [])
         if not ids:
             text = "".join(said)
-            raise InputError(
+            raise Stuck(
                 f"allow={self.pattern!r}: {text!r} is complete, but this model has no end token: lower max_tokens"
                 if self.automaton.matches(states)
                 else f"allow={self.pattern!r}: no token of this vocabulary can follow {text!r}"

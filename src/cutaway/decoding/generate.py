@@ -137,6 +137,7 @@ def generate(
     n_best: int = 1,
     seed: int | Sequence[int] = 0,
     stream: bool = False,
+    draft: DecoderModel | None = None,
 ) -> Any:
     """How each prompt goes on: a text, for several prompts a list of texts, with `n_best` a list for each prompt.
 
@@ -145,7 +146,8 @@ def generate(
     are drawn, the same for the same `seed` (one for all prompts, or one for each; the second of `n_best` has the next).
     `bad_words` are texts or ids; `allow` is a regular expression for the text, or says which ids may follow given ids.
     What the others mean stands in `cutaway.decoding.rules`, whose `rules` may also be given themselves. With `stream`,
-    the text of one prompt comes in pieces as it is written.
+    the text of one prompt comes in pieces as it is written. A `draft` is a smaller model of the same vocabulary that
+    guesses ahead: the likeliest words are the same, and come sooner.
     """
     wishes = Wishes(
         max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
@@ -155,6 +157,13 @@ def generate(
     )  # fmt: skip
     if not isinstance(prompt, Sequence):
         raise InputError(f"the prompt is a {type(prompt).__name__}, not a text")
+    if draft is not None:
+        from cutaway.decoding.drafted import write_drafted
+
+        if stream:
+            raise InputError("stream=True and a draft: leave out one of the two")
+        drafted = write_drafted(model, draft, tokenizer, [prompt] if isinstance(prompt, str) else prompt, wishes)
+        return drafted[0].text if isinstance(prompt, str) else [one.text for one in drafted]
     if stream:
         if not isinstance(prompt, str) or n_best > 1:
             raise InputError("stream=True gives the pieces of one text: give one prompt, and n_best=1")

@@ -4,14 +4,17 @@ A window of lines is read ahead and answered together; then its answers are writ
 taken as it comes, so that `tail -f` is answered too.
 
 A file that a run was writing when it was killed can be gone on with. Its complete lines are the answers that are there,
-a half-written one is cut off. `.NAME.progress` beside it remembers what the run was asked, and a fingerprint of the
-input so far: going on with another input or other options is refused. It is gone when the file is complete.
+a half-written one is cut off. The windows of a file fall where they fell before, and one that was half answered is
+answered anew, so that even the last digit of a score is that of an uninterrupted run. `.NAME.progress` beside the
+output remembers what the run was asked, and a fingerprint of the input so far: going on with another input or other
+options is refused. It is gone when the file is complete.
 """
 
 import fcntl
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,7 +35,8 @@ FIRST = 1 << 12  # the first window is small, so that the first answers come soo
 def windows(source: BufferedIOBase) -> Iterator[list[bytes]]:
     """The lines of a stream, without their ends, as many at a time as there are at hand and fit into a window."""
     size, rest = FIRST, [b""]
-    while data := source.read1(size):
+    read = source.read if is_file(source) else source.read1
+    while data := read(size):
         first, *lines = data.split(b"\n")
         rest.append(first)
         if lines:
@@ -41,6 +45,14 @@ def windows(source: BufferedIOBase) -> Iterator[list[bytes]]:
         size = min(2 * size, WINDOW)
     if last := b"".join(rest):
         yield [last]
+
+
+def is_file(source: BufferedIOBase) -> bool:
+    """Whether all of it is there, unlike a pipe's."""
+    try:
+        return stat.S_ISREG(os.fstat(source.fileno()).st_mode)
+    except OSError:
+        return False
 
 
 def stream(
@@ -69,8 +81,8 @@ def to_file(
     with _opened(output, settings, resume) as (sink, kept):
         count, digest = 0, hashlib.sha256()
 
-        def fresh() -> Iterator[list[bytes]]:
-            """The lines that have no answer yet; those that have one are compared with what the run had read."""
+        def checked() -> Iterator[list[bytes]]:
+            """All lines; those that have an answer are compared with what the run had read."""
             nonlocal count
             for lines in windows(source):
                 for line in lines:
@@ -78,17 +90,15 @@ def to_file(
                     count += 1
                     if count == kept.read and digest.hexdigest() != kept.digest:
                         raise InputError(f"{name} is not what {output} was begun with: its first {count} lines differ")
-                answered = max(0, kept.answered - (count - len(lines)))
-                if missing := lines[answered:]:
-                    if kept.record is None:
-                        raise InputError(
-                            f"{output} has {kept.answered} lines, {name} has more, and {_record(output).name} is not "
-                            "there to say that they belong together: remove one of the files"
-                        )
-                    yield missing
+                if count > kept.answered and kept.record is None:
+                    raise InputError(
+                        f"{output} has {kept.answered} lines, {name} has more, and {_record(output).name} is not "
+                        "there to say that they belong together: remove one of the files"
+                    )
+                yield lines
 
         new = 0
-        for lines in _answered(fresh(), sink, answer, name, kept.answered, report):
+        for lines in _answered(checked(), sink, answer, name, kept.answered, report):
             new += len(lines)
             os.fsync(sink.fileno())
             write_json(_record(output), {"lines": count, "sha256": digest.hexdigest(), "settings": dict(settings)})
@@ -100,26 +110,51 @@ def to_file(
 
 
 def _answered(
-    source: Iterator[list[bytes]], sink: BufferedIOBase, answer: Answer, name: str, before: int, report: Report | None
+    source: Iterator[list[bytes]], sink: BufferedIOBase, answer: Answer, name: str, there: int, report: Report | None
 ) -> Iterator[list[bytes]]:
-    """The lines of each window, once their answers are written."""
+    """The lines of each window that had no answer, once it is written; the first `there` have one."""
+    before = 0
+    if report is not None:
+        report(there, there)
     for lines in source:
-        texts, error = _decoded(lines, name, before)
+        skip, before = max(0, there - before), before + len(lines)
+        if skip >= len(lines):
+            continue
+        texts, error = _decoded(lines, name, before - len(lines))
 
-        def tell(done: int, total: int, before: int = before, n: int = len(lines)) -> None:
+        def tell(done: int, total: int, skip: int = skip, before: int = before, n: int = len(lines)) -> None:
             if report is not None:
-                report(before + n * done // max(1, total), before + n)
+                report(before - n + max(skip, n * done // max(1, total)), before)
 
-        answers = answer([text.removesuffix("\r") for text in texts], tell)
-        ends = ["\r\n" if text.endswith("\r") else "\n" for text in texts]
-        said = (_one_line(text) + end for text, end in zip(answers, ends, strict=True))
-        sink.write("".join(said).encode())
+        answers, refusal = _tried(answer, [text.removesuffix("\r") for text in texts], tell)
+        answered = texts if refusal is None else texts[: len(answers)]
+        ends = ["\r\n" if text.endswith("\r") else "\n" for text in answered]
+        said = [_one_line(text) + end for text, end in zip(answers, ends, strict=True)]
+        sink.write("".join(said[skip:]).encode())
         sink.flush()
+        if refusal is not None:
+            reason = re.sub(r"^text 1( of 1)?:? ", "", str(refusal))
+            raise InputError(f"{name}, line {before - len(lines) + len(answers) + 1}: {reason}") from None
         tell(1, 1)
         if error is not None:
             raise error
-        before += len(lines)
-        yield lines
+        yield lines[skip:]
+
+
+def _tried(answer: Answer, texts: list[str], tell: Report) -> tuple[list[str], InputError | None]:
+    """The answers to all texts before the first that is refused, and why it is. It is found by halves: a text is
+    refused before any is answered, so that this costs little."""
+    try:
+        return answer(texts, tell), None
+    except InputError as refusal:
+        if len(texts) < 2:
+            return [], refusal
+        half = len(texts) // 2
+        answers, first = _tried(answer, texts[:half], lambda done, total: None)
+        if first is not None:
+            return answers, first
+        more, second = _tried(answer, texts[half:], lambda done, total: None)
+        return answers + more, second
 
 
 def _decoded(lines: list[bytes], name: str, before: int) -> tuple[list[str], InputError | None]:

@@ -256,6 +256,26 @@ class ExactLength(MinLength):
 # --- what the caller allows -----------------------------------------------------------------------------------------
 
 
+class Stuck(InputError):
+    """Nothing may follow a text."""
+
+
+def only(scores: Scores, text: Text, allowed: Callable[[list[int], list[int]], list[int]]) -> Scores:
+    """Hides all but the tokens that `allowed` names. A beam loses hypotheses that are stuck; if all are, it is told."""
+    may = torch.zeros(scores.shape, dtype=torch.bool)
+    running, stuck = 0, []
+    for row, known in enumerate(text.rows()):
+        if known is not None:
+            running += 1
+            try:
+                may[row, allowed(*known)] = True
+            except Stuck as error:
+                stuck.append(error)
+    if stuck and len(stuck) == running:
+        raise stuck[0]
+    return scores.masked_fill(~may.to(scores.device), NEVER)
+
+
 @dataclass(frozen=True)
 class Allowed(Rule):
     """Only the tokens that `allow` names, given the ids of prompt and text. (De Cao et al. 2021)"""
@@ -265,17 +285,13 @@ class Allowed(Rule):
     rank: ClassVar[int] = 4
 
     def __call__(self, scores: Scores, text: Text) -> Scores:
-        hidden = torch.ones(scores.shape, dtype=torch.bool)
-        for row, known in enumerate(text.rows()):
-            if known is not None:
-                hidden[row, self._ids([*known[0], *known[1]], scores.shape[1])] = False
-        return scores.masked_fill(hidden.to(scores.device), NEVER)
+        return only(scores, text, lambda prompt, new: self._ids([*prompt, *new], scores.shape[1]))
 
     def _ids(self, known: list[int], vocab: int) -> list[int]:
         ids = list(self.allow(known))
         name = getattr(self.allow, "__name__", repr(self.allow))
         if not ids:
-            raise InputError(f"allow: {name} allows no token after {len(known)} tokens, the last of them {known[-3:]}")
+            raise Stuck(f"allow: {name} allows no token after {len(known)} tokens, the last of them {known[-3:]}")
         if not 0 <= min(ids) <= max(ids) < vocab:
             wrong = next(id for id in ids if not 0 <= id < vocab)
             raise InputError(f"allow: {name} names token {wrong}, outside the vocabulary 0 … {vocab - 1}")

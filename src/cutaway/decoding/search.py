@@ -54,6 +54,8 @@ class Search:
         length_penalty: float = 1.0,
         prompt: int = 1,
     ) -> None:
+        if not isfinite(length_penalty):
+            raise InputError(f"length_penalty={length_penalty} is not a finite number")
         self.width, self.most, self.length_penalty = width, most, length_penalty
         self.ends = torch.tensor(list(ends), dtype=torch.long, device=device)
         self.tokens = torch.zeros(rows, width, most, dtype=torch.long, device=device)

@@ -65,5 +65,6 @@ class Speller:
 
     def _could_stop(self) -> int:
         """The length of the longest end of what is held that a stop string begins with."""
-        lengths = (n for stop in self.stops for n in range(1, len(stop)) if self.held.endswith(stop[:n]))
+        most = len(self.held)
+        lengths = (n for stop in self.stops for n in range(1, min(len(stop), most + 1)) if self.held.endswith(stop[:n]))
         return max(lengths, default=0)

@@ -9,7 +9,7 @@ The white space between sentences, empty lines included, stays as it was.
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from itertools import product
@@ -18,8 +18,9 @@ from typing import Any
 from cutaway.decoding.align import Alignment, align, joined
 from cutaway.decoding.beam import EarlyStopping
 from cutaway.decoding.engine import Job
+from cutaway.decoding.search import Hypothesis
 from cutaway.decoding.sentences import cut, split_sentences
-from cutaway.decoding.write import written
+from cutaway.decoding.terms import Glossary, with_terms
 from cutaway.errors import InputError
 from cutaway.model.model import EncoderDecoderModel
 from cutaway.tokens import Tokenizer
@@ -98,6 +99,7 @@ def translations(
     n_best: int = 1,
     aligned: bool = False,
     prefix: str | Sequence[str | None] | None = None,
+    terms: Mapping[str, str] | Glossary | None = None,
     split: bool = True,
     longest: int = LONGEST,
     rows: int | None = None,
@@ -106,7 +108,8 @@ def translations(
     """All that is known of the translation of each text.
 
     `to` names the language, where the model knows several. `prefix` is how the translation has to begin, one for all
-    texts or one for each; of a text of several sentences, the first. `split=False` takes each text for one sentence.
+    texts or one for each; of a text of several sentences, the first. `terms` say how words of the source have to be
+    translated, such as {"dog": "Rüde"}: see `cutaway.decoding.terms`. `split=False` takes each text for one sentence.
     `report` is told how many sentences of how many are done.
     """
     if n_best < 1 or n_best > beam:
@@ -119,7 +122,8 @@ def translations(
     begins = [first if number == 0 else None for its, first in zip(parts, prefixes, strict=True)
               for number in range(sum(bool(part.strip()) for part in its))]  # fmt: skip
     sources = [part.strip() for its in parts for part in its if part.strip()]
-    search = {"beam": beam, "length_penalty": length_penalty, "rows": rows, "tag": tag, "report": report}
+    search = {"beam": beam, "length_penalty": length_penalty, "rows": rows, "tag": tag, "report": report,
+              "terms": terms}  # fmt: skip
     found = candidates(model, tokenizer, sources, prefixes=begins, n_best=n_best, **search)  # type: ignore[arg-type]
     # what has no tokens, such as a lone control character, is left as it is
     found = [its or [Candidate(source, 0.0)] for source, its in zip(sources, found, strict=True)]
@@ -212,6 +216,7 @@ def candidates(
     texts: Sequence[str],
     *,
     prefixes: Sequence[str | None] | None = None,
+    terms: Mapping[str, str] | Glossary | None = None,
     n_best: int = 1,
     beam: int = 4,
     length_penalty: float = 1.0,
@@ -239,11 +244,12 @@ def candidates(
     forced = tokenizer.encode_batch([prefix or "" for prefix in prefixes or [None] * len(texts)], special=False)
     longest = max_len if model.max_len is None else min(max_len, model.max_len)
     a, b = growth
-    same: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}  # what stands twice is translated once
+    glossary = terms if isinstance(terms, Glossary) else Glossary(terms or {}, tokenizer)
+    same: dict[tuple[tuple[int, ...], tuple[int, ...], tuple[str, ...]], list[int]] = {}  # what stands twice, once
     for row in sorted((row for row in range(len(texts)) if sources[row]), key=lambda row: -len(sources[row])):
-        same.setdefault((tuple(sources[row]), tuple(forced[row])), []).append(row)
+        same.setdefault((tuple(sources[row]), tuple(forced[row]), glossary.wanted(texts[row])), []).append(row)
     jobs = []
-    for source, begin in same:
+    for source, begin, _ in same:
         if len(begin) >= longest:
             raise InputError(f"a prefix of {len(begin)} tokens leaves no room in a target of at most {longest}")
         limit = min(longest, math.ceil(a * len(source) + b))
@@ -252,11 +258,16 @@ def candidates(
     done = len(texts) - sum(map(len, same.values()))
     search = {"beam": beam, "length_penalty": length_penalty, "early_stopping": early_stopping, "end_ids": end_ids}
     whose = list(same.items())
-    for number, found in written(model, jobs, rows=rows, **search):
-        (_, begin), twins = whose[number]
+
+    def spell(job: Job, one: Hypothesis) -> str:
         # a model's vocabulary may be padded to a round number: those places stand for nothing
-        said = [[id for id in one.ids if id not in end_ids and id < tokenizer.vocab_size] for one in found[:n_best]]
-        texts_ = [tokenizer.decode([*begin, *ids]) for ids in said]
+        said = [id for id in one.ids if id not in end_ids and id < tokenizer.vocab_size]
+        return tokenizer.decode([*job.prompt[1:], *said])
+
+    wanted = [terms for (_, _, terms), _ in whose]
+    for number, found in with_terms(model, jobs, wanted, glossary, spell, most=longest, rows=rows, **search):
+        _, twins = whose[number]
+        texts_ = [spell(jobs[number], one) for one in found[:n_best]]
         for row in twins:
             answers[row] = [Candidate(text, one.score) for text, one in zip(texts_, found, strict=False)]
         done += len(twins)

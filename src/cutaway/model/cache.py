@@ -207,7 +207,7 @@ class Tree(Cache):
 
     `model(ids, cache=tree)` reads one new token of each: `ids` is (batch, hypothesis). Every token stays where it was
     written; a hypothesis is the set of slots that it may look at, its ancestors. When beams are chosen, only these sets
-    change hands (`follow`): no key or value is ever copied.
+    change hands (`follow`): nothing is copied. What no hypothesis goes back to may be forgotten (`collect`).
     """
 
     ancestors: Bool[Tensor, "batch hypothesis slot"] = field(kw_only=True)
@@ -254,6 +254,24 @@ class Tree(Cache):
         """Hypothesis i of a row goes on from what parents[i] was."""
         whose = parents[:, :, None].expand(self.ancestors.shape)
         self.ancestors.copy_(self.ancestors.gather(1, whose))
+
+    def collect(self, rows: Int[Tensor, " some"]) -> list[int]:
+        """Forgets what no hypothesis of these rows goes back to, and moves the rest together. How much is left."""
+        living = self.ancestors[rows].any(dim=1)
+        left = living.sum(dim=1)
+        most = int(left.max())
+        slots = living.int().argsort(dim=1, descending=True, stable=True)[:, :most]
+        flat = (rows[:, None] * self.max_len + slots).flatten()
+        for store in (*self.keys, *self.values):
+            store[rows, :most] = store.flatten(0, 1).index_select(0, flat).view(len(rows), most, *store.shape[2:])
+        stays = torch.arange(most, device=rows.device) < left[:, None]
+        positions = self.positions[rows].gather(1, slots).masked_fill_(~stays, NOTHING)
+        whose = slots[:, None].expand(-1, self.ancestors.shape[1], -1)
+        ancestors = self.ancestors[rows].gather(2, whose) & stays[:, None]
+        self.positions[rows], self.ancestors[rows] = NOTHING, False
+        self.positions[rows, :most], self.ancestors[rows, :, :most] = positions, ancestors
+        self.lengths[rows] = left
+        return left.tolist()
 
     def _more(self, *which: Any) -> dict[str, Any]:
         return {"ancestors": self.ancestors[which]}

@@ -12,6 +12,7 @@ they get 7. Elsewhere (a GPU, a CPU without the kernel) the same whole numbers a
 
 import warnings
 from functools import cache
+from math import inf
 from typing import Any, TypeVar
 
 import torch
@@ -28,6 +29,7 @@ from cutaway.model.tap import Part
 
 M = TypeVar("M", bound=Model)
 SMALLEST = 1e-30  # a row of zeros is divided by it
+MANY = 32
 
 
 @cache
@@ -43,9 +45,15 @@ def has_kernel() -> bool:
 
 
 @cache
-def kernel() -> Any:
-    """Rounds activations by a given scale and zero, multiplies whole numbers, and gives back floating point."""
+def for_few() -> Any:
+    """FBGEMM's kernel rounds activations, multiplies whole numbers, and gives back floating point."""
     return torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
+
+
+@cache
+def for_many() -> Any:
+    """oneDNN's kernel does the same to activations that are rounded already: the same bits, sooner if rows are MANY."""
+    return torch.ops.onednn.qlinear_pointwise.default if torch.backends.mkldnn.is_available() else None
 
 
 class Int8Linear(Part):
@@ -63,16 +71,28 @@ class Int8Linear(Part):
         self.register_buffer("scale", scale)
         self.register_buffer("bias", None if bias is None else bias.detach().float())
         self._packed: Any = None
+        self._packed_for_many: Any = None
 
     def forward(self, x: Float[Tensor, "*batch row in"]) -> Float[Tensor, "*batch row out"]:
-        size = x.abs().amax(dim=-1, keepdim=True).clamp_(min=SMALLEST)
-        scaled = (x / size).float()  # −1 … 1 in every row, whatever its neighbours are
+        size = torch.linalg.vector_norm(x, ord=inf, dim=-1, keepdim=True).clamp_(min=SMALLEST).div_(levels())
+        scaled = (x / size).float()  # −127 … 127 in every row, whatever its neighbours are
+        zero = levels() + 1
         if x.is_cuda or not has_kernel():
-            found = F.linear((scaled * levels()).round(), self.weight.float()) * (self.scale / levels())
+            found = F.linear(scaled.round(), self.weight.float()) * self.scale
+        elif size.numel() < MANY or for_many() is None:
+            found = for_few()(scaled, 1.0, zero, self._pack())
         else:
-            found = kernel()(scaled, 1 / levels(), levels() + 1, self._pack())
+            whole = scaled.add_(zero).round_().to(torch.uint8)
+            packed, zeros = self._pack_for_many()
+            found = for_many()(whole, 1.0, zero, packed, self.scale, zeros, None, 1.0, 0, torch.float32, "none", [], "")
         found = found.mul_(size) if self.bias is None else torch.addcmul(self.bias, found, size)
         return found if x.dtype is torch.float32 else found.to(x.dtype)
+
+    def _pack_for_many(self) -> Any:
+        if self._packed_for_many is None:
+            zeros = torch.zeros(len(self.scale), dtype=torch.int32)
+            self._packed_for_many = torch.ops.onednn.qlinear_prepack(self.weight, None), zeros
+        return self._packed_for_many
 
     def _pack(self) -> Any:
         """The matrix as the kernel wants it, made at the first call."""
@@ -85,7 +105,11 @@ class Int8Linear(Part):
         return self._packed
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_packed": None}  # the packed matrix can be neither copied nor saved
+        return {
+            **self.__dict__,
+            "_packed": None,
+            "_packed_for_many": None,
+        }  # the packed matrix can be neither copied nor saved
 
 
 class Int8LanguageModelHead(Part):

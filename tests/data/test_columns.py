@@ -79,6 +79,7 @@ def test_what_decides_the_examples_decides_the_fingerprint(tmp_path):
     [
         (["no", "yes", "maybe", "no"], None, [1, 2, 0, 1], ("maybe", "no", "yes")),
         (["10", "9", "10"], None, [1, 0, 1], ("9", "10")),
+        (["1", "01", "0"], None, [2, 1, 0], ("0", "01", "1")),
         (["a", "c"], ("c", "b", "a"), [2, 0], ("c", "b", "a")),
     ],
 )

@@ -127,6 +127,10 @@ def test_spans_are_read_off_their_tags():
     assert spans("I-PER I-LOC I-LOC".split()) == [(0, 1, "PER"), (1, 3, "LOC")]
     assert spans("B-PER I-LOC B-X".split()) == [(0, 1, "PER"), (1, 2, "LOC"), (2, 3, "X")]
     assert spans([]) == []
+    assert spans("B-PER E-PER I-PER S-LOC S-LOC O".split()) == [
+        (0, 2, "PER"), (2, 3, "PER"), (3, 4, "LOC"), (4, 5, "LOC"),
+    ]  # fmt: skip
+    assert spans("B-PER I-PER L-PER U-LOC E-X".split()) == [(0, 3, "PER"), (3, 4, "LOC"), (4, 5, "X")]
 
 
 def test_half_a_span_is_no_span():

@@ -126,7 +126,7 @@ def _save(request: dict[str, Any], tell: Callable[[Event], None]) -> int:
     calls = Calls((0, request["call"]))
     numbers = {name: {f"{name}.{i}": torch.full((40, 80), float(i)) for i in range(3)} for name in TENSORS}
     calls.watched(write_checkpoint, begins=True)(folder, 2, numbers, {"tokens": 2})
-    calls.watched(keep)(folder, 1)
+    calls.watched(keep)(folder, 1, 2)
     tell({"event": "calls", "made": calls.made[0]})
     return 0
 

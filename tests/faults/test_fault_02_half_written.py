@@ -43,7 +43,7 @@ def test_fault_02_killed_at_any_call_that_reaches_the_disk_a_whole_checkpoint_is
 
 def test_fault_02_a_half_written_checkpoint_is_ignored_and_swept_away(tmp_path: Path):
     folder = older(tmp_path / "checkpoints")
-    for name in (".step-00000002.0a", ".old-1b"):
+    for name in (f".step-00000002.{'0a' * 16}", f".old-{'1b' * 16}"):
         shutil.copytree(folder / "step-00000001", folder / name)
     shutil.copytree(folder / "step-00000001", folder / "step-00000003")
     (folder / "step-00000003" / "manifest.json").unlink()  # which is written last
@@ -54,9 +54,19 @@ def test_fault_02_a_half_written_checkpoint_is_ignored_and_swept_away(tmp_path: 
     assert {path.name for path in folder.iterdir()} == {"step-00000001", "step-00000003"}
 
 
+def test_fault_02_only_what_a_run_wrote_is_swept_away(tmp_path: Path):
+    """--out may be a folder that holds other things."""
+    for name in (".old-photos", ".step-by-step", ".steps"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".notes.tmp").touch()
+    before = sorted(tmp_path.iterdir())
+    clean(tmp_path)
+    assert sorted(tmp_path.iterdir()) == before
+
+
 def test_fault_02_what_a_killed_run_left_goes_when_it_is_resumed(starter: Starter, reference, half: Path):
     run = half / "run" / "checkpoints"
-    shutil.copytree(checkpoint_folders(half)[-1], run / ".step-00000099.00ff")
+    shutil.copytree(checkpoint_folders(half)[-1], run / f".step-00000099.{'00ff' * 8}")
     (half / f".model.safetensors.{'0' * 32}.tmp").write_bytes(b"half a model")
     starter.to_the_end(reference.recipe, half)
     assert [path.name for path in run.iterdir() if path.name.startswith(".")] == []

@@ -2,15 +2,17 @@
 
 import random
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from faults.killing import Reference, Starter, checkpoint_folders, fingerprints, same_steps, steps_in
 
 from cutaway.errors import CheckpointError
 from cutaway.training.recipe import recipe_from
-from cutaway.training.state import newest, read_checkpoint
+from cutaway.training.state import checkpoints, keep, newest, read_checkpoint, write_checkpoint
 from cutaway.training.train import train
 
 FILES = [
@@ -117,6 +119,34 @@ def test_fault_05_the_one_that_was_taken_stays_until_there_is_a_newer_one(
     assert taken in checkpoint_folders(half)
     starter.to_the_end(reference.recipe, half)
     assert fingerprints(half) == reference.prints
+
+
+def test_fault_05_what_is_saved_before_the_step_of_a_damaged_one_stays(
+    starter: Starter, reference: Reference, half: Path
+):
+    recipe = {**reference.recipe, "checkpoint": {**reference.recipe["checkpoint"], "keep": 1}}
+    *_, taken, _, last = checkpoint_folders(half)
+    for path in checkpoint_folders(half):
+        if path > taken:
+            flip(path / "weights.safetensors")
+    step = read_checkpoint(taken).step + 1
+    assert int(last.name.removeprefix("step-")) > step + 2
+    ended = starter.train(recipe, half, resume=True, kill={"after": step, "signal": int(signal.SIGTERM)})
+    (outcome,) = ended.of("outcome")
+    assert not outcome["finished"]
+    found = newest(last.parent, list[str]().append)
+    assert found is not None
+    assert found.step == outcome["step"]
+    assert last in checkpoint_folders(half)  # perhaps it can be read another time
+    starter.to_the_end(reference.recipe, half)
+    assert fingerprints(half) == reference.prints
+
+
+def test_fault_05_those_of_later_steps_do_not_count_as_kept(tmp_path: Path):
+    for step in (1, 2, 3, 4):
+        write_checkpoint(tmp_path, step, {"weights": {"one": torch.ones(1)}}, {})
+    keep(tmp_path, 2, 3)
+    assert [path.name[-1] for path in checkpoints(tmp_path)] == ["2", "3", "4"]
 
 
 def test_fault_05_two_damaged_in_a_row_fall_back_further(

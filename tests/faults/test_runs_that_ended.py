@@ -90,6 +90,26 @@ def test_a_new_run_in_a_folder_without_checkpoints_is_not_taken_for_the_one_that
     assert fingerprints(reference.out)["model.safetensors"] != reference.prints["model.safetensors"]
 
 
+def test_a_run_that_is_done_still_has_the_scores_of_its_model(place: Path, tmp_path: Path):
+    """Of the mean of its last checkpoints, which no evaluation on the way measured."""
+    recipe = recipe_from(small(place, train_average=3, train_ema=0.0))
+    first = train(recipe, tmp_path)
+    assert first.scores["loss"] != [e["loss"] for e in read_log(tmp_path / "run" / "log.jsonl") if "best" in e][-1]
+    assert train(recipe, tmp_path, resume=True).scores == first.scores
+
+
+def test_the_log_of_a_run_tells_of_no_other(starter: Starter, place: Path, tmp_path: Path):
+    """A run without checkpoints, another in its folder, and one that was refused there."""
+    early = small(place, evaluate_every=100, checkpoint_every=100)
+    assert starter.train(early, tmp_path, kill={"after": 7, "hold": True}).killed
+    recipe = small(place, train_steps=5, evaluate_every=5, name="other")
+    assert starter.train(recipe, tmp_path).exit == 0
+    refused = starter.train(small(place, seed=4, name="third"), tmp_path, resume=True)
+    assert "this is another run" in refused.error
+    run = read_run(tmp_path)
+    assert (run.start["name"], run.state, sorted(run.steps)) == ("other", "done", [1, 2, 3, 4, 5])
+
+
 def test_scores_that_are_no_numbers_are_saved_and_come_back(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

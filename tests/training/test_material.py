@@ -13,7 +13,7 @@ from cutaway.errors import ConfigError, InputError
 from cutaway.objectives import IGNORED
 from cutaway.training.material import prepare
 from cutaway.training.material.common import Material, check_classes
-from cutaway.training.material.pictures import changes_of
+from cutaway.training.material.pictures import changes_of, statistics
 from cutaway.training.measure import bits
 from cutaway.training.recipe import recipe_from
 from cutaway.training.train import train
@@ -146,7 +146,7 @@ def test_bits_per_byte_count_the_bytes_that_are_held_out(tmp_path: Path) -> None
         ("lines", {"valid_last": 500}, r"valid_last=500, .*: -380 of 120 to train on"),
         ("classify", {"valid_last": 60}, r"valid_last=60, .*: 0 of 60 to train on"),
         ("translate", {"valid_last": 100}, r": -20 of 80 to train on"),
-        ("images", {"valid_share": 1.5}, r"valid_share=1.5: -25 of 50 to train on"),
+        ("images", {"valid_share": 0.001}, r"valid_share=0.001: 50 of 50 to train on"),
         ("next_token", {"train": []}, r"\[data\] names no `train` files"),
         ("translate", {"train": ["pairs.en"]}, r"parallel files come in pairs: 1 are named"),
         (
@@ -162,6 +162,12 @@ def test_what_leaves_nothing_to_learn_from_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         prepare(toy(kind, tmp_path, data=data), None)
+
+
+def test_nothing_is_waited_for_without_examples_to_measure_with(tmp_path: Path) -> None:
+    recipe = toy("lines", tmp_path, data={"valid_share": 0.0}, evaluate={"patience": 2})
+    with pytest.raises(ConfigError, match=r"evaluate.patience=2 needs examples to measure with: data.valid"):
+        prepare(recipe, None)
 
 
 def test_rows_that_do_not_divide_into_parts_are_refused(tmp_path: Path) -> None:
@@ -325,6 +331,26 @@ def test_pairs_are_read_in_every_wanted_direction_with_the_tag_of_the_target(tmp
     assert {tag for _, tag in material.sample_source} == {tokenizer.tag_id("en"), tokenizer.tag_id("de")}
 
 
+@pytest.mark.parametrize(
+    ("directions", "said"),
+    [
+        (["en"], r"data.directions=\['en'\]: write each as en-de"),
+        (["en-de", "-en"], r"data.directions=\['en-de', '-en'\]: write each as en-de"),
+        (["en-fr"], r"no side of the parallel files is called 'fr': data.header=\['en', 'de'\]"),
+    ],
+)
+def test_directions_that_lead_nowhere_are_refused(directions: list[str], said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=said):
+        prepare(toy("translate", tmp_path, data={"directions": directions}), None)
+
+
+def test_a_language_may_have_a_region(tmp_path: Path) -> None:
+    recipe = toy("translate", tmp_path, data={"header": ["en", "pt-BR"], "directions": ["en-pt-BR"]})
+    tokenizer = prepare(recipe, None).tokenizer
+    assert tokenizer is not None
+    assert tokenizer.tag_id("pt-BR") in tokenizer.special_ids().values()
+
+
 def test_pairs_that_are_too_long_are_left_out_and_counted(tmp_path: Path) -> None:
     material = prepare(toy("translate", tmp_path, data={"seq_len": 8, "valid_last": 20}), None)
     sides = [(tmp_path / f"pairs.{side}").read_text().splitlines() for side in ("en", "de")]
@@ -365,6 +391,37 @@ def test_classes_that_were_never_shown_are_not_measured_with() -> None:
 
 
 # --- pictures ---------------------------------------------------------------------------------------------------------
+
+
+def picture_file(folder: Path, name: str, *shape: int) -> str:
+    folder.mkdir(exist_ok=True)
+    images = np.random.default_rng(0).integers(0, 256, (20, *shape), dtype=np.uint8)
+    np.savez(folder / name, images=images, labels=np.arange(20) % 4)
+    return name
+
+
+def test_pictures_that_the_model_cannot_read_are_refused_before_the_first_step(tmp_path: Path) -> None:
+    square, other, wide = (
+        picture_file(tmp_path, f"{height}x{width}.npz", height, width) for height, width in ((8, 8), (4, 4), (8, 12))
+    )
+    for data, said in (
+        ({"train": [wide]}, r"the pictures are 8 × 12 pixels of 1 channel, .*: data.image_size"),
+        ({"train": [square], "valid": [other]}, r"validation pictures are 4 × 4 pixels .*, the training ones 8 × 8"),
+        ({"train": [square, square], "image_size": 4}, r"data.image_size=4: pictures of idx files are read as they"),
+        ({"train": [square], "image_size": 4}, r"holds images as arrays: size and channels are for encoded images"),
+    ):
+        with pytest.raises((ConfigError, InputError), match=said):
+            prepare(toy("images", tmp_path, data=data), None)
+
+
+def test_the_mean_and_spread_of_pictures_are_those_of_their_numbers() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 3, 5, 5), dtype=np.uint8) // np.uint8(2)
+    pixels[:, 2] = 7
+    examples = np.arange(0, 30, 2)
+    numbers = pixels[examples].astype(np.float64) / 255
+    mean, std = statistics(pixels, examples)
+    assert mean == pytest.approx(numbers.mean(axis=(0, 2, 3)), abs=6e-5)
+    assert std == pytest.approx([*numbers.std(axis=(0, 2, 3))[:2], 0.01], abs=6e-5)
 
 
 def test_changes_of_pictures_are_strict() -> None:

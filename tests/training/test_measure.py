@@ -136,13 +136,32 @@ def test_numbers_are_scored_by_correlation() -> None:
     assert found["pearson"] == pytest.approx(np.corrcoef([1, 2, 3], [1, 2, 4])[0, 1])
 
 
-def test_the_first_batches_alone_where_the_recipe_says_so(tmp_path: Path) -> None:
+def test_some_batches_alone_where_the_recipe_says_so(tmp_path: Path) -> None:
     material, model = case("images", tmp_path, train={"rows": 3})
     assert material.valid is not None
     assert material.valid.steps == 4
     some, whole = (validate(model, material.objective, material.valid, batches=n)["loss"] for n in (1, 0))
     assert some != whole
     assert validate(model, material.objective, material.valid, batches=99)["loss"] == whole
+
+
+def test_some_batches_are_from_all_over_the_examples(tmp_path: Path) -> None:
+    """A table's batches stand in the order of their lengths: the first ones would measure short rows alone."""
+    material, model = case("translate", tmp_path, train={"tokens": 64}, data={"valid_share": 0.5})
+    source = material.valid
+    assert source is not None
+    asked: list[int] = []
+
+    class Asked:
+        steps, n_examples = source.steps, source.n_examples
+
+        def __call__(self, step: int) -> Any:
+            asked.append(step)
+            return source(step)
+
+    validate(model, material.objective, Asked(), batches=4)
+    assert asked == [i * source.steps // 4 for i in range(4)]
+    assert source(asked[-1])["source"].shape[1] > source(3)["source"].shape[1]
 
 
 # --- samples ----------------------------------------------------------------------------------------------------------

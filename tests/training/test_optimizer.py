@@ -319,6 +319,7 @@ def test_frozen_parameters_are_left_alone() -> None:
     [
         (OptimizerPart(kind="sgd"), r"optimizer.kind='sgd' is not one of adamw, adam, muon"),
         (OptimizerPart(betas=(0.9,)), r"optimizer.betas=\[0.9\] must be two numbers"),
+        (OptimizerPart(betas=(0.9, 1.0)), r"optimizer.betas=\[0.9, 1.0\] must be two numbers below 1"),
     ],
 )
 def test_what_it_does_not_know_is_refused(part: OptimizerPart, said: str) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from toy import toy, values
 
 from cutaway.errors import ConfigError
-from cutaway.training.recipe import OBJECTIVES, Recipe, differences, read_recipe, recipe_from, to_toml
+from cutaway.training.recipe import OBJECTIVES, SHARES, Recipe, differences, read_recipe, recipe_from, to_toml
 
 HINTS = get_type_hints(Recipe)
 TABLES = [name for name, hint in HINTS.items() if dataclasses.is_dataclass(hint)]
@@ -29,6 +29,7 @@ CHOICES = {
     "objective.kind": [kind for kind in OBJECTIVES if kind != "images"],
     "model.size": ["gpt2", "bert-tiny"],
     "train.average": [0],  # or train.ema would have to be
+    **{name: [0.0, 0.1, 1.0] for name in SHARES},
 }
 
 
@@ -100,6 +101,11 @@ def test_an_unknown_key_at_the_top_is_refused() -> None:
         ({"train": {"checkpointing": 1}}, r"train.checkpointing=1 is not bool"),
         ({"train": {"steps": 0}}, r"train.steps=0 must be at least 1"),
         ({"train": {"rows": 0}}, r"train.rows=0 must be at least 1"),
+        ({"train": {"threads": 0}}, r"train.threads=0 must be at least 1"),
+        ({"train": {"average": -1}}, r"train.average=-1 must be at least 0"),
+        ({"evaluate": {"batches": -2}}, r"evaluate.batches=-2 must be at least 0"),
+        ({"objective": {"smoothing": float("nan")}}, r"objective.smoothing=nan must be at least 0"),
+        ({"objective": {"smoothing": 1.5}}, r"objective.smoothing=1.5 is a share, at most 1"),
         ({"train": 3}, r"train is a table: \[train\]"),
         ({"train": {"precision": "fp16"}}, r"train.precision='fp16' is not one of fp32, bf16"),
         ({"objective": {"kind": "guess"}}, r"objective.kind='guess' is not one of next_token, masked"),

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tiny import tiny
@@ -14,7 +15,7 @@ from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
 from cutaway.training.material import prepare
 from cutaway.training.recipe import Recipe, recipe_from
-from cutaway.training.start import starting_model, starting_tokenizer
+from cutaway.training.start import refuse_long_rows, starting_model, starting_tokenizer
 from cutaway.training.train import train
 
 CPU = torch.device("cpu")
@@ -139,6 +140,25 @@ def test_a_key_that_the_family_does_not_know_is_refused(tmp_path: Path) -> None:
         starting_model(from_folder("next_token", tmp_path, tmp_path / "old", d_modell=32), {}, CPU)
     with pytest.raises(ConfigError, match=r"no size is called 'gpt-2'; known: .*gpt2"):
         starting_model(toy("next_token", tmp_path, model={"size": "gpt-2"}), {}, CPU)
+
+
+@pytest.mark.parametrize("kind", ["next_token", "lines", "masked", "pair", "translate"])
+def test_rows_that_the_model_cannot_read_are_refused_before_the_first_step(kind: str, tmp_path: Path) -> None:
+    recipe = toy(kind, tmp_path)
+    material = prepare(recipe, None)
+    read = []
+    for source in (material.train, material.valid):
+        assert source is not None
+        batches = (material.objective.prepare(source(i), np.random.default_rng(0)) for i in range(source.steps))
+        read += [batch[name].shape[1] for batch in batches for name in ("ids", "source") if name in batch]
+    for max_len in (max(read), max(read) - 1):
+        numbers = {**material.numbers, "max_len": max_len}
+        model, _ = starting_model(recipe, numbers, CPU)
+        if max_len == max(read):
+            refuse_long_rows(recipe, material, model)
+        else:
+            with pytest.raises(ConfigError, match=rf"rows of {max(read)} tokens are longer .*max_len={max_len}: set"):
+                refuse_long_rows(recipe, material, model)
 
 
 def test_new_weights_depend_on_the_seed_alone(tmp_path: Path) -> None:

@@ -87,8 +87,10 @@ class Shown:
         self.console.print(event["text"], markup=False)
 
     def _start(self, event: dict[str, Any]) -> None:
+        from rich.markup import escape
+
         self.console.print(
-            f"[bold]{event['name']}[/bold]: {event['parameters']:,} parameters on {event['machine']}, "
+            f"[bold]{escape(event['name'])}[/bold]: {event['parameters']:,} parameters on {event['machine']}, "
             f"{event['examples']:,} examples, {event['steps_per_epoch']:,} steps an epoch"
         )
         self.bar = self.progress.add_task("", total=event["steps"], told="")

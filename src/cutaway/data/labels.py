@@ -126,7 +126,7 @@ def _first_of(words: list[str], places: list[tuple[int, int]], where: str) -> li
 
 def _in_order(names: Iterable[str]) -> list[str]:
     try:
-        return sorted(names, key=int)  # 9 before 10
+        return sorted(names, key=lambda name: (int(name), name))  # 9 before 10
     except ValueError:
         return sorted(names)
 

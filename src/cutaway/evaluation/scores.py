@@ -100,16 +100,22 @@ def span_f1(predicted: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]])
 
 
 def spans(tags: Sequence[str]) -> list[tuple[int, int, str]]:
-    """(start, stop, kind) of each span. An I-X that continues nothing begins one, as in CoNLL's own script."""
+    """(start, stop, kind) of each span. An I-X that continues nothing begins one, as in CoNLL's own script.
+
+    Other schemes mark the last word of a span (E-X, L-X) and a word that is one by itself (S-X, U-X).
+    """
     found: list[tuple[int, int, str]] = []
     start, kind = 0, ""
     for at, tag in enumerate([*tags, "O"]):
         mark, _, its_kind = tag.partition("-")
-        if kind and (mark != "I" or its_kind != kind):
+        if kind and (mark not in ("I", "E", "L") or its_kind != kind):
             found.append((start, at, kind))
             kind = ""
-        if not kind and mark in ("B", "I"):
+        if not kind and mark in ("B", "I", "E", "L", "S", "U"):
             start, kind = at, its_kind
+        if kind and mark in ("E", "L", "S", "U"):
+            found.append((start, at + 1, kind))
+            kind = ""
     return found
 
 

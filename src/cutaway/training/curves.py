@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from math import ceil, floor, isfinite, log10
+from math import ceil, floor, inf, isfinite, log10
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,8 @@ def read_run(folder: Path) -> RunRecord:
         match event["event"]:
             case "start":
                 start, state = event, "unfinished"
+                last = event.get("step", inf)  # what came after it was lost, or is of another run
+                steps, evaluations = ({s: e for s, e in told.items() if s <= last} for told in (steps, evaluations))
             case "step":
                 steps[event["step"]] = event
             case "evaluate":

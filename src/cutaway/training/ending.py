@@ -32,7 +32,7 @@ def choose_weights(run: Run, recipe: Recipe, folder: Path, say: Say) -> tuple[st
     """Gives the model its final weights, from the checkpoints in `folder`; which they are, and whether the run's scores
     are theirs."""
     if recipe.train.average:
-        paths = regular(folder, recipe.checkpoint.every)[-recipe.train.average :]
+        paths = regular(folder, run.step, recipe.checkpoint.every)[-recipe.train.average :]
         found = [checkpoint for path in paths if (checkpoint := _if_whole(path, say)) is not None]
         average_of([checkpoint.tensors("weights") for checkpoint in found], run.model)
         return f"The weights are the mean of the last {len(found)} checkpoints.", False

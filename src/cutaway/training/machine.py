@@ -63,7 +63,10 @@ def chosen_device(wanted: str) -> torch.device:
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     if not wanted.startswith("cuda"):
-        return torch.device(wanted)
+        try:
+            return torch.device(wanted)
+        except RuntimeError:
+            raise ConfigError(f"train.device={wanted!r}: torch knows no such device; auto, cpu, cuda, cuda:1") from None
     if not torch.cuda.is_available():
         raise ConfigError(f"train.device={wanted!r}, but torch finds no GPU here: `cutaway doctor` says more")
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:

@@ -39,14 +39,14 @@ def resting(model: Model) -> Iterator[None]:
 def validate(
     model: Model, objective: Objective, source: Source, *, batches: int = 0, autocast: torch.dtype | None = None
 ) -> dict[str, float]:
-    """The mean loss of each term over all examples (or the first batches), and the scores that fit the objective."""
+    """The mean loss of each term over all examples, or some batches of them, and the scores that fit the objective."""
     sums: dict[str, float] = dict.fromkeys(objective.targets, 0.0)
     counts: dict[str, int] = dict.fromkeys(objective.targets, 0)
     said, wanted = [], []
     scored = "label" in objective.targets
     watched: AbstractContextManager[Any] = watch(model, "head.logits") if scored else nullcontext()
     with resting(model), watched as seen:  # the answers are seen on their way to the loss: nothing is read twice
-        for step in range(min(batches, source.steps) if batches else source.steps):
+        for step in _spread(min(batches or source.steps, source.steps), source.steps):
             arrays = objective.prepare(source(step), generator(VALIDATE, step))
             batch = as_tensors(arrays, model.device)
             with torch.autocast(model.device.type, autocast, enabled=autocast is not None):
@@ -65,6 +65,11 @@ def validate(
         answers = np.concatenate([rows.reshape(-1, rows.shape[-1]) for rows in said])
         result |= scores(answers, np.concatenate([targets.reshape(-1) for targets in wanted]))
     return result
+
+
+def _spread(n: int, steps: int) -> list[int]:
+    """n of so many steps, from all over: the first ones of a table are its shortest rows."""
+    return [i * steps // n for i in range(n)]
 
 
 def scores(said: Any, wanted: Any) -> dict[str, float]:
@@ -113,7 +118,7 @@ def _some(material: Material, n: int) -> Iterator[tuple[Batch, Arrays]]:
     source = material.valid
     if source is None:
         return
-    for step, wanted in Counter(i * source.steps // n for i in range(n)).items():
+    for step, wanted in Counter(_spread(n, source.steps)).items():
         raw = source(step)
         there = np.flatnonzero(raw["example"] >= 0) if "example" in raw else np.arange(len(next(iter(raw.values()))))
         rows = there[:: -(-len(there) // wanted)]

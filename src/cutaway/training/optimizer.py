@@ -29,8 +29,8 @@ class Optimizer:
     def __init__(self, model: nn.Module, recipe: OptimizerPart) -> None:
         if recipe.kind not in DEFAULTS:
             raise ConfigError(f"optimizer.kind={recipe.kind!r} is not one of {', '.join(DEFAULTS)}")
-        if len(recipe.betas) not in (0, 2):
-            raise ConfigError(f"optimizer.betas={list(recipe.betas)} must be two numbers")
+        if len(recipe.betas) not in (0, 2) or not all(0 <= beta < 1 for beta in recipe.betas):
+            raise ConfigError(f"optimizer.betas={list(recipe.betas)} must be two numbers below 1")
         self.names = {parameter: name for name, parameter in model.named_parameters() if parameter.requires_grad}
         if not self.names:
             raise ConfigError("every parameter is frozen: there is nothing to train")

@@ -126,7 +126,7 @@ class SchedulePart:
 @dataclass(frozen=True, kw_only=True)
 class EvaluatePart:
     every: int = 250
-    batches: int = 0  # 0: all
+    batches: int = 0  # so many, from all over the examples; 0: all
     metric: str = "loss"  # what «best» means; a loss is best when low, a score when high
     keep_best: bool = True  # the model folder gets the best weights, not the last ones
     patience: int = 0  # stop after so many evaluations without a better one; 0: never
@@ -162,6 +162,20 @@ class Recipe:
 
 
 OBJECTIVES = ("next_token", "masked", "pretrain", "spans", "translate", "classify", "regress", "tag", "images")
+
+POSITIVE = (
+    "train.steps", "train.tokens", "train.rows", "train.accumulate", "train.workers", "train.threads", "data.seq_len",
+    "data.image_size", "evaluate.every", "evaluate.log", "checkpoint.every", "checkpoint.keep",
+)  # fmt: skip
+NOT_NEGATIVE = (
+    "train.average", "train.lora_rank", "train.spike", "data.valid_last", "data.skip_lines", "optimizer.rate",
+    "optimizer.matrix_rate", "optimizer.momentum", "optimizer.eps", "optimizer.weight_decay", "optimizer.layer_decay",
+    "optimizer.clip", "schedule.warmup", "evaluate.batches", "evaluate.patience",
+)  # fmt: skip
+SHARES = (
+    "train.ema", "data.valid_share", "data.wrap", "objective.smoothing", "objective.mask_share", "schedule.final",
+    "schedule.decay",
+)  # fmt: skip
 
 # What may differ when a run is resumed: how often something is saved, measured or shown changes no weight.
 FREE = (
@@ -202,21 +216,14 @@ def _check(recipe: Recipe, where: str) -> None:
         raise ConfigError(
             f"{where}: [model] names a `size` (new weights) or a `start` (a trained model), one of the two"
         )
-    positive = {
-        "train.steps": recipe.train.steps,
-        "train.tokens": recipe.train.tokens,
-        "train.accumulate": recipe.train.accumulate,
-        "train.workers": recipe.train.workers,
-        "data.seq_len": recipe.data.seq_len,
-        "evaluate.every": recipe.evaluate.every,
-        "evaluate.log": recipe.evaluate.log,
-        "checkpoint.every": recipe.checkpoint.every,
-        "checkpoint.keep": recipe.checkpoint.keep,
-        "train.rows": 1 if recipe.train.rows is None else recipe.train.rows,
-    }
-    for name, value in positive.items():
-        if value < 1:
-            raise ConfigError(f"{where}: {name}={value} must be at least 1")
+    for least, names in {1: POSITIVE, 0: NOT_NEGATIVE + SHARES}.items():
+        for name in names:
+            value = _value(recipe, name)
+            if value is not None and not value >= least:
+                raise ConfigError(f"{where}: {name}={value} must be at least {least}")
+    for name in SHARES:
+        if _value(recipe, name) > 1:
+            raise ConfigError(f"{where}: {name}={_value(recipe, name)} is a share, at most 1")
     if recipe.train.average and recipe.train.ema:
         raise ConfigError(
             f"{where}: train.average={recipe.train.average} and train.ema={recipe.train.ema} are two averages, and the "
@@ -238,6 +245,11 @@ def _check(recipe: Recipe, where: str) -> None:
     for name, (chosen, known) in choices.items():
         if chosen not in known:
             raise ConfigError(f"{where}: {name}={chosen!r} is not one of {', '.join(known)}")
+
+
+def _value(recipe: Recipe, name: str) -> Any:
+    table, _, key = name.partition(".")
+    return getattr(getattr(recipe, table), key)
 
 
 def change(values: dict[str, Any], text: str) -> None:

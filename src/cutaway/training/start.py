@@ -17,7 +17,9 @@ from cutaway.errors import ConfigError
 from cutaway.families import build, config_of
 from cutaway.model.config import Config
 from cutaway.model.model import Model
+from cutaway.objectives import NextToken
 from cutaway.tokens import Tokenizer
+from cutaway.training.material.common import Material
 from cutaway.training.recipe import Recipe
 
 TASKS = {
@@ -70,6 +72,22 @@ def starting_model(recipe: Recipe, numbers: dict[str, Any], device: torch.device
     config = old.config.with_(**({"n_classes": None, "labels": None} | numbers | task | recipe.model.changes))
     model = build(config, seed=recipe.seed, device=device)
     return model, _take_over(old, model)
+
+
+def refuse_long_rows(recipe: Recipe, material: Material, model: Model) -> None:
+    """Rows that the model cannot read: the first of them would end the run, perhaps after hours."""
+    max_len = getattr(model, "max_len", None)
+    for source in (material.train, material.valid):
+        if source is None or max_len is None:
+            continue
+        widest = recipe.data.seq_len  # of windows
+        if hasattr(source, "buckets"):
+            widest = max(max(bucket.widths) for bucket in source.buckets.buckets)
+            widest -= isinstance(material.objective, NextToken)  # the last token is not read
+        if widest > max_len:
+            raise ConfigError(
+                f"rows of {widest} tokens are longer than the model's max_len={max_len}: set data.seq_len to that"
+            )
 
 
 def _fitting(config: Config, numbers: dict[str, Any]) -> dict[str, Any]:

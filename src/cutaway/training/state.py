@@ -31,7 +31,7 @@ from cutaway.errors import CheckpointError
 from cutaway.files import read_json, write_json
 
 NAME = re.compile(r"step-(\d{8,})")
-HALF_WRITTEN = re.compile(r"\.(step|old)-.+|\..+\.[0-9a-f]{32}\.tmp")
+HALF_WRITTEN = re.compile(r"\.(step-\d{8,}\.|old-)[0-9a-f]{32}|\..+\.[0-9a-f]{32}\.tmp")  # nobody else's files
 MANIFEST, STATE = "manifest.json", "state.json"
 
 
@@ -106,18 +106,21 @@ def clean(folder: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
-def regular(folder: Path, every: int) -> list[Path]:
-    """The checkpoints of every so many steps, and the newest. One that was made on the way, when somebody stopped the
-    run, is none of them as soon as there is a newer one: a run that was stopped ends as one that was not."""
-    there = checkpoints(folder)
-    return [path for path in there if step_of(path) % every == 0 or path == there[-1]]
+def regular(folder: Path, step: int, every: int = 1) -> list[Path]:
+    """The checkpoints of every so many steps up to `step`, and the one of that step. One that was made on the way, when
+    somebody stopped the run, is none of them later on: a run that was stopped ends as one that was not."""
+    there = [path for path in checkpoints(folder) if step_of(path) <= step]
+    return [path for path in there if step_of(path) % every == 0 or step_of(path) == step]
 
 
-def keep(folder: Path, n: int, besides: int | None = None, every: int = 1) -> None:
-    """Removes all but the newest n regular checkpoints and the one of the step `besides`."""
-    kept = regular(folder, every)[-n:]
+def keep(folder: Path, n: int, step: int, besides: int | None = None, every: int = 1) -> None:
+    """Removes all but the newest n regular checkpoints of a run that is at `step`, and the one of the step `besides`.
+
+    Those of later steps could not be read, or the run would have gone on from there; it will write over them.
+    """
+    kept = regular(folder, step, every)[-n:]
     for path in checkpoints(folder):
-        if path not in kept and step_of(path) != besides:
+        if path not in kept and step_of(path) != besides and step_of(path) < step:
             hidden = folder / f".old-{uuid4().hex}"  # gone in one instant, then taken apart
             with suppress(OSError):
                 path.rename(hidden)

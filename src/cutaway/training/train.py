@@ -34,8 +34,8 @@ from cutaway.training.parallel import join_group
 from cutaway.training.recipe import Recipe, read_recipe
 from cutaway.training.resuming import depends_on, put_back, refuse_another_run
 from cutaway.training.schedule import rate_at
-from cutaway.training.start import refuse_another_tokenizer, starting_model, starting_tokenizer
-from cutaway.training.state import checkpoints, clean, keep, newest, write_checkpoint
+from cutaway.training.start import refuse_another_tokenizer, refuse_long_rows, starting_model, starting_tokenizer
+from cutaway.training.state import Checkpoint, checkpoints, clean, keep, newest, write_checkpoint
 
 LOSSES_ARE_BEST_LOW = ("loss", "perplexity", "bits_per_byte")
 
@@ -102,8 +102,10 @@ class Trainer:
             for note in self.material.notes:
                 self._note(note)
             self.run = self._new_run()
-            if resume:
-                self._go_on()
+            found = self._found() if resume else None
+            self._begin(0 if found is None else found.step)
+            if found is not None:
+                self._go_on(found)
             if self.group.leads and self.run.step == 0:
                 write_json(self.begun, self._depends_on())
             guard.enter_context(self.interruption.listening())
@@ -126,7 +128,8 @@ class Trainer:
     def _new_run(self) -> Run:
         recipe, t = self.recipe, self.recipe.train
         torch.manual_seed(recipe.seed)
-        model, drawn = starting_model(recipe, self.material.numbers, self.device)
+        model, self.drawn = starting_model(recipe, self.material.numbers, self.device)
+        refuse_long_rows(recipe, self.material, model)
         if t.lora_rank:
             add_lora(model, t.lora_rank, t.lora_alpha, t.lora_parts)
         freeze(model, t.freeze)
@@ -140,11 +143,6 @@ class Trainer:
         autocast = torch.bfloat16 if t.precision == "bf16" else None
         if t.compile not in ("no", "blocks"):
             loss_of = compile_loss(loss_of, t.compile)
-        self.log({
-            "event": "start", "name": recipe.name, "parameters": model.n_parameters(), "device": str(self.device),
-            "machine": machine_name(self.device), "steps": t.steps, "examples": self.material.train.n_examples,
-            "steps_per_epoch": self.material.train.steps, "drawn": len(drawn), "threads": torch.get_num_threads(),
-        })  # fmt: skip
         return Run(
             model,
             self.material.objective,
@@ -169,25 +167,39 @@ class Trainer:
     def _depends_on(self) -> dict[str, Any]:
         return depends_on(self.recipe, self.material, self.run.model, self.group.world)
 
-    def _go_on(self) -> None:
-        """Puts the newest whole checkpoint back; before there was one, the run starts at step 0."""
+    def _begin(self, step: int) -> None:
+        """The first line of a run's log, or of what follows after `step`."""
+        train = self.material.train
+        self.log({
+            "event": "start", "name": self.recipe.name, "parameters": self.run.model.n_parameters(),
+            "device": str(self.device), "machine": machine_name(self.device), "steps": self.recipe.train.steps,
+            "examples": train.n_examples, "steps_per_epoch": train.steps, "drawn": len(self.drawn),
+            "step": step, "threads": torch.get_num_threads(),
+        })  # fmt: skip
+
+    def _found(self) -> Checkpoint | None:
+        """The newest whole checkpoint; before there was one, the run starts at step 0."""
         if not checkpoints(self.folder):
             if self.begun.exists():
                 refuse_another_run(read_json(self.begun), self._depends_on(), self.out)
             self._note("there was no checkpoint yet: the run starts at step 0")
-            return
+            return None
         found = newest(self.folder, self._note)
         if found is None:
             raise CheckpointError(
                 f"no checkpoint in {self.folder} is whole: remove that folder, and start the run anew"
             )
         refuse_another_run(found.state["depends_on"], self._depends_on(), self.out)
+        return found
+
+    def _go_on(self, found: Checkpoint) -> None:
+        """Puts everything back as it was after that step."""
         put_back(self.run, found, self.device)
         state = found.state
         self.seconds_before, self.flops = state["seconds"], state["flops"]
-        self.scores = {name: float(value) for name, value in state["scores"].items()}
+        self.scores = _numbers(state["scores"])
         self.group.wait()  # until everybody has read it
-        if self.group.leads and found.path == checkpoints(self.folder)[-1]:
+        if self.group.leads:
             self._keep()  # a kill may have come between a checkpoint and the removal of older ones
         self.log({"event": "resume", "step": self.run.step, "from": found.path.name})
         if state["threads"] != torch.get_num_threads():
@@ -210,6 +222,7 @@ class Trainer:
         stop_early = self._waited_enough()  # a resumed run may have stopped early
         ended = self._is_done()
         if ended:
+            self.scores = _numbers(read_json(self.done).get("scores", self.scores))
             self._note(f"this run is done: its model is in {self.out}")
         with feed.ahead(run.step, run.step if ended or stop_early else steps) as batches:
             for batch in batches:
@@ -330,7 +343,7 @@ class Trainer:
 
     def _keep(self) -> None:
         c = self.recipe.checkpoint
-        keep(self.folder, max(c.keep, self.recipe.train.average), self.run.best_step, c.every)
+        keep(self.folder, max(c.keep, self.recipe.train.average), self.run.step, self.run.best_step, c.every)
 
     def _finish(self) -> None:
         """The model folder, and the note that it is whole."""
@@ -342,7 +355,12 @@ class Trainer:
             "skipped": self.run.skipped, "scores": self.scores, "machine": machine_name(self.device),
             "weights": weights,
         })  # fmt: skip
-        write_json(self.done, {"step": self.run.step})
+        write_json(self.done, {"step": self.run.step, "scores": plain(self.scores)})
 
     def _note(self, text: str) -> None:
         self.log({"event": "note", "text": text})
+
+
+def _numbers(scores: dict[str, Any]) -> dict[str, float]:
+    """Scores as they were before `plain`."""
+    return {name: float(value) for name, value in scores.items()}

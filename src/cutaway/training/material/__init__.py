@@ -9,7 +9,7 @@ from cutaway.data.tables import text_of
 from cutaway.errors import ConfigError
 from cutaway.tokens import Tokenizer
 from cutaway.training.material.common import Material, Say, holds_out, paths_of, what_is_lost
-from cutaway.training.material.tables import columns_of, tables, training_rows
+from cutaway.training.material.tables import columns_of, directions_of, tables, training_rows
 from cutaway.training.material.texts import texts, training_texts
 from cutaway.training.recipe import Recipe
 
@@ -26,6 +26,11 @@ def prepare(recipe: Recipe, start: Tokenizer | None, say: Say = lambda text: Non
         raise ConfigError(
             f"evaluate.metric={recipe.evaluate.metric!r} is not measured for objective {recipe.objective.kind!r}; "
             f"measured are {', '.join(known)}"
+        )
+    if material.valid is None and recipe.evaluate.patience:
+        raise ConfigError(
+            f"evaluate.patience={recipe.evaluate.patience} needs examples to measure with: data.valid, valid_share or "
+            f"valid_last"
         )
     material.notes += what_is_lost(material, recipe.data.seq_len)
     return material
@@ -53,7 +58,7 @@ def _tokenizer(recipe: Recipe, start: Tokenizer | None, say: Say) -> Tokenizer:
     from cutaway.tokens.train import train_tokenizer
 
     paths = paths_of(recipe, recipe.data.train)
-    tags = sorted({direction.split("-")[1] for direction in recipe.data.directions})
+    tags = sorted({target for _, target in directions_of(recipe)})
     vocab_size = 8000 if t.vocab_size is None and t.kind in ("bpe", "wordpiece", "unigram") else t.vocab_size
     settings: dict[str, Any] = {
         "kind": "tokenizer",

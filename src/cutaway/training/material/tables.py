@@ -28,12 +28,21 @@ from cutaway.training.material.common import (
 from cutaway.training.recipe import Recipe
 
 
+def directions_of(recipe: Recipe) -> list[tuple[str, str]]:
+    """(en, de) for "en-de"; a target may be pt-BR."""
+    ways = [way.partition("-") for way in recipe.data.directions]
+    for source, _, target in ways:
+        if not source or not target:
+            raise ConfigError(f"data.directions={list(recipe.data.directions)}: write each as en-de, source and target")
+    return [(source, target) for source, _, target in ways]
+
+
 def columns_of(recipe: Recipe) -> list[str]:
     """The columns of text that the objective reads, as the files call them."""
     d = recipe.data
     if recipe.objective.kind == "translate":
         if d.directions:
-            return sorted({side for direction in d.directions for side in direction.split("-")})
+            return sorted({side for way in directions_of(recipe) for side in way})
         return list(d.header[:2]) if d.format == "parallel" and d.header else [d.source, d.target]
     return [d.text] if d.second is None else [d.text, d.second]
 
@@ -46,6 +55,8 @@ def rows_of(recipe: Recipe, names: Sequence[str]) -> Rows:
         if len(paths) % 2:
             raise ConfigError(f"parallel files come in pairs: {len(paths)} are named")
         sides = tuple(d.header) if len(d.header) == 2 else (d.source, d.target)
+        if missing := sorted(set(columns_of(recipe)) - set(sides)):
+            raise ConfigError(f"no side of the parallel files is called {missing[0]!r}: data.header={list(d.header)}")
         tables = [
             read_parallel(a, b, names=sides)  # type: ignore[arg-type]
             for a, b in zip(paths[::2], paths[1::2], strict=True)
@@ -124,12 +135,10 @@ def some_sources(
     recipe: Recipe, data: Dataset, tokenizer: Tokenizer, examples: Indices
 ) -> list[tuple[str, int | None]]:
     """A few sources, spread over the examples, in all directions by turns."""
-    ways = list(recipe.data.directions) or ["-".join(columns_of(recipe))]
-    found: list[tuple[str, int | None]] = []
+    ways: list[tuple[str, int | None]] = [(a, tokenizer.tag_id(b)) for a, b in directions_of(recipe)]
+    ways, found = ways or [(columns_of(recipe)[0], None)], []
     for i, example in enumerate(examples[:: max(1, len(examples) // 16)][:16].tolist()):
-        a, _, b = ways[i % len(ways)].partition("-")
-        name = a if recipe.data.directions else columns_of(recipe)[0]
-        tag = tokenizer.tag_id(b) if recipe.data.directions else None
+        name, tag = ways[i % len(ways)]
         found.append((tokenizer.decode(data.columns[name][example].tolist()), tag))
     return found
 
@@ -171,7 +180,7 @@ class Directions:
         common: dict[str, Any],
     ) -> None:
         d, names = recipe.data, columns_of(recipe)
-        ways = [(a, b) for a, _, b in (way.partition("-") for way in d.directions)] or [(names[0], names[1])]
+        ways = directions_of(recipe) or [(names[0], names[1])]
         self.ways = [(data.columns[a], data.columns[b]) for a, b in ways]
         self.tags = np.array([tokenizer.tag_id(b) for _, b in ways] if d.directions else [0])
         self.pair, self.way = np.tile(examples, len(ways)), np.repeat(np.arange(len(ways)), len(examples))

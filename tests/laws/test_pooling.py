@@ -31,6 +31,22 @@ def test_padding_changes_no_score(name: str, pooling: str) -> None:
         assert torch.allclose(model(padded, real=real), alone, atol=1e-10), left
 
 
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("name", ENCODERS)
+def test_a_filler_row_leaves_the_others_their_gradients(name: str, pooling: str) -> None:
+    """The last batch of an epoch is filled up with rows that hold nothing."""
+    model, ids = classifier(name, pooling), some_ids(3, 5, seed=3)
+    gradients = []
+    for rows in (2, 3):
+        real = torch.ones(rows, 5, dtype=torch.bool)
+        real[2:] = False
+        model.zero_grad()
+        model(ids[:rows], real=real)[:2].square().sum().backward()
+        gradients.append({name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None})
+    for name, gradient in gradients[0].items():
+        assert torch.allclose(gradients[1][name], gradient, atol=1e-10), name
+
+
 @pytest.mark.parametrize("name", ENCODERS)
 @torch.no_grad()
 def test_the_mean_weighs_all_tokens_alike(name: str) -> None:

@@ -25,10 +25,10 @@ def first_state(hidden: Hidden, real: Real = None) -> Float[Tensor, "batch d_mod
 
 
 def mean_state(hidden: Hidden, real: Real = None) -> Float[Tensor, "batch d_model"]:
-    """The mean of the real tokens' states (Reimers & Gurevych 2019, Sentence-BERT)."""
+    """The mean of the real tokens' states (Reimers & Gurevych 2019, Sentence-BERT); of a row without any, zeros."""
     if real is None:
         return hidden.mean(dim=1)
-    return (hidden * real[:, :, None]).sum(dim=1) / real.sum(dim=1, keepdim=True)
+    return (hidden * real[:, :, None]).sum(dim=1) / real.sum(dim=1, keepdim=True).clamp(min=1)
 
 
 class Pooler(Part):

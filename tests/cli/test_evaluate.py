@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from cutaway import cli
 from cutaway.checkpoints import save
-from cutaway.evaluation import evaluate
+from cutaway.evaluation import Sureness, evaluate
+from cutaway.tokens.train import train_tokenizer
 
 FEW = ["--resamples", "20"]
 
@@ -54,6 +55,18 @@ def test_a_translator(tmp_path):
     again = said(tmp_path / "model", table, "--beam", 2, "--header", "en,de", "--to", "de")
     assert again["scores"] == found["scores"]
     assert said(tmp_path / "model", table, "--header", "en,de", "--limit", 3, "--beam", 1)["n"] == 3
+
+
+def test_a_model_that_fills_blanks(tmp_path):
+    tokenizer = train_tokenizer(SENTENCES, kind="wordpiece", vocab_size=60)
+    model = tiny("bert", task="pretrain", vocab_size=tokenizer.vocab_size, dtype=torch.float32)
+    save(model, tmp_path / "model", tokenizer)
+    (tmp_path / "a.txt").write_text("\n".join(SENTENCES) + "\n")
+    found = said(tmp_path / "model", tmp_path / "a.txt", "--split", "line", "--seed", 3, "--context", 8)
+    expected = evaluate(model, tokenizer, SENTENCES, context=8, sure=Sureness(3, 20))
+    assert found["scores"] == pytest.approx(expected.scores)
+    assert (found["n"], found["settings"]["context"], found["settings"]["seed"]) == (6, 8, 3)
+    assert "6 documents" in run(tmp_path / "model", tmp_path / "a.txt", "--split", "line", *FEW)
 
 
 def test_a_language_model(tmp_path):

@@ -1,6 +1,7 @@
 """`cutaway train`, `runs` and `plot`: a recipe becomes a folder, a line in a list, and a picture."""
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -54,6 +55,46 @@ def test_train_runs_and_plot(recipe: Path, tmp_path: Path) -> None:
     said = json.loads(cutaway("plot", "models/one", "--metric", "perplexity", "--json").stdout)
     assert said["metric"] == "perplexity"
     assert (tmp_path / "curve.svg").exists()
+
+
+def test_the_first_step_is_told_at_once_and_how_long_the_rest_takes(recipe: Path) -> None:
+    said = cutaway("train", recipe, "--out", "a", "--set", "train.steps=30", "--set", "evaluate.log=10").output
+    steps = [line for line in said.splitlines() if line.startswith("step ") and " rate " in line]
+    assert [line.partition("  ")[0] for line in steps] == ["step 1/30", "step 10/30", "step 20/30", "step 30/30"]
+    assert all(re.search(r"  \d+ s left  loss .* tok/s  \d+% of peak$", line) for line in steps)
+    assert " 0 s left " in steps[-1]
+
+
+def test_pictures_are_counted_as_pictures(recipe: Path, tmp_path: Path) -> None:
+    pictures = to_toml(toy("images", tmp_path / "data"))
+    (tmp_path / "pictures.toml").write_text(pictures, encoding="utf-8")
+    said = cutaway("train", "pictures.toml", "--out", "models/pictures").output
+    assert " pictures/s " in said
+    assert "tok/s" not in said
+    assert cutaway("train", recipe, "--out", "models/text").exit_code == 0
+    rows = cutaway("runs").output.splitlines()
+    assert [("pictures/s" in row, "tok/s" in row) for row in rows if "models/" in row] == [(True, False), (False, True)]
+    assert "| steps, pictures seen | 4, 32 |" in (tmp_path / "models" / "pictures" / "README.md").read_text()
+
+
+def test_runs_fit_eighty_columns_with_every_word_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    start = {"event": "start", "name": "a", "parameters": 123_456_789, "steps": 100_000, "step": 0}
+    step = {"event": "step", "step": 99_990, "loss": 12.34567, "tokens_per_second": 123_456.7, "seconds": 123_456.7}
+    log = tmp_path / "models" / "a-long-name-of-a-run" / "run" / "log.jsonl"
+    events = [start, step, {"event": "evaluate", "step": 9, "loss": 2.34567}, {"event": "end", "reason": "interrupted"}]
+    log.parent.mkdir(parents=True)
+    log.write_text("\n".join(map(json.dumps, events)) + "\n")
+    nothing = tmp_path / "models" / "none" / "run" / "log.jsonl"
+    nothing.parent.mkdir(parents=True)
+    nothing.write_text(json.dumps(start) + "\n")  # never made a step
+    said = cutaway("runs", "models", "models/a-long-name-of-a-run").output
+    assert max(map(len, said.splitlines())) <= 80
+    for word in ("interrupted", "123 M", "99,990/100,000", "12.35", "2.346", "123 k tok/s", "34.3 h"):
+        assert said.count(word) == 1
+    assert "none" not in said
+    assert len(json.loads(cutaway("runs", "models", "--json").stdout)) == 1
+    assert "no runs in models/none that made a step" in cutaway("runs", "models/none").output
 
 
 def test_what_goes_wrong_is_said_in_a_line(recipe: Path) -> None:

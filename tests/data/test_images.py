@@ -242,12 +242,25 @@ def test_a_class_of_another_name_is_another_folder(folder, tmp_path):
 def test_all_come_to_one_size_when_asked(folder, tmp_path):
     path, _ = folder
     write(path / "rose" / "0.jpg", encode(random_images(40, 30), "JPEG"))
-    with pytest.raises(InputError, match=r"rose/4\.png has 5 × 4 pixels, the first image 40 × 30: give a size"):
+    with pytest.raises(
+        InputError, match=r"rose/4\.png has 5 × 4 pixels, the first image 40 × 30: .*data.image_size=64"
+    ):
         image_folder(path, cache=tmp_path / "cache")
     images = image_folder(path, size=(8, 6), channels=3, cache=tmp_path / "cache")
     assert images.pixels.shape == (7, 3, 8, 6)
     assert (images.pixels[0, 0] == images.pixels[0, 1]).all(), "a grey image has three equal channels"
     assert image_folder(path, size=8, cache=tmp_path / "cache").pixels.shape == (7, 1, 8, 8), "as the first"
+
+
+def test_what_a_system_leaves_in_a_folder_is_no_picture(folder, tmp_path):
+    path, _ = folder
+    before = image_folder(path, cache=tmp_path / "cache")
+    for name in ("Thumbs.db", "desktop.ini", ".DS_Store", ".cache/a.png"):
+        write(path / "rose" / name, b"not a picture")
+    assert image_folder(path, cache=tmp_path / "cache").fingerprint == before.fingerprint
+    write(path / "rose" / "notes.txt", b"not a picture")
+    with pytest.raises(InputError, match=r"notes.txt is not an image .*: take it out"):
+        image_folder(path, cache=tmp_path / "cache")
 
 
 def test_the_middle_is_cut_out(tmp_path):

@@ -66,6 +66,8 @@ def test_columns_that_nobody_named_are_asked_for(tmp_path):
     path = write(tmp_path / "a.tsv", TABLE)
     with pytest.raises(InputError, match=r"a.tsv has the columns en, de, note: say which are source and target"):
         read_examples(TRANSLATOR, [path])
+    with pytest.raises(InputError, match=r"en, de, note: say which holds the labels with --label-column"):
+        read_examples(CLASSIFIER, [path])
     with pytest.raises(InputError, match=r"a.tsv has no column 'fr'; there are en, de, note"):
         read_examples(TRANSLATOR, [path], Columns("en", "fr"))
     with pytest.raises(InputError, match="3 files: one table is wanted"):

@@ -47,6 +47,7 @@ def test_fault_03_the_command_stops_with_a_checkpoint_and_the_right_exit_code(
     assert complained == ""
     (end,) = (event for event in read_log(out / "run" / "log.jsonl") if event["event"] == "end")
     assert end["reason"] == "interrupted"
+    assert said.index("saving after this step …") < said.index("stopped at step")
     assert f"stopped at step {end['step']:,}; the same command with --resume goes on" in said
     *_, left = sorted(checkpoint_folders(out))  # an evaluation before the signal may have left another, the best
     assert read_checkpoint(left).step == end["step"]

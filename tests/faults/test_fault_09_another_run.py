@@ -1,5 +1,6 @@
 """Fault 9: data, tokenizer, seed, model or schedule changed under --resume: refused, saying what differs."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,15 @@ def test_fault_09_another_recipe_is_refused_saying_what_differs(what: str, place
     assert said in str(refused.value)
     assert {path: sha(path) for path in half.rglob("*.safetensors")} == before
     train(recipe_from(small(place)), half, resume=True)  # put back as it was, it goes on
+
+
+def test_fault_09_of_many_differences_five_are_named(place: Path, half: Path):
+    changes = {name: value for changed, _ in CHANGED.values() for name, value in changed.items()}
+    with pytest.raises(ConfigError) as refused:
+        train(recipe_from(small(place, **changes)), half, resume=True)
+    said = str(refused.value)
+    assert said.count(" → ") == 5
+    assert re.search(r"; and \d+ more\. Put it back", said)
 
 
 def test_fault_09_other_data_is_refused(half: Path, place: Path, tmp_path: Path):

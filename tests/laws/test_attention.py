@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tiny import ALL, close, inputs, tiny
 from torch import Tensor
 
-from cutaway.model.attention import look_up, look_up_fused, pattern_of
+from cutaway.model.attention import few_queries, look_up, look_up_fused, pattern_of
 from cutaway.model.masks import CAUSAL, EVERYWHERE, Mask, causal_mask, padding, same_document, sliding_window
 from cutaway.model.tap import edit
 
@@ -31,6 +31,27 @@ def test_fused_equals_explicit_and_so_do_their_gradients(dtype: torch.dtype, see
         ways.append((out, *torch.autograd.grad(out.sin().sum(), (q, k, v))))
     assert all(close(fused, plain) for plain, fused in zip(*ways, strict=True))
     assert all(torch.isfinite(number).all() for way in ways for number in way)
+
+
+@given(
+    seed=st.integers(0, 999),
+    batch=st.sampled_from([1, 6]),
+    n=st.integers(1, 18),
+    which=st.sampled_from(["all", "causal", "table", "written out", "blind"]),
+)
+@torch.no_grad()
+def test_a_few_queries_find_the_same(seed: int, batch: int, n: int, which: str) -> None:
+    """Beams on a CPU take a way of their own; keys stand in a longer store."""
+    torch.manual_seed(seed)
+    n_key = n if which == "causal" else 7
+    q = torch.randn(batch, n, 4, 8, dtype=torch.float64).transpose(1, 2)
+    k, v = (torch.randn(batch, 4, 20, 8, dtype=torch.float64)[:, :, :n_key] for _ in range(2))
+    may_look = torch.rand(batch, 1, n, n_key) > 0.5
+    may_look[..., 0] = which != "blind"
+    mask = {"all": EVERYWHERE, "causal": CAUSAL}.get(which, Mask(may_look, none_blind=which != "blind"))
+    mask = mask.written_out(torch.float64) if which == "written out" else mask
+    assert few_queries(q, k) == ((1 if batch == 6 else 2) <= n <= 16)
+    assert close(look_up_fused(q, k, v, mask), look_up(q, k, v, mask))
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -2,12 +2,14 @@
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import numpy as np
 from typer.testing import CliRunner
 
 from cutaway.cli import app
+from cutaway.training.recipe import recipe_from
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -36,6 +38,23 @@ def test_the_guide_to_training_runs(tmp_path, monkeypatch):
     assert len(blocks) == 1
     for line, source in blocks:
         exec(compile("\n" * line + source, str(guide), "exec"), {"__name__": "__main__"})
+
+
+def test_the_recipes_of_the_guide_to_training_run(tmp_path, monkeypatch):
+    """One after another: the second starts from what the first one made."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUTAWAY_CACHE", str(tmp_path / "cache"))
+    Path("novel.txt").write_text("".join(f"the dog number {i} barks at a man .\n" for i in range(300)))
+    Path("reviews.csv").write_text("review,stars\n" + "a good dog,5\na bad dog,1\n" * 20)
+    Path("pairs.tsv").write_text("".join(f"a dog {i}\tein Hund {i}\tnone\n" for i in range(40)))
+    guide = (README.parent / "docs" / "training.md").read_text()
+    blocks = re.findall(r"^```toml\n(.*?)^```$", guide, re.M | re.S)
+    assert len(blocks) == 4
+    recipe_from(tomllib.loads(blocks[0]))
+    for block, out in zip(blocks[1:], ("filler", "classifier", "translator"), strict=True):
+        Path(f"{out}.toml").write_text(block)
+        ran = CliRunner().invoke(app, ["train", f"{out}.toml", "--out", out, "--set", "train.steps=2"])
+        assert ran.exit_code == 0, ran.output
 
 
 def test_the_guide_to_decoding_runs(tmp_path, monkeypatch):

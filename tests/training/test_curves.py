@@ -146,6 +146,12 @@ def test_fault_33_a_name_is_text_and_nothing_else() -> None:
         plot_runs([record("a", [1.0], [1.5])], "<b>")
 
 
+def test_a_run_with_one_point_is_a_dot() -> None:
+    root = ElementTree.fromstring(plot_runs([record("a", [4.0], [])]))
+    assert not list(root.iter(f"{SVG}polyline"))
+    assert len(list(root.iter(f"{SVG}circle"))) == 2  # the other stands beside the name
+
+
 def test_the_curve_goes_where_the_numbers_say() -> None:
     """Down is down: a lower loss stands lower, a later step further right."""
     picture = plot_runs([record("a", [4.0, 2.0, 1.0, 3.0], [])])

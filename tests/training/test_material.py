@@ -142,11 +142,11 @@ def test_bits_per_byte_count_the_bytes_that_are_held_out(tmp_path: Path) -> None
     ("kind", "data", "said"),
     [
         ("next_token", {"valid_last": 5, "valid_share": 0.0}, r"valid_last=5 counts examples"),
-        ("next_token", {"valid_share": 1.0}, r"valid_share=1.0: 0 of .* to train on"),
-        ("lines", {"valid_last": 500}, r"valid_last=500, .*: -380 of 120 to train on"),
-        ("classify", {"valid_last": 60}, r"valid_last=60, .*: 0 of 60 to train on"),
-        ("translate", {"valid_last": 100}, r": -20 of 80 to train on"),
-        ("images", {"valid_share": 0.001}, r"valid_share=0.001: 50 of 50 to train on"),
+        ("next_token", {"valid_share": 1.0}, r"valid_share=1.0 of .* examples .*: none is left to train on"),
+        ("lines", {"valid_last": 500}, r"valid_last=500 of 120 .*: none is left to train on"),
+        ("classify", {"valid_last": 60}, r"valid_last=60 of 60 .*: none is left to train on"),
+        ("translate", {"valid_last": 100}, r"valid_last=100 of 80 .*: none is left to train on"),
+        ("images", {"valid_share": 0.001}, r"valid_share=0.001 of 50 .*: none is held out to measure with; bring more"),
         ("next_token", {"train": []}, r"\[data\] names no `train` files"),
         ("translate", {"train": ["pairs.en"]}, r"parallel files come in pairs: 1 are named"),
         (
@@ -405,7 +405,7 @@ def test_pictures_that_the_model_cannot_read_are_refused_before_the_first_step(t
         picture_file(tmp_path, f"{height}x{width}.npz", height, width) for height, width in ((8, 8), (4, 4), (8, 12))
     )
     for data, said in (
-        ({"train": [wide]}, r"the pictures are 8 × 12 pixels of 1 channel, .*: data.image_size"),
+        ({"train": [wide]}, r"the pictures are 8 × 12 pixels of 1 channel, .*: --set data.image_size=64"),
         ({"train": [square], "valid": [other]}, r"validation pictures are 4 × 4 pixels .*, the training ones 8 × 8"),
         ({"train": [square, square], "image_size": 4}, r"data.image_size=4: pictures of idx files are read as they"),
         ({"train": [square], "image_size": 4}, r"holds images as arrays: size and channels are for encoded images"),
@@ -426,8 +426,37 @@ def test_the_mean_and_spread_of_pictures_are_those_of_their_numbers() -> None:
 
 def test_changes_of_pictures_are_strict() -> None:
     assert changes_of({"turn": 10, "mirror": True}).turn == 10.0
-    with pytest.raises(ConfigError, match=r"unknown key 'mirrow' in \[objective\]; pictures know colour, .*mirror"):
+    with pytest.raises(ConfigError, match=r"unknown key 'mirrow' in \[objective\] of pictures; .*mean 'mirror'\?"):
         changes_of({"mirrow": True})
     for name, wrong in {"mirror": "yes", "shift": 1.5, "turn": "a", "erase": True}.items():
         with pytest.raises(ConfigError, match=rf"objective.{name}="):
             changes_of({name: wrong})
+
+
+@pytest.mark.parametrize("kind", ["classify", "regress", "tag", "images"])
+def test_labels_that_are_all_the_same_are_refused_by_name(kind: str, tmp_path: Path) -> None:
+    write_files(tmp_path)
+    (tmp_path / "table.tsv").write_text("text\tlabel\tscore\ttags\n" + "a cat\tgood\t-100\tx x\n" * 20)
+    np.savez(tmp_path / "pictures.npz", images=np.zeros((20, 8, 8), np.uint8), labels=np.zeros(20, np.int64))
+    only = {"classify": "good", "regress": "-100.0", "tag": "x", "images": "0"}[kind]
+    file = "pictures.npz" if kind == "images" else "of table.tsv"
+    with pytest.raises(ConfigError, match=rf"all labels in .*{file} are {only}: at least two different ones"):
+        prepare(toy(kind, tmp_path), None)
+
+
+def test_a_number_that_is_also_a_mark_is_a_number(tmp_path: Path) -> None:
+    """−100 stands where a word bears no tag; of numbers it is one like another."""
+    write_files(tmp_path)
+    rows = "a cat\t-100\n" * 10 + "a dog\t5\n" * 10
+    (tmp_path / "table.tsv").write_text("text\tscore\n" + rows)
+    assert prepare(toy("regress", tmp_path), None).train.n_examples == 16
+
+
+def test_a_column_that_is_not_there_is_named_before_a_tokenizer_is_trained(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    (tmp_path / "valid.tsv").write_text("text\tlable\na cat\ta\n")
+    for data in ({"label": "lable"}, {"valid": ["valid.tsv"], "valid_share": 0.0}):
+        said: list[str] = []
+        with pytest.raises(InputError, match=r"no column 'lable'|valid.tsv: no column 'label'; there are text, lable"):
+            prepare(toy("classify", tmp_path, data=data), None, said.append)
+        assert said == []

@@ -29,6 +29,7 @@ CHOICES = {
     "objective.kind": [kind for kind in OBJECTIVES if kind != "images"],
     "model.size": ["gpt2", "bert-tiny"],
     "train.average": [0],  # or train.ema would have to be
+    "train.tokens": [10**9],  # at least a window
     **{name: [0.0, 0.1, 1.0] for name in SHARES},
 }
 
@@ -87,6 +88,29 @@ def test_an_unknown_key_is_refused_with_its_table_and_what_is_known(name: str) -
     assert all(key in str(caught.value) for key in known)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"train": {"tokens": 100, "rows": 4}},
+        {"train": {"tokens": 100}, "data": {"split": "line"}},
+        {"train": {"tokens": 100}, "data": {"format": "table"}},
+        {"train": {"tokens": 100}, "objective": {"kind": "translate"}},
+        {"train": {"tokens": 256}},
+    ],
+)
+def test_what_has_no_windows_may_have_fewer_tokens_than_one(changes: dict[str, Any]) -> None:
+    recipe_from({**SMALL, **changes})
+
+
+def test_what_was_probably_meant_is_asked() -> None:
+    with pytest.raises(ConfigError, match=r"unknown key 'stpes' in \[train\]; known: .*; did you mean 'steps'\?$"):
+        recipe_from({**SMALL, "train": {"stpes": 3}})
+    with pytest.raises(ConfigError, match=r"unknown key 'smothing' in \[objective\]; .*; did you mean 'smoothing'\?$"):
+        recipe_from({**SMALL, "objective": {"smothing": 3}})
+    with pytest.raises(ConfigError, match=r"unknown key 'xyz' in \[train\]; known: [^;]*$"):
+        recipe_from({**SMALL, "train": {"xyz": 3}})
+
+
 def test_an_unknown_key_at_the_top_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"unknown key 'modell' in the top; known: about, .*tokenizer, train"):
         recipe_from({"modell": {"size": "gpt2"}})
@@ -104,6 +128,16 @@ def test_an_unknown_key_at_the_top_is_refused() -> None:
         ({"train": {"threads": 0}}, r"train.threads=0 must be at least 1"),
         ({"train": {"average": -1}}, r"train.average=-1 must be at least 0"),
         ({"evaluate": {"batches": -2}}, r"evaluate.batches=-2 must be at least 0"),
+        ({"evaluate": {"samples": -1}}, r"evaluate.samples=-1 must be at least 0"),
+        ({"optimizer": {"rate": -1}}, r"optimizer.rate=-1.0 must be at least 0"),
+        ({"schedule": {"warmup": -5}}, r"schedule.warmup=-5 must be at least 0"),
+        ({"train": {"ema": 1.5}}, r"train.ema=1.5 is a share, at most 1"),
+        ({"data": {"wrap": 3}}, r"data.wrap=3.0 is a share, at most 1"),
+        ({"train": {"tokens": 100}}, r"train.tokens=100 is less than one window of data.seq_len=256: allow as many"),
+        (
+            {"train": {"tokens": 100}, "objective": {"kind": "pretrain"}, "data": {"split": "line"}},
+            r"train.tokens=100 is less than one window",
+        ),
         ({"objective": {"smoothing": float("nan")}}, r"objective.smoothing=nan must be at least 0"),
         ({"objective": {"smoothing": 1.5}}, r"objective.smoothing=1.5 is a share, at most 1"),
         ({"train": 3}, r"train is a table: \[train\]"),

@@ -142,6 +142,25 @@ def test_a_key_that_the_family_does_not_know_is_refused(tmp_path: Path) -> None:
         starting_model(toy("next_token", tmp_path, model={"size": "gpt-2"}), {}, CPU)
 
 
+def test_a_model_that_does_not_exist_is_named_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for model, said in (
+        ({"size": "gpt2", "d_modell": 3}, r"unknown key 'd_modell' in \[model\] of size 'gpt2'; .* mean 'd_model'\?"),
+        ({"size": "gpt-2"}, r"no size is called 'gpt-2'; known: .*gpt2"),
+        (
+            {"start": "old"},
+            rf"\[model\] start='old': there is no such folder or file in {tmp_path}, where this command",
+        ),
+        ({"start": "/none/old"}, r"\[model\] start='/none/old': there is no such folder or file$"),
+    ):
+        recipe = recipe_from({**values("next_token", tmp_path), "model": model})
+        with pytest.raises(ConfigError, match=said):
+            train(recipe, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("kind", ["next_token", "lines", "masked", "pair", "translate"])
 def test_rows_that_the_model_cannot_read_are_refused_before_the_first_step(kind: str, tmp_path: Path) -> None:
     recipe = toy(kind, tmp_path)

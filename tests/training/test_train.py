@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from toy import KINDS, toy
+from toy import KINDS, toy, values
 
 from cutaway.checkpoints import load, load_tokenizer
 from cutaway.checkpoints.tensors import open_tensors
@@ -71,6 +71,25 @@ def test_a_model_folder_is_whole(tmp_path: Path) -> None:
     assert f"| parameters | {model.n_parameters():,} |" in card
     assert (outcome.step, outcome.finished, outcome.exit_code) == (4, True, 0)
     assert [e["event"] for e in events if e["event"] in ("start", "end")] == ["start", "end"]
+
+
+def test_a_card_names_the_start_and_what_was_trained(tmp_path: Path) -> None:
+    run(toy("lines", tmp_path), tmp_path / "old")
+    assert "| start | new weights |" in (tmp_path / "old" / "README.md").read_text()
+    recipe = values("lines", tmp_path, train={"lora_rank": 2}) | {"model": {"start": str(tmp_path / "old")}}
+    del recipe["tokenizer"]
+    run(recipe_from(recipe), tmp_path / "new")
+    said = f"| start | the weights of `{tmp_path / 'old'}`, trained by LoRA of rank 2 and merged |"
+    assert said in (tmp_path / "new" / "README.md").read_text()
+
+
+def test_a_warm_up_that_never_ends_is_told(tmp_path: Path) -> None:
+    for warmup, notes in ((4, 0), (5, 1)):
+        _, events = run(toy("lines", tmp_path, schedule={"warmup": warmup}), tmp_path / str(warmup))
+        told_of = [
+            event for event in events if event["event"] == "note" and "schedule.warmup=5 is more than" in event["text"]
+        ]
+        assert len(told_of) == notes
 
 
 # --- which weights are kept -------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ SplitAt = Annotated[Split, typer.Option("--split", help="Text: what parts its do
 NoStart = Annotated[bool, typer.Option("--no-start", help="Text: no start token; a document's first is not scored.")]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first examples, or characters of a text.")]
 Resamples = Annotated[int, typer.Option("--resamples", min=0, help="Draws for the intervals; 0 leaves them out.")]
-Seed = Annotated[int, typer.Option("--seed", help="Of those draws.")]
+Seed = Annotated[int, typer.Option("--seed", help="Of those draws, and of the words that are hidden.")]
 Kind = Annotated[Dtype, typer.Option("--dtype", help="Of the weights.")]
 On = Annotated[Device, typer.Option("--device", help="Where the model runs.")]
 
@@ -84,7 +84,7 @@ def evaluate(
     device: On = Device.auto,
     as_json: Json = False,
 ) -> None:
-    """BLEU and chrF, bits per byte, GLUE's metrics: how good a model is at what it was made for."""
+    """BLEU and chrF, bits per byte, filled blanks, GLUE's metrics: how good a model is at what it was made for."""
     import torch
 
     from cutaway.checkpoints import load, tokenizer_of
@@ -132,6 +132,8 @@ def _options(
         return {"beam": asked["beam"], "length_penalty": asked["length_penalty"], "tag": tag}
     if model.config.task == "language_model":
         return {name: asked[name] for name in ("context", "stride", "start")}
+    if model.config.task in ("masked_language_model", "pretrain"):
+        return {"context": asked["context"]}
     if model.config.family == "vit":
         return dict(picture_numbers(path))
     return {"as_trained": (path / "recipe.toml").is_file()}  # `cutaway train` leaves its recipe beside the model
@@ -157,7 +159,7 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: progress.update(bar, completed=done, total=total)
 
 
-UNITS = {"translate": "sentence", "language_model": "document", "tag": "sentence"}
+UNITS = {"translate": "sentence", "language_model": "document", "masked_language_model": "document", "tag": "sentence"}
 
 
 def _show(said: dict[str, Any], found: "Report") -> None:

@@ -9,24 +9,29 @@ from cutaway.cli.options import Json
 
 
 def runs(
-    folder: Annotated[Path, typer.Argument(help="Look for runs in this folder and beneath it.")] = Path(),
+    folders: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FOLDER…]", help="Look for runs here and beneath.", show_default=".")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List training runs: how far they are, their losses, their speed."""
     from cutaway.errors import InputError
     from cutaway.training.curves import find_runs
 
-    if not folder.is_dir():
-        raise InputError(f"{folder} is not a folder")
-    found = find_runs(folder)
+    folders = folders or [Path()]
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError(f"{folder} is not a folder")
+    found = {run.path: run for folder in folders for run in find_runs(folder) if run.steps}
     rows = []
-    for run in found:
+    for run in found.values():
         best = run.best()
         rows.append({
             "folder": str(run.path), "name": run.start.get("name"), "state": run.state,
             "parameters": run.start.get("parameters"), "step": run.last.get("step", 0), "steps": run.start.get("steps"),
             "loss": run.last.get("loss"), "best_loss": best and best[1], "best_step": best and best[0],
             "tokens_per_second": run.last.get("tokens_per_second"), "seconds": run.last.get("seconds"),
+            "unit": run.start.get("unit", "tokens"),
         })  # fmt: skip
     if as_json:
         import json
@@ -34,7 +39,8 @@ def runs(
         print(json.dumps(rows))
         return
     if not rows:
-        print(f"no runs in {folder}: `cutaway train RECIPE.toml --out DIR` makes one")
+        places = ", ".join(map(str, folders))
+        print(f"no runs in {places} that made a step: `cutaway train RECIPE.toml --out DIR` makes one")
         return
     _show(rows)
 
@@ -43,23 +49,27 @@ def _show(rows: list[dict]) -> None:  # type: ignore[type-arg]
     from rich.console import Console
     from rich.table import Table
 
-    from cutaway.cli.train import amount
+    from cutaway.cli.train import SPEED, amount, duration
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("folder", "state"):
-        table.add_column(name, overflow="fold")
-    for name in ("parameters", "step", "loss", "best valid", "tok/s", "time"):
-        table.add_column(name, justify="right")
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
+    table.add_column("folder", overflow="fold", min_width=12)
+    table.add_column("state")
+    for name in ("size", "step", "loss", "best", "speed", "time"):
+        table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        best = f"{row['best_loss']:.4f} at {row['best_step']:,}" if row["best_loss"] is not None else "–"
         table.add_row(
             row["folder"],
             row["state"],
             amount(float(row["parameters"] or 0)),
             f"{row['step']:,}/{row['steps'] or 0:,}",
-            "–" if row["loss"] is None else f"{float(row['loss']):.4f}",
-            best,
-            "–" if row["tokens_per_second"] is None else amount(row["tokens_per_second"]),
-            "–" if row["seconds"] is None else f"{row['seconds']:,.0f} s",
+            _loss(row["loss"]),
+            _loss(row["best_loss"]),
+            "–" if row["tokens_per_second"] is None else f"{amount(row['tokens_per_second'])} {SPEED[row['unit']]}",
+            "–" if row["seconds"] is None else duration(row["seconds"]),
         )
     Console(highlight=False).print(table)
+    print("loss: of the last step that was logged; best: the lowest validation loss")
+
+
+def _loss(value: float | str | None) -> str:
+    return "–" if value is None else f"{float(value):.4g}"

@@ -1,11 +1,14 @@
 """`cutaway train`: a recipe becomes a model folder."""
 
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from cutaway.cli.options import Json
+
+SPEED = {"tokens": "tok/s", "pictures": "pictures/s"}
 
 
 def train(
@@ -57,14 +60,13 @@ class Shown:
 
     def __init__(self, *, quiet: bool) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TextColumn
 
         self.console = Console(highlight=False, quiet=quiet)
         self.progress = Progress(
             TextColumn("step {task.completed:,}/{task.total:,}"),
-            BarColumn(bar_width=20),
+            BarColumn(bar_width=8),
             TextColumn("{task.fields[told]}"),
-            TimeRemainingColumn(),
             console=self.console,
             disable=quiet or not self.console.is_terminal,
         )
@@ -94,15 +96,17 @@ class Shown:
             f"{event['examples']:,} examples, {event['steps_per_epoch']:,} steps an epoch"
         )
         self.bar = self.progress.add_task("", total=event["steps"], told="")
+        self.first, self.began, self.unit = event["step"], time.monotonic(), SPEED[event["unit"]]
 
     def _resume(self, event: dict[str, Any]) -> None:
         self.console.print(f"going on from step {event['step']:,}")
         self.progress.update(self.bar, completed=event["step"])
 
     def _step(self, event: dict[str, Any]) -> None:
+        left = (time.monotonic() - self.began) * (event["steps"] - event["step"]) / (event["step"] - self.first)
         told = (
-            f"loss {event['loss']:.3f}  rate {event['rate']:.1e}  {amount(event['tokens_per_second'])} tok/s  "
-            f"{event['share_of_peak']:.0%} of peak"
+            f"{duration(left)} left  loss {event['loss']:.3f}  rate {event['rate']:.1e}  "
+            f"{amount(event['tokens_per_second'])} {self.unit}  {event['share_of_peak']:.0%} of peak"
         )
         if event["skipped"]:
             told += f"  {event['skipped']} skipped"
@@ -124,9 +128,17 @@ class Shown:
 
     def end(self, outcome: Any, out: Path) -> None:
         if outcome.finished:
-            self.console.print(f"done after {outcome.step:,} steps, {outcome.seconds:,.0f} s: the model is in {out}")
+            self.console.print(f"done after {outcome.step:,} steps, {duration(outcome.seconds)}: the model is in {out}")
         else:
             self.console.print(f"stopped at step {outcome.step:,}; the same command with --resume goes on")
+
+
+def duration(seconds: float) -> str:
+    """45 s, 12 min, 3.4 h."""
+    for size, unit, digits in ((3600.0, "h", 1), (60.0, "min", 0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.{digits}f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def amount(x: float) -> str:

@@ -144,7 +144,9 @@ def _listed(folder: Path) -> tuple[list[Path], list[int], list[str]]:
         raise InputError(f"{folder} has no folders: one for each class is expected, with its images in it")
     paths, numbers = [], []
     for number, of_class in enumerate(classes):
-        files = sorted(path for path in of_class.rglob("*") if path.is_file() and not path.name.startswith("."))
+        files = sorted(
+            path for path in of_class.rglob("*") if path.is_file() and not _is_left_by_system(path, of_class)
+        )
         if not files:
             raise InputError(f"{of_class} has no images")
         for path in files:
@@ -153,6 +155,12 @@ def _listed(folder: Path) -> tuple[list[Path], list[int], list[str]]:
         paths += files
         numbers += [number] * len(files)
     return paths, numbers, [of_class.name for of_class in classes]
+
+
+def _is_left_by_system(path: Path, folder: Path) -> bool:
+    """Whether a file is hidden, or is what Windows leaves in folders of pictures."""
+    hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+    return hidden or path.name.lower() in ("thumbs.db", "desktop.ini")
 
 
 def _stacked(member: Member) -> Iterator[Array]:
@@ -188,7 +196,8 @@ def _decoded(sources: Iterator[tuple[str, Path | bytes]], size: Size | None, cha
                 if image.shape != first:
                     (_, h, w), (_, height, width) = image.shape, first
                     raise InputError(
-                        f"{where} has {h} × {w} pixels, the first image {height} × {width}: give a size to bring all to"
+                        f"{where} has {h} × {w} pixels, the first image {height} × {width}: give a size to "
+                        f"bring all to (--set data.image_size=64, or size=64)"
                     )
                 yield image[None]
 

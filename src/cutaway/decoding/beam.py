@@ -28,6 +28,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from cutaway.decoding.largest import top
 from cutaway.decoding.search import NEVER, Hypothesis, Job, Search
 from cutaway.errors import InputError
 
@@ -105,7 +106,7 @@ class BeamSearch(Search):
         n_candidates = min(max(2, 1 + len(self.ends)) * self.each, self.each * vocab)
         likeliest = log_p[:, its] if price is None else log_p[:, its] - price[:, None]
         # first of every beam, then of all: the vocabulary is gone through once
-        worth, token = likeliest.topk(min(n_candidates, vocab))
+        worth, token = top(likeliest, min(n_candidates, vocab))
         worth, index = (self.scores[:n, its, None] + worth).flatten(1).topk(n_candidates)
         parent, token = index // token.shape[2] + its.start, token.flatten(1).gather(1, index)
         scores = worth if price is None else self.scores[:n].gather(1, parent) + _at(log_p, parent, token)

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from cutaway.decoding.largest import largest
 from cutaway.decoding.rules import NEVER as NEVER
 from cutaway.decoding.rules import Rule, Text
 from cutaway.errors import InputError
@@ -177,7 +178,7 @@ class GreedySearch(Search):
         self.alone = torch.zeros_like(self.tokens[:, :, 0])
 
     def choose(self, scores: Float[Tensor, "row vocab"]) -> Int[Tensor, " row"]:
-        return scores.argmax(dim=-1)
+        return largest(scores)
 
     def advance(
         self, logits: Float[Tensor, "row hypothesis vocab"]
@@ -185,7 +186,7 @@ class GreedySearch(Search):
         n = len(logits)
         scores = self.ruled(logits.to(self.scores.dtype))[:, 0]
         token = self.choose(scores)[:, None]
-        log_p = scores.gather(1, token) - scores.logsumexp(dim=-1, keepdim=True)
+        log_p = scores.log_softmax(dim=-1).gather(1, token)
         running = ~self.done[:n]
         written = self.written[:n]
         place = written.clamp(max=self.tokens.shape[2] - 1)[:, None]

@@ -1,7 +1,7 @@
 """From files to what a model is asked and what should come out, by the model's task.
 
 translate        a table with two columns of text, or two parallel files
-language_model   text files
+language_model   text files; masked words, too
 classify, tag …  a table with one or two columns of text, and one of labels
 pictures         a folder for each class, an .npz archive, or two idx files
 """
@@ -62,7 +62,7 @@ def read_examples(
         return _pictures(model, paths, limit)
     if isinstance(model, EncoderDecoderModel):
         return _pairs(paths, columns, to, limit)
-    if model.config.task == "language_model":
+    if model.config.task in ("language_model", "masked_language_model", "pretrain"):
         return Examples(list(_documents(paths, split, limit)), None)
     if model.config.task in ("classify", "regress", "tag"):
         return _labelled(_table(paths, columns), columns, model.config.task, limit)
@@ -124,7 +124,10 @@ def _sides(names: list[str], columns: Columns, to: str | None, rows: Rows) -> tu
         if target is None:
             target = next((name for name in names if name != source), None)
     if source is None or target is None:
-        raise InputError(f"{_names(rows)} has the columns {', '.join(names)}: say which are source and target")
+        raise InputError(
+            f"{_names(rows)} has the columns {', '.join(names)}: say which are source and target with --source-column "
+            f"and --target-column"
+        )
     for name in (source, target):
         _check_column(name, names, rows)
     return source, target
@@ -136,7 +139,7 @@ def _labelled(rows: Rows, columns: Columns, task: str, limit: int | None) -> Exa
     others = [name for name in names if name != label]
     text = columns.text or (others[0] if len(others) == 1 else "text" if "text" in others else None)
     if label is None or text is None:
-        missing = "labels" if label is None else "text"
+        missing = "labels with --label-column" if label is None else "text with --text-column"
         raise InputError(f"{_names(rows)} has the columns {', '.join(names)}: say which holds the {missing}")
     for name in filter(None, (label, text, columns.second)):
         _check_column(name, names, rows)

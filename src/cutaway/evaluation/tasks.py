@@ -2,6 +2,7 @@
 
     translate        BLEU and chrF of its beam search
     language_model   bits per byte and perplexity
+    masked words     loss and accuracy of the blanks
     classify         accuracy, F1 (of class 1, or the mean of all classes), Matthews: GLUE's
     regress          Pearson, Spearman: GLUE's
     tag              accuracy of words, and F1 of whole spans where tags are B-… I-… O
@@ -28,11 +29,13 @@ from cutaway.decoding.answers import Row, Told, answers_to, answers_to_images, f
 from cutaway.decoding.translate import translate_all
 from cutaway.errors import InputError
 from cutaway.evaluation import bleu, bootstrap, scores
+from cutaway.evaluation.blanks import fill_blanks
 from cutaway.evaluation.perplexity import surprisal
 from cutaway.evaluation.report import SURE, Report, Sureness
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
 from cutaway.tokens import Tokenizer
 
+MASKED = ("masked_language_model", "pretrain")
 LONGEST_CONTEXT = 1024  # unless asked for: some models would read 8192 tokens to score one
 
 
@@ -56,6 +59,8 @@ def evaluate(
     elif model.config.task == "language_model":
         assert isinstance(model, DecoderModel)
         report = language_modelling(model, tokenizer, inputs, **options)
+    elif model.config.task in MASKED:
+        report = masked_words(model, tokenizer, inputs, **options)
     elif model.config.task == "tag":
         report = tagging(model, tokenizer, inputs, _given(wanted), **options)
     elif model.config.task in ("classify", "regress"):
@@ -151,6 +156,36 @@ def language_modelling(
             "bytes": n_bytes,
             "windows": n_windows,
         },
+    )
+
+
+def masked_words(
+    model: Model,
+    tokenizer: Tokenizer,
+    texts: Sequence[str | Sequence[str]],
+    *,
+    context: int | None = None,
+    sure: Sureness = SURE,
+    **asking: Any,
+) -> Report:
+    """The loss (nats for each blank) and the accuracy of `fill_blanks`, whose options `asking` are; `sure.seed` draws
+    the blanks, too."""
+    context = min(getattr(model, "max_len", None) or LONGEST_CONTEXT, LONGEST_CONTEXT) if context is None else context
+    pieces = [[text] if isinstance(text, str) else text for text in texts]
+    documents = [[id for ids in tokenizer.encode_batch(text, special=False) for id in ids] for text in pieces]
+    found = fill_blanks(model, tokenizer, documents, context=context, seed=sure.seed, **asking)
+    sums, n = {"loss": found.nats, "accuracy": found.right}, found.blanks.sum()
+    return Report(
+        "masked_language_model",
+        len(texts),
+        {name: float(each.sum() / n) for name, each in sums.items()},
+        sure.of(
+            {
+                name: _interval(bootstrap.ratio_of(each, found.blanks), len(found.blanks), sure)
+                for name, each in sums.items()
+            }
+        ),
+        settings={"context": context, "blanks": int(n), "rows": len(found.blanks), "seed": sure.seed},
     )
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from cutaway.errors import InputError
 from cutaway.model.masks import EVERYWHERE, Mask, sliding_window
 
-KeysValues = tuple[Float[Tensor, "sentence source n_heads d_head"], Float[Tensor, "sentence source n_heads d_head"]]
+KeysValues = tuple[Float[Tensor, "sentence n_heads source d_head"], Float[Tensor, "sentence n_heads source d_head"]]
 NOTHING = -1  # the position of a slot where nothing stands
 
 
@@ -26,18 +26,20 @@ NOTHING = -1  # the position of a slot where nothing stands
 class Store:
     """One layer's keys and values, and where this call's tokens go."""
 
-    keys: Float[Tensor, "batch slot head d_head"]
-    values: Float[Tensor, "batch slot head d_head"]
-    rows: Int[Tensor, "batch 1"]
-    slots: Int[Tensor, "batch seq"]
+    keys: Float[Tensor, "batch head slot d_head"]
+    values: Float[Tensor, "batch head slot d_head"]
+    place: tuple[Any, ...]  # the rows and slots
 
     def append(
         self, keys: Float[Tensor, "batch head seq d_head"], values: Float[Tensor, "batch head seq d_head"]
     ) -> tuple[Float[Tensor, "batch head slot d_head"], Float[Tensor, "batch head slot d_head"]]:
         """Stores the new keys and values and gives back all that are known."""
         for store, new in ((self.keys, keys), (self.values, values)):
-            store.index_put_((self.rows, self.slots), new.transpose(1, 2).to(store.dtype))
-        return self.keys.transpose(1, 2).to(keys.dtype), self.values.transpose(1, 2).to(values.dtype)
+            if isinstance(self.place[2], slice):
+                store[self.place] = new
+            else:
+                store[self.place] = new.transpose(1, 2).to(store.dtype)
+        return self.keys.to(keys.dtype), self.values.to(values.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +57,7 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Cache:
-    """Keys and values per layer (batch slot head d_head), and per row what stands in each slot."""
+    """Keys and values per layer (batch head slot d_head), and per row what stands in each slot."""
 
     keys: Sequence[Tensor]
     values: Sequence[Tensor]
@@ -79,7 +81,7 @@ class Cache:
     ) -> "Cache":
         def slots() -> list[Tensor]:
             # zeros, not empty: a slot that nobody may look at is still multiplied by 0, and 0 · NaN is NaN
-            shape = (batch, max_len, n_heads, d_head)
+            shape = (batch, n_heads, max_len, d_head)
             return [torch.zeros(shape, dtype=dtype, device=device) for _ in range(n_layers)]
 
         return cls(
@@ -109,7 +111,7 @@ class Cache:
         batch, n = ids.shape
         if batch != self.batch:
             raise InputError(f"{batch} rows of ids for a cache of {self.batch} rows")
-        self._check_room(n)
+        alike = self._room(n)
         along = torch.arange(n, device=ids.device)[None]
         slots = self.lengths[:, None] + along
         if real is None:
@@ -128,19 +130,23 @@ class Cache:
             mask &= sliding_window(window, positions, self.positions)
         # without padding every token sees itself; padding sees nothing
         mask = replace(mask, none_blind=True) if real is None else mask.settled(n, self.max_len, ids.device)
-        return Step(positions, self.positions, self._for_kernels(mask), self._stores(slots))
+        return Step(positions, self.positions, self._for_kernels(mask), self._stores(slots, alike))
 
     def _for_kernels(self, mask: Mask) -> Mask:
         """Only a CPU's kernel wants it so; where texts are short, half of its time would go into that."""
         return mask.written_out(self.keys[0].dtype) if mask.may_look is not None and not self.keys[0].is_cuda else mask
 
-    def _stores(self, slots: Int[Tensor, "batch seq"]) -> list[Store]:
-        rows = torch.arange(self.batch, device=slots.device)[:, None]
-        return [Store(keys, values, rows, slots) for keys, values in zip(self.keys, self.values, strict=True)]
+    def _stores(self, slots: Int[Tensor, "batch seq"], alike: slice | None) -> list[Store]:
+        everywhere = slice(None)
+        if alike is not None:
+            place: tuple[Any, ...] = everywhere, everywhere, alike
+        else:
+            place = torch.arange(self.batch, device=slots.device)[:, None], everywhere, slots
+        return [Store(keys, values, place) for keys, values in zip(self.keys, self.values, strict=True)]
 
     def first(self, n: int) -> Self:
         """A view of the first n slots: the same memory, less to look at while rows are short."""
-        keys, values = [k[:, :n] for k in self.keys], [v[:, :n] for v in self.values]
+        keys, values = [k[:, :, :n] for k in self.keys], [v[:, :, :n] for v in self.values]
         return replace(self, keys=keys, values=values, positions=self.positions[:, :n], **self._more(..., slice(n)))
 
     def _more(self, *which: Any) -> dict[str, Any]:
@@ -170,7 +176,7 @@ class Cache:
             mask = EVERYWHERE
         elif mask is not None and mask.may_look is not None:
             mask = self._for_kernels(Mask(mask.may_look[..., :n], none_blind=mask.none_blind))
-        return replace(self, cross=[(keys[:, :n], values[:, :n]) for keys, values in self.cross], cross_mask=mask)
+        return replace(self, cross=[(keys[:, :, :n], values[:, :, :n]) for keys, values in self.cross], cross_mask=mask)
 
     def move(self, row: int, to: int) -> None:
         """What stands in one row goes on in another."""
@@ -193,12 +199,17 @@ class Cache:
         """Forgets everything and keeps the memory."""
         self.crop(torch.zeros_like(self.lengths))
 
-    def _check_room(self, n: int) -> None:
-        """On the CPU only: a GPU would have to wait for its own lengths, and its index check traps instead."""
-        if self.lengths.device.type == "cpu" and not torch.compiler.is_compiling():
-            needed = int(self.lengths.max()) + n
-            if needed > self.max_len:
-                raise InputError(f"{needed} tokens do not fit into a cache of max_len={self.max_len}")
+    def _room(self, n: int) -> slice | None:
+        """Where n new tokens go, if that is the same place in every row, which is cheaper to write.
+
+        On the CPU only: a GPU would have to wait for its own lengths, and its index check traps if there is no room.
+        """
+        if self.lengths.device.type != "cpu" or torch.compiler.is_compiling():
+            return None
+        shortest, longest = (int(n) for n in self.lengths.aminmax())
+        if longest + n > self.max_len:
+            raise InputError(f"{longest + n} tokens do not fit into a cache of max_len={self.max_len}")
+        return slice(longest, longest + n) if shortest == longest else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +241,7 @@ class Tree(Cache):
             raise InputError("every hypothesis reads one token: leave `real` out")
         if ids.shape != self.ancestors.shape[:2]:
             raise InputError(f"ids of shape {tuple(ids.shape)} for hypotheses {tuple(self.ancestors.shape[:2])}")
-        self._check_room(ids.shape[1])
+        alike = self._room(ids.shape[1])
         slots = self.lengths[:, None] + torch.arange(ids.shape[1], device=ids.device)
         positions = self.seen[:, None].repeat(1, ids.shape[1])
         self.positions.scatter_(1, slots, positions)
@@ -240,7 +251,7 @@ class Tree(Cache):
         mask = Mask(self.ancestors[:, None], none_blind=True)
         if window is not None:
             mask = replace(mask & sliding_window(window, positions, self.positions), none_blind=True)
-        return Step(positions, self.positions, self._for_kernels(mask), self._stores(slots))
+        return Step(positions, self.positions, self._for_kernels(mask), self._stores(slots, alike))
 
     def begin(self) -> None:
         """All hypotheses of a row begin with what the row holds."""
@@ -261,9 +272,11 @@ class Tree(Cache):
         left = living.sum(dim=1)
         most = int(left.max())
         slots = living.int().argsort(dim=1, descending=True, stable=True)[:, :most]
-        flat = (rows[:, None] * self.max_len + slots).flatten()
+        _, n_heads, max_len, d_head = self.keys[0].shape
+        head = rows[:, None] * n_heads + torch.arange(n_heads, device=rows.device)
+        flat = (head[:, :, None] * max_len + slots[:, None]).flatten()
         for store in (*self.keys, *self.values):
-            store[rows, :most] = store.flatten(0, 1).index_select(0, flat).view(len(rows), most, *store.shape[2:])
+            store[rows, :, :most] = store.view(-1, d_head).index_select(0, flat).view(-1, n_heads, most, d_head)
         stays = torch.arange(most, device=rows.device) < left[:, None]
         positions = self.positions[rows].gather(1, slots).masked_fill_(~stays, NOTHING)
         whose = slots[:, None].expand(-1, self.ancestors.shape[1], -1)

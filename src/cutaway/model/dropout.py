@@ -14,7 +14,9 @@ class Dropout(nn.Dropout):
     """`nn.Dropout`, with cheap random numbers where they matter."""
 
     def forward(self, x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-        if self.training and 0.0 < self.p < 1.0 and x.is_cuda and torch.compiler.is_compiling():
+        if not self.training:
+            return x
+        if 0.0 < self.p < 1.0 and x.is_cuda and torch.compiler.is_compiling():
             return scrambled_dropout(x, self.p)
         return super().forward(x)
 

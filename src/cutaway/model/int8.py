@@ -12,7 +12,6 @@ they get 7. Elsewhere (a GPU, a CPU without the kernel) the same whole numbers a
 
 import warnings
 from functools import cache
-from math import inf
 from typing import Any, TypeVar
 
 import torch
@@ -28,7 +27,7 @@ from cutaway.model.model import Model
 from cutaway.model.tap import Part
 
 M = TypeVar("M", bound=Model)
-SMALLEST = 1e-30  # a row of zeros is divided by it
+SMALLEST = torch.tensor(1e-30)  # a row of zeros is divided by it
 MANY = 32
 
 
@@ -66,7 +65,7 @@ class Int8Linear(Part):
     def __init__(self, weight: Float[Tensor, "out in"], bias: Float[Tensor, " out"] | None) -> None:
         super().__init__()
         weight = weight.detach().float()
-        scale = weight.abs().amax(dim=1).clamp(min=SMALLEST) / 127
+        scale = weight.abs().amax(dim=1) / 127 + SMALLEST
         self.register_buffer("weight", (weight / scale[:, None]).round().to(torch.int8))
         self.register_buffer("scale", scale)
         self.register_buffer("bias", None if bias is None else bias.detach().float())
@@ -74,7 +73,7 @@ class Int8Linear(Part):
         self._packed_for_many: Any = None
 
     def forward(self, x: Float[Tensor, "*batch row in"]) -> Float[Tensor, "*batch row out"]:
-        size = torch.linalg.vector_norm(x, ord=inf, dim=-1, keepdim=True).clamp_(min=SMALLEST).div_(levels())
+        size = torch.add(SMALLEST, x.abs().amax(dim=-1, keepdim=True), alpha=1 / levels())
         scaled = (x / size).float()  # −127 … 127 in every row, whatever its neighbours are
         zero = levels() + 1
         if x.is_cuda or not has_kernel():

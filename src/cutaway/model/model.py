@@ -83,7 +83,7 @@ class DecoderModel(Model):
         """Refuses before anything is written: a cache of another model, and positions that this one does not know."""
         attention, kept = self.decoder[0].attention, cache.keys[0]
         ours = (len(self.decoder), attention.n_kv_heads, attention.d_head)
-        theirs = (len(cache.keys), kept.shape[2], kept.shape[3])
+        theirs = (len(cache.keys), kept.shape[1], kept.shape[3])
         if ours != theirs:
             raise InputError(f"a cache for (layers, kv heads, d_head) = {theirs} in a model of {ours}: use new_cache")
         if self.max_len is not None and kept.device.type == "cpu" and not torch.compiler.is_compiling():
@@ -127,7 +127,7 @@ class EncoderDecoderModel(DecoderModel):
         """A cache with room for the keys and values of sources of at most `source` tokens: see `remember`."""
         attention = self.decoder[0].cross
         assert attention is not None
-        shape = (cache.batch, source, attention.n_heads, attention.d_head)
+        shape = (cache.batch, attention.n_heads, source, attention.d_head)
 
         def places() -> Tensor:
             return torch.zeros(shape, dtype=cache.keys[0].dtype, device=cache.lengths.device)
@@ -152,7 +152,7 @@ class EncoderDecoderModel(DecoderModel):
         seen[:, 0, 0, :n] = True if memory_real is None else memory_real
         for kept, new in zip(cache.cross, self.decoder.remember(memory), strict=True):
             for places, values in zip(kept, new, strict=True):
-                places[:, :n] = values
+                places[:, :, :n] = values
 
     def across(
         self,

@@ -20,9 +20,10 @@ def model_card(recipe: Recipe, model: Model, facts: dict[str, Any]) -> str:
 | family, task | {model.config.family}, {model.config.task} |
 | parameters | {model.n_parameters():,} |
 | objective | {recipe.objective.kind} |
+| start | {_start(recipe)} |
 | training data | {files} |
 | licence of the data | {recipe.licence or "not stated in the recipe"} |
-| steps, tokens seen | {facts["step"]:,}, {facts["tokens"]:,} |
+| steps, {facts["unit"]} seen | {facts["step"]:,}, {facts["tokens"]:,} |
 | training time | {facts["seconds"]:,.0f} s on {facts["machine"]} |
 | operations | {facts["flops"]:.2e} |
 | steps skipped (no finite loss) | {facts["skipped"]} |
@@ -44,3 +45,10 @@ The resolved recipe is `recipe.toml` in this folder:
 cutaway train recipe.toml --out again
 ```
 """
+
+
+def _start(recipe: Recipe) -> str:
+    """Where the weights come from, and which of them were trained."""
+    start = "new weights" if recipe.model.start is None else f"the weights of `{recipe.model.start}`"
+    rank = recipe.train.lora_rank
+    return start + (f", trained by LoRA of rank {rank} and merged" if rank else "")

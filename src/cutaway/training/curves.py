@@ -175,7 +175,10 @@ def _curve(
             f'stroke-linejoin="round"/>'
         )
 
-    parts = [line(trained, 1.2, 0.45)] if trained else []
+    parts = [line(trained, 1.2, 0.45)] if len(trained) > 1 else []
+    if len(trained) == 1:  # a line through one point is not seen
+        ((x, y),) = trained
+        parts.append(f'<circle cx="{frame.x(x):.1f}" cy="{frame.y(y):.1f}" r="3" fill="{colour}" opacity="0.45"/>')
     parts += [line(measured, 2.2, 1.0)] if len(measured) > 1 else []
     for x, y in measured:
         title = _text(f"{run.start.get('name', run.path.name)}, step {x:,.0f}: {y:.4f}")

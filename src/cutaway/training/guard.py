@@ -3,7 +3,7 @@
 import fcntl
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -48,11 +48,13 @@ class Interruption:
         return 130 if self.signal == signal.SIGINT else 0
 
     @contextmanager
-    def listening(self) -> Iterator["Interruption"]:
+    def listening(self, say: Callable[[str], None] = lambda text: None) -> Iterator["Interruption"]:
         def note(number: int, frame: FrameType | None) -> None:
             if self.signal == signal.SIGINT == number:
                 raise KeyboardInterrupt
             self.signal = number
+            with suppress(RuntimeError):  # the signal came while somebody was writing to the same stream
+                say("saving after this step …")
 
         try:
             before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}

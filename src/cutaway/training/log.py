@@ -32,6 +32,9 @@ class RunLog:
     def __call__(self, event: Event) -> None:
         if self.file is not None:
             self._write(self.file, json.dumps(plain(event), ensure_ascii=False).encode() + b"\n")
+        self.tell(event)
+
+    def tell(self, event: Event) -> None:
         for listener in self.listeners:
             listener(event)
 
@@ -43,8 +46,7 @@ class RunLog:
         except OSError:
             self.works = False
         if worked and not self.works:
-            for listener in self.listeners:
-                listener({"event": "note", "text": f"{self.path} cannot be written: is the disk full?"})
+            self.tell({"event": "note", "text": f"{self.path} cannot be written: is the disk full?"})
 
     def close(self) -> None:
         if self.file is not None:

@@ -8,8 +8,9 @@ Unknown keys are refused, so that a misspelt one cannot be overlooked. The resol
 import dataclasses
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -170,7 +171,7 @@ POSITIVE = (
 NOT_NEGATIVE = (
     "train.average", "train.lora_rank", "train.spike", "data.valid_last", "data.skip_lines", "optimizer.rate",
     "optimizer.matrix_rate", "optimizer.momentum", "optimizer.eps", "optimizer.weight_decay", "optimizer.layer_decay",
-    "optimizer.clip", "schedule.warmup", "evaluate.batches", "evaluate.patience",
+    "optimizer.clip", "schedule.warmup", "evaluate.batches", "evaluate.patience", "evaluate.samples",
 )  # fmt: skip
 SHARES = (
     "train.ema", "data.valid_share", "data.wrap", "objective.smoothing", "objective.mask_share", "schedule.final",
@@ -206,7 +207,7 @@ def read_recipe(path: Path, changes: Iterable[str] = ()) -> Recipe:
 
 def recipe_from(values: Mapping[str, Any], where: str = "the recipe") -> Recipe:
     """The recipe that these values make; unknown keys and values of another kind are refused."""
-    recipe = _read(Recipe, values, "", where)
+    recipe = read_part(Recipe, values, "", where)
     _check(recipe, where)
     return recipe
 
@@ -224,14 +225,19 @@ def _check(recipe: Recipe, where: str) -> None:
     for name in SHARES:
         if _value(recipe, name) > 1:
             raise ConfigError(f"{where}: {name}={_value(recipe, name)} is a share, at most 1")
+    if _in_windows(recipe) and recipe.train.rows is None and recipe.train.tokens < recipe.data.seq_len:
+        raise ConfigError(
+            f"{where}: train.tokens={recipe.train.tokens} is less than one window of data.seq_len="
+            f"{recipe.data.seq_len}: allow as many, or make the windows shorter"
+        )
     if recipe.train.average and recipe.train.ema:
         raise ConfigError(
             f"{where}: train.average={recipe.train.average} and train.ema={recipe.train.ema} are two averages, and the "
             f"model gets one: set one of them to 0"
         )
     if recipe.objective.changes and recipe.objective.kind != "images":
-        unknown, keys = next(iter(recipe.objective.changes)), (part.name for part in dataclasses.fields(ObjectivePart))
-        raise ConfigError(f"{where}: unknown key {unknown!r} in [objective]; known: {', '.join(keys)}")
+        unknown, keys = next(iter(recipe.objective.changes)), [part.name for part in dataclasses.fields(ObjectivePart)]
+        raise ConfigError(f"{where}: {unknown_key(unknown, '[objective]', keys)}")
     choices = {
         "train.precision": (recipe.train.precision, ("fp32", "bf16")),
         "train.compile": (
@@ -245,6 +251,14 @@ def _check(recipe: Recipe, where: str) -> None:
     for name, (chosen, known) in choices.items():
         if chosen not in known:
             raise ConfigError(f"{where}: {name}={chosen!r} is not one of {', '.join(known)}")
+
+
+def _in_windows(recipe: Recipe) -> bool:
+    """Whether a step's rows are windows of running text, all of one length."""
+    kind, d = recipe.objective.kind, recipe.data
+    return d.format in ("auto", "text") and (
+        kind == "pretrain" or (kind in ("next_token", "masked") and d.split != "line")
+    )
 
 
 def _value(recipe: Recipe, name: str) -> Any:
@@ -269,7 +283,11 @@ def change(values: dict[str, Any], text: str) -> None:
     values[key] = value
 
 
-def _read(kind: type[T], values: Mapping[str, Any], prefix: str, where: str) -> T:
+def read_part(kind: type[T], values: Any, name: str, where: str) -> T:
+    """A table of a recipe, or the whole, from its values."""
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{where}: {name} is a table: [{name}]")
+    prefix = f"{name}." if name else ""
     hints = get_type_hints(kind)
     known = {part.name: hints[part.name] for part in dataclasses.fields(kind)}  # type: ignore[arg-type]
     values = dict(values)
@@ -281,16 +299,19 @@ def _read(kind: type[T], values: Mapping[str, Any], prefix: str, where: str) -> 
         values["changes"] = {**values.get("changes", {}), **rest}
     unknown = sorted(set(values) - set(known))
     if unknown:
-        table = f"[{prefix.rstrip('.')}]" if prefix else "the top"
-        raise ConfigError(f"{where}: unknown key {unknown[0]!r} in {table}; known: {', '.join(sorted(known))}")
+        raise ConfigError(f"{where}: {unknown_key(unknown[0], f'[{name}]' if name else 'the top', sorted(known))}")
     return kind(**{key: _as(known[key], value, prefix + key, where) for key, value in values.items()})
+
+
+def unknown_key(key: str, table: str, known: Sequence[str]) -> str:
+    """What is said of a key that nobody knows, with the nearest one that somebody does."""
+    near = "".join(f"; did you mean {name!r}?" for name in get_close_matches(key, known, n=1))
+    return f"unknown key {key!r} in {table}; known: {', '.join(known)}{near}"
 
 
 def _as(kind: Any, value: Any, name: str, where: str) -> Any:
     if dataclasses.is_dataclass(kind):
-        if not isinstance(value, Mapping):
-            raise ConfigError(f"{where}: {name} is a table: [{name}]")
-        return _read(kind, value, f"{name}.", where)  # type: ignore[arg-type]
+        return read_part(kind, value, name, where)  # type: ignore[arg-type]
     if get_origin(kind) in (Union, UnionType):
         if value is None:
             return None

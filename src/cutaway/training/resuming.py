@@ -14,6 +14,8 @@ from cutaway.training.material.common import Material
 from cutaway.training.recipe import Recipe, differences
 from cutaway.training.state import Checkpoint
 
+MOST_SHOWN = 5  # differences from the run that is resumed
+
 
 def depends_on(recipe: Recipe, material: Material, model: Model, world: int) -> dict[str, Any]:
     """What a resumed run must find as it was, in the words of JSON, which has lists for tuples."""
@@ -35,9 +37,10 @@ def refuse_another_run(before: dict[str, Any], now: dict[str, Any], out: Path) -
         changed.append(f"processes: {before['world']} → {now['world']}")
     changed += [f"model.{line}" for line in differences(before["model"], now["model"])]
     if changed:
+        more = [f"and {len(changed) - MOST_SHOWN} more"] if len(changed) > MOST_SHOWN else []
         raise ConfigError(
-            f"this is another run than the one in {out}: {'; '.join(changed)}. Put it back as it was, or start a new "
-            f"run in another --out"
+            f"this is another run than the one in {out}: {'; '.join(changed[:MOST_SHOWN] + more)}. Put it back as it "
+            f"was, or start a new run in another --out"
         )
 
 

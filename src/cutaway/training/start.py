@@ -20,7 +20,7 @@ from cutaway.model.model import Model
 from cutaway.objectives import NextToken
 from cutaway.tokens import Tokenizer
 from cutaway.training.material.common import Material
-from cutaway.training.recipe import Recipe
+from cutaway.training.recipe import Recipe, unknown_key
 
 TASKS = {
     "next_token": "language_model",
@@ -37,6 +37,21 @@ TASKS = {
 
 OF_THE_DATA = ("n_classes", "labels", "pixel_mean", "pixel_std")
 MAY_CHANGE = (*OF_THE_DATA, "task", "pad_id", "start_id", "end_ids", "max_len", "pooler", "pooling")
+
+
+def refuse_unknown_model(recipe: Recipe) -> None:
+    """A size, a key of [model] or a starting model that does not exist: said before anything is read or trained."""
+    if recipe.model.start is not None:
+        start = Path(recipe.model.start)
+        if not start.exists():
+            within = "" if start.is_absolute() else f" in {Path.cwd()}, where this command was given"
+            raise ConfigError(f"[model] start={recipe.model.start!r}: there is no such folder or file{within}")
+        return
+    assert recipe.model.size is not None
+    known = [field.name for field in dataclasses.fields(config_of(recipe.model.size))]
+    for name in recipe.model.changes:
+        if name not in known:
+            raise ConfigError(unknown_key(name, f"[model] of size {recipe.model.size!r}", sorted(known)))
 
 
 def starting_tokenizer(recipe: Recipe) -> Tokenizer | None:

@@ -34,7 +34,13 @@ from cutaway.training.parallel import join_group
 from cutaway.training.recipe import Recipe, read_recipe
 from cutaway.training.resuming import depends_on, put_back, refuse_another_run
 from cutaway.training.schedule import rate_at
-from cutaway.training.start import refuse_another_tokenizer, refuse_long_rows, starting_model, starting_tokenizer
+from cutaway.training.start import (
+    refuse_another_tokenizer,
+    refuse_long_rows,
+    refuse_unknown_model,
+    starting_model,
+    starting_tokenizer,
+)
 from cutaway.training.state import Checkpoint, checkpoints, clean, keep, newest, write_checkpoint
 
 LOSSES_ARE_BEST_LOW = ("loss", "perplexity", "bits_per_byte")
@@ -85,6 +91,7 @@ class Trainer:
     def opened(self, resume: bool) -> ExitStack:
         """Everything that a run needs: the lock, the data, the model, and the checkpoint to go on from."""
         stack = ExitStack()
+        refuse_unknown_model(self.recipe)
         with ExitStack() as guard:
             self.group = join_group(self.device)
             if self.group.leads:
@@ -101,6 +108,11 @@ class Trainer:
             refuse_another_tokenizer(self.recipe, own, self.material.tokenizer)
             for note in self.material.notes:
                 self._note(note)
+            if self.recipe.schedule.warmup > (steps := self.recipe.train.steps):
+                self._note(
+                    f"schedule.warmup={self.recipe.schedule.warmup} is more than train.steps={steps}: the rate never "
+                    f"reaches optimizer.rate={self.recipe.optimizer.rate}; set schedule.warmup to about {steps // 10}"
+                )
             self.run = self._new_run()
             found = self._found() if resume else None
             self._begin(0 if found is None else found.step)
@@ -108,7 +120,7 @@ class Trainer:
                 self._go_on(found)
             if self.group.leads and self.run.step == 0:
                 write_json(self.begun, self._depends_on())
-            guard.enter_context(self.interruption.listening())
+            guard.enter_context(self.interruption.listening(self._tell))
             stack = guard.pop_all()
         return stack
 
@@ -175,6 +187,7 @@ class Trainer:
             "device": str(self.device), "machine": machine_name(self.device), "steps": self.recipe.train.steps,
             "examples": train.n_examples, "steps_per_epoch": train.steps, "drawn": len(self.drawn),
             "step": step, "threads": torch.get_num_threads(),
+            "unit": "tokens" if self.material.tokenizer is not None else "pictures",
         })  # fmt: skip
 
     def _found(self) -> Checkpoint | None:
@@ -230,7 +243,7 @@ class Trainer:
                 self._count(batch)
                 look_back(run, result, behind=behind, complain=self.log)
                 done = run.step == steps
-                if run.step % recipe.evaluate.log == 0 or done:
+                if run.step % recipe.evaluate.log == 0 or done or run.step == 1:  # the first says that it goes
                     self._report(result)
                 if run.step % recipe.evaluate.every == 0 or done:
                     stop_early = self._measure()
@@ -353,12 +366,16 @@ class Trainer:
         write_model_folder(self.out, self.run, self.recipe, self.material.tokenizer, {
             "step": self.run.step, "tokens": self.run.tokens, "seconds": self._seconds(), "flops": self.flops,
             "skipped": self.run.skipped, "scores": self.scores, "machine": machine_name(self.device),
-            "weights": weights,
+            "weights": weights, "unit": "tokens" if self.material.tokenizer is not None else "pictures",
         })  # fmt: skip
         write_json(self.done, {"step": self.run.step, "scores": plain(self.scores)})
 
     def _note(self, text: str) -> None:
         self.log({"event": "note", "text": text})
+
+    def _tell(self, text: str) -> None:
+        """A note to those who listen, not to the file: a line may be half written when a signal comes."""
+        self.log.tell({"event": "note", "text": text})
 
 
 def _numbers(scores: dict[str, Any]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from cutaway.data.tables import text_of
 from cutaway.errors import ConfigError
 from cutaway.tokens import Tokenizer
 from cutaway.training.material.common import Material, Say, holds_out, paths_of, what_is_lost
-from cutaway.training.material.tables import columns_of, directions_of, tables, training_rows
+from cutaway.training.material.tables import columns_of, directions_of, rows_of, tables, training_rows
 from cutaway.training.material.texts import texts, training_texts
 from cutaway.training.recipe import Recipe
 
@@ -30,7 +30,7 @@ def prepare(recipe: Recipe, start: Tokenizer | None, say: Say = lambda text: Non
     if material.valid is None and recipe.evaluate.patience:
         raise ConfigError(
             f"evaluate.patience={recipe.evaluate.patience} needs examples to measure with: data.valid, valid_share or "
-            f"valid_last"
+            f"valid_last; or set it to 0"
         )
     material.notes += what_is_lost(material, recipe.data.seq_len)
     return material
@@ -41,10 +41,11 @@ def _read(recipe: Recipe, start: Tokenizer | None, say: Say) -> Material:
         from cutaway.training.material.pictures import pictures
 
         return pictures(recipe, say)
-    tokenizer = _tokenizer(recipe, start, say)
     if recipe.objective.kind in ON_TEXT and recipe.data.format in ("auto", "text"):
-        return texts(recipe, tokenizer, say)
-    return tables(recipe, tokenizer, say)
+        return texts(recipe, _tokenizer(recipe, start, say), say)
+    for names in filter(None, (recipe.data.train, recipe.data.valid)):
+        next(iter(rows_of(recipe, names)), None)  # a column that is not there is found before a tokenizer is trained
+    return tables(recipe, _tokenizer(recipe, start, say), say)
 
 
 def _tokenizer(recipe: Recipe, start: Tokenizer | None, say: Say) -> Tokenizer:

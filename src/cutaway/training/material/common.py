@@ -1,6 +1,6 @@
 """What all kinds of material share: what is found out about the examples, and the objective that a recipe asks for."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from cutaway.data.batches import Source
+from cutaway.data.cache import Array
 from cutaway.data.order import HELD_OUT, Indices, shuffled
 from cutaway.errors import ConfigError
 from cutaway.evaluation.scores import scores_for
@@ -63,10 +64,13 @@ def holds_out(d: DataPart) -> bool:
 
 def n_to_train_on(n: int, d: DataPart) -> int:
     """How many of n examples are left when the last ones are held out."""
-    kept = n - (d.valid_last or round(n * d.valid_share))
-    if not 0 < kept < n:
-        raise ConfigError(f"data.valid_last={d.valid_last}, valid_share={d.valid_share}: {kept} of {n} to train on")
-    return kept
+    asked = d.valid_last or round(n * d.valid_share)
+    if 0 < asked < n:
+        return n - asked
+    said = f"data.valid_last={d.valid_last}" if d.valid_last else f"data.valid_share={d.valid_share}"
+    why = "none is left to train on" if asked > 0 else "none is held out to measure with"
+    unit = "example" if n == 1 else "examples (characters, of running text)"
+    raise ConfigError(f"{said} of {n:,} {unit}: {why}; bring more, or change that value (0: nothing is measured)")
 
 
 def held_out(n: int, recipe: Recipe) -> tuple[Indices, Indices]:
@@ -89,6 +93,13 @@ def check_classes(labels: Indices, kept: Indices, measured: Indices) -> None:
             f"class {unseen[0]} is in the held-out examples and not among those to train on; where a file is sorted by"
             " class, use data.valid_share, which takes examples from all over it, instead of data.valid_last"
         )
+
+
+def refuse_one_answer(labels: Array, names: Sequence[str] | None, where: str) -> None:
+    """Where every example has the same label there is nothing to learn, and every answer would be right."""
+    if len(labels) and (labels == labels[0]).all():
+        only = labels[0] if names is None else names[labels[0]]
+        raise ConfigError(f"all labels in {where} are {only}: at least two different ones are needed to learn from")
 
 
 def special_numbers(tokenizer: Tokenizer, *, starts: bool = True) -> dict[str, Any]:

@@ -9,8 +9,16 @@ from cutaway.data.batches import PictureBatches
 from cutaway.data.images import Images, idx_images, image_folder, npz_images
 from cutaway.errors import ConfigError
 from cutaway.objectives import Changes, Pictures
-from cutaway.training.material.common import Material, Say, check_classes, held_out, holds_out, paths_of
-from cutaway.training.recipe import Recipe
+from cutaway.training.material.common import (
+    Material,
+    Say,
+    check_classes,
+    held_out,
+    holds_out,
+    paths_of,
+    refuse_one_answer,
+)
+from cutaway.training.recipe import Recipe, unknown_key
 
 
 def pictures(recipe: Recipe, say: Say) -> Material:
@@ -18,6 +26,7 @@ def pictures(recipe: Recipe, say: Say) -> Material:
     say(f"reading {', '.join(d.train)}")
     train = read_images(paths_of(recipe, d.train), size=d.image_size)
     labels = np.asarray(train.labels)
+    refuse_one_answer(labels, train.names, ", ".join(d.train))
     kept, measured = np.arange(len(labels)), np.arange(0)
     valid: Images | None = None
     if d.valid:
@@ -31,7 +40,9 @@ def pictures(recipe: Recipe, say: Say) -> Material:
         check_classes(labels, kept, measured)
     channels, height, width = train.pixels.shape[1:]
     if height != width:
-        raise ConfigError(f"the pictures are {_size(train)}, and square ones are read: data.image_size cuts them out")
+        raise ConfigError(
+            f"the pictures are {_size(train)}, and square ones are read: --set data.image_size=64 cuts them out"
+        )
     mean, std = statistics(train.pixels, kept)
     objective = Pictures(
         mean=mean, std=std, smoothing=recipe.objective.smoothing, changes=changes_of(recipe.objective.changes)
@@ -84,7 +95,7 @@ def changes_of(values: dict[str, Any]) -> Changes:
     kinds = get_type_hints(Changes)
     for name, value in values.items():
         if name not in kinds:
-            raise ConfigError(f"unknown key {name!r} in [objective]; pictures know {', '.join(sorted(kinds))}")
+            raise ConfigError(unknown_key(name, "[objective] of pictures", sorted(kinds)))
         if type(value) is not kinds[name] and (type(value), kinds[name]) != (int, float):
             raise ConfigError(f"objective.{name}={value!r} is not {kinds[name].__name__}")
     return Changes(**{name: kinds[name](value) for name, value in values.items()})

@@ -9,7 +9,8 @@ import numpy as np
 from cutaway.data.batches import Batch, Examples, Pairs, Source, padded
 from cutaway.data.buckets import Buckets
 from cutaway.data.columns import Dataset, is_blank, tokenised_columns
-from cutaway.data.labels import LabelColumn
+from cutaway.data.corpus import Corpus
+from cutaway.data.labels import NO_TAG, LabelColumn
 from cutaway.data.order import Indices
 from cutaway.data.tables import Row, Rows, read_parallel, read_table, several
 from cutaway.errors import ConfigError, InputError
@@ -23,9 +24,10 @@ from cutaway.training.material.common import (
     holds_out,
     objective_for,
     paths_of,
+    refuse_one_answer,
     special_numbers,
 )
-from cutaway.training.recipe import Recipe
+from cutaway.training.recipe import DataPart, Recipe
 
 
 def directions_of(recipe: Recipe) -> list[tuple[str, str]]:
@@ -63,17 +65,14 @@ def rows_of(recipe: Recipe, names: Sequence[str]) -> Rows:
         ]
     else:
         wanted = columns_of(recipe) + ([d.label] if recipe.objective.kind in ("classify", "regress", "tag") else [])
-        quirks: dict[str, Any] = {"kind": d.table} if d.table else {}
-        if d.header:
-            quirks["header"] = d.header
-        if d.quoted is not None:
-            quirks["quoted"] = d.quoted
-        if d.further_fields:
-            quirks["further_fields"] = True
-        if d.skip_lines:
-            quirks["skip_lines"] = d.skip_lines
-        tables = [read_table(path, wanted, **quirks) for path in paths]
+        tables = [read_table(path, wanted, **quirks_of(d)) for path in paths]
     return tables[0] if len(tables) == 1 else several(tables)
+
+
+def quirks_of(d: DataPart) -> dict[str, Any]:
+    """How a table is read, where its suffix does not say it."""
+    said = {"kind": d.table, "header": d.header or None, "quoted": d.quoted}
+    return said | {"further_fields": d.further_fields, "skip_lines": d.skip_lines}
 
 
 def training_rows(recipe: Recipe) -> Iterator[Row]:
@@ -105,6 +104,11 @@ def tables(recipe: Recipe, tokenizer: Tokenizer, say: Say) -> Material:
     train = read(d.train, labels)
     if labels is not None and train.label_names is not None:  # what is a class is what was one in training
         labels = LabelColumn(d.label, labels.kind, train.label_names)
+    if train.labels is not None:
+        found = train.labels
+        if isinstance(found, Corpus):  # a tag for each word
+            found = found.ids[found.ids != NO_TAG]
+        refuse_one_answer(found, train.label_names, f"column {d.label!r} of {', '.join(d.train)}")
     valid = read(d.valid, labels) if d.valid else None
     objective = objective_for(recipe, tokenizer)
     kept, measured = np.arange(len(train)), np.arange(0 if valid is None else len(valid))

@@ -1,0 +1,123 @@
+"""Files without a recipe: what they look like, and what is said of their columns, chooses one."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny import tiny
+from toy import write_files
+
+from cutaway.checkpoints import load, save
+from cutaway.errors import ConfigError, InputError
+from cutaway.training.material import prepare
+from cutaway.training.presets import recipe_for
+from cutaway.training.train import train
+
+SMALL = ["train.steps=1", "train.tokens=512", "tokenizer.vocab_size=300"]
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def table(folder: Path, name: str, *header: str) -> Path:
+    """Thirty rows: a sentence, another one, and a or b."""
+    rows = [
+        *(["\t".join(header)] if header else []),
+        *(f"one cat {i}\teine Katze {i}\t{'ab'[i % 2]}" for i in range(30)),
+    ]
+    return write(folder / name, "\n".join(rows) + "\n")
+
+
+# --- which recipe -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("header", "changes", "kind", "columns"),
+    [
+        (["source", "target", "n"], [], "translate", {"source": "source", "target": "target"}),
+        (["en", "de", "n"], ["data.source=en", "data.target=de"], "translate", {"source": "en", "target": "de"}),
+        (["en", "target", "n"], ["data.source=en"], "translate", {"source": "en", "target": "target"}),
+        (["en", "de", "n"], ['data.directions=["en-de", "de-en"]'], "translate", {}),
+        (["text", "more", "label"], [], "classify", {"text": "text", "second": None}),
+        (["sentence1", "sentence2", "label"], [], "classify", {"text": "sentence1", "second": "sentence2"}),
+        (["review", "more", "stars"], ["data.text=review", "data.label=stars"], "classify", {"text": "review"}),
+        (["text", "more", "stars"], ["data.label=stars"], "classify", {"text": "text", "label": "stars"}),
+        (["a", "b", "label"], ["data.text=a", "data.second=b"], "classify", {"text": "a", "second": "b"}),
+        (["source", "target", "label"], ["data.text=target"], "classify", {"text": "target", "label": "label"}),
+        ([], ['data.header=["source", "target", "n"]'], "translate", {}),
+        ([], ['data.header=["source", "target"]', "data.further_fields=true"], "translate", {}),
+        ([], ['data.header=["text", "second", "label"]'], "classify", {"second": "second"}),
+    ],
+)
+def test_the_columns_that_are_named_count(
+    header: list[str], changes: list[str], kind: str, columns: dict[str, Any], tmp_path: Path
+) -> None:
+    recipe = recipe_for([table(tmp_path, "a.tsv", *header)], [*SMALL, *changes])
+    assert recipe.objective.kind == kind
+    assert {name: getattr(recipe.data, name) for name in columns} == columns
+    assert prepare(recipe, None).train.n_examples > 20  # and they are read
+
+
+def test_the_files_choose_the_recipe(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    english, german, text = tmp_path / "pairs.en", tmp_path / "pairs.de", tmp_path / "text.txt"
+    for paths, changes, kind, form in (
+        ([text], [], "next_token", "auto"),
+        ([english, german], [], "translate", "parallel"),
+        ([english, text], ['data.header=["source", "target"]'], "translate", "parallel"),
+        ([tmp_path / "pictures.npz"], [], "images", "auto"),
+        ([table(tmp_path, "table.dat", "text", "second", "label")], ["data.table=tsv"], "classify", "table"),
+    ):
+        recipe = recipe_for(paths, changes)
+        assert (recipe.objective.kind, recipe.data.format) == (kind, form)
+
+
+@pytest.mark.parametrize(
+    ("header", "changes", "said"),
+    [
+        (["en", "de", "n"], [], r"a.tsv has the columns en, de, n: columns named source .* --set data.text=…"),
+        (["en", "de", "n"], ["data.source=en", "data.target=fr"], r"a.tsv has the columns en, de, n:"),
+        (["text", "de", "label"], ["data.source=text"], r"a.tsv has the columns text, de, label:"),
+        (["text", "de", "label"], ["data.text=txt"], r"a.tsv has the columns text, de, label:"),
+        (["en", "de", "n"], ["data.tetx=en"], r"unknown key 'tetx' in \[data\]; .*did you mean 'text'"),
+        (["en", "de", "n"], ["data.skip_lines=x"], r"data.skip_lines='x' is not int"),
+        (["en", "de", "n"], ["data=3"], r"data is a table: \[data\]"),
+        (["text", "de", "label"], ["model=3"], r"model is a table: \[model\]"),
+    ],
+)
+def test_columns_that_nobody_finds_are_refused(
+    header: list[str], changes: list[str], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises((InputError, ConfigError), match=said):
+        recipe_for([table(tmp_path, "a.tsv", *header)], changes)
+
+
+# --- from a trained model ---------------------------------------------------------------------------------------------
+
+
+def test_a_start_replaces_the_size_and_the_tokenizer(tmp_path: Path) -> None:
+    """Whatever the preset says of its own model: its size, its numbers, its tokenizer."""
+    write_files(tmp_path)
+    path = table(tmp_path, "a.tsv", "text", "second", "label")
+    for paths in ([path], [tmp_path / "text.txt"], [tmp_path / "pictures.npz"]):
+        recipe = recipe_for(paths, ["model.start=old"])
+        assert (recipe.model.size, recipe.model.start, recipe.model.changes) == (None, "old", {})
+        assert recipe.tokenizer.kind is None
+    recipe = recipe_for([path], ["model.dropout=0.3", "model.start=old"])
+    assert recipe.model.changes == {"dropout": 0.3}
+    with pytest.raises(ConfigError, match=r"\[model\] names a `size` .* or a `start`"):
+        recipe_for([path], ["model.start=old", "model.size=bert-tiny"])
+
+
+def test_a_classifier_starts_from_a_trained_model(tmp_path: Path) -> None:
+    path = table(tmp_path, "a.tsv", "text", "more", "label")
+    tokenizer = prepare(recipe_for([path], SMALL), None).tokenizer
+    assert tokenizer is not None
+    save(tiny("bert", vocab_size=tokenizer.vocab_size), tmp_path / "old", tokenizer)
+    changes = [f"model.start={tmp_path / 'old'}", "train.steps=1", "data.seq_len=16"]
+    train(recipe_for([path], changes), tmp_path / "new")
+    old, new = load(tmp_path / "old").config, load(tmp_path / "new").config
+    assert (new.task, new.labels) == ("classify", ("a", "b"))
+    assert new.d_model == old.d_model  # type: ignore[attr-defined]

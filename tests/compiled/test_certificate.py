@@ -36,8 +36,8 @@ def test_the_compiled_code_is_what_runs(monkeypatch: pytest.MonkeyPatch) -> None
     assert compiled("gpt2").verdict == "failed"
 
 
-def test_a_compiler_that_is_switched_off_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch._dynamo.config, "disable", True)
-    entry = compiled("gpt2")
+def test_a_compiler_that_is_switched_off_is_not_measured() -> None:
+    with torch._dynamo.config.patch(disable=True):
+        entry = compiled("gpt2")
     assert entry.verdict == "not measured"
     assert "TORCH_COMPILE_DISABLE" in entry.why

@@ -28,13 +28,19 @@ from cutaway.model.tap import Part
 
 M = TypeVar("M", bound=Model)
 SMALLEST = torch.tensor(1e-30)  # a row of zeros is divided by it
-MANY = 32
+MANY = 48
 
 
 @cache
 def levels() -> int:
     """The largest whole number that an activation becomes."""
     return 127 if torch.cpu._is_vnni_supported() else 63
+
+
+@cache
+def zero(levels: int) -> Float[Tensor, ""]:
+    """What 0 becomes: kernels want whole numbers of at least 0."""
+    return torch.tensor(levels + 1.0)
 
 
 @cache
@@ -74,24 +80,23 @@ class Int8Linear(Part):
 
     def forward(self, x: Float[Tensor, "*batch row in"]) -> Float[Tensor, "*batch row out"]:
         size = torch.add(SMALLEST, x.abs().amax(dim=-1, keepdim=True), alpha=1 / levels())
-        scaled = (x / size).float()  # −127 … 127 in every row, whatever its neighbours are
-        zero = levels() + 1
+        # x / size is −127 … 127 in every row, whatever its neighbours are
         if x.is_cuda or not has_kernel():
-            found = F.linear(scaled.round(), self.weight.float()) * self.scale
+            found = F.linear((x / size).float().round(), self.weight.float()) * self.scale
         elif size.numel() < MANY or for_many() is None:
-            found = for_few()(scaled, 1.0, zero, self._pack())
+            found = for_few()((x / size).float(), 1.0, levels() + 1, self._pack())
         else:
-            whole = scaled.add_(zero).round_().to(torch.uint8)
-            packed, zeros = self._pack_for_many()
-            found = for_many()(whole, 1.0, zero, packed, self.scale, zeros, None, 1.0, 0, torch.float32, "none", [], "")
+            found = self._for_many(torch.addcdiv(zero(levels()), x, size).round_())
         found = found.mul_(size) if self.bias is None else torch.addcmul(self.bias, found, size)
         return found if x.dtype is torch.float32 else found.to(x.dtype)
 
-    def _pack_for_many(self) -> Any:
+    def _for_many(self, whole: Float[Tensor, "*batch row in"]) -> Float[Tensor, "*batch row out"]:
         if self._packed_for_many is None:
             zeros = torch.zeros(len(self.scale), dtype=torch.int32)
             self._packed_for_many = torch.ops.onednn.qlinear_prepack(self.weight, None), zeros
-        return self._packed_for_many
+        packed, zeros = self._packed_for_many
+        scales = 1.0, levels() + 1, packed, self.scale, zeros, None, 1.0, 0
+        return for_many()(whole.to(torch.uint8), *scales, torch.float32, "none", [], "")
 
     def _pack(self) -> Any:
         """The matrix as the kernel wants it, made at the first call."""

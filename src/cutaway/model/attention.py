@@ -14,11 +14,12 @@ the scores or the pattern; somebody who only reads them has them computed beside
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Shaped
-from torch import Tensor, nn
+from torch import Tensor
 
 from cutaway.errors import ConfigError
 from cutaway.model import short_attention
 from cutaway.model.cache import KeysValues, Store
+from cutaway.model.linear import Linear
 from cutaway.model.masks import EVERYWHERE, Mask, blind
 from cutaway.model.positions import Rotation
 from cutaway.model.tap import Part
@@ -157,7 +158,7 @@ class Attention(Part):
                 raise ConfigError(f"d_model={d_model} is not divisible by n_heads={n_heads}")
             d_head = d_model // n_heads
         self.n_heads, self.d_head, self.scale, self.dropout = n_heads, d_head, scale, dropout
-        self.output = nn.Linear(n_heads * d_head, d_model, bias=bias)
+        self.output = Linear(n_heads * d_head, d_model, bias=bias)
 
     def find(
         self, query: Queries, key: Keys, value: Values, mask: Mask, bias: Bias | None
@@ -205,7 +206,7 @@ class SelfAttention(Attention):
             raise ConfigError(f"n_heads={n_heads} is not divisible by n_kv_heads={self.n_kv_heads}")
         # one matrix for queries, keys and values: one product reads x once
         self.widths = (n_heads * self.d_head, self.n_kv_heads * self.d_head, self.n_kv_heads * self.d_head)
-        self.query_key_value = nn.Linear(d_model, sum(self.widths), bias=bias)
+        self.query_key_value = Linear(d_model, sum(self.widths), bias=bias)
 
     def forward(
         self,
@@ -241,8 +242,8 @@ class CrossAttention(Attention):
         dropout: float = 0.0,
     ) -> None:
         super().__init__(d_model, n_heads, d_head, bias=bias, scale=scale, dropout=dropout)
-        self.query = nn.Linear(d_model, n_heads * self.d_head, bias=bias)
-        self.key_value = nn.Linear(d_memory or d_model, 2 * n_heads * self.d_head, bias=bias)
+        self.query = Linear(d_model, n_heads * self.d_head, bias=bias)
+        self.key_value = Linear(d_memory or d_model, 2 * n_heads * self.d_head, bias=bias)
 
     def remember(self, memory: Float[Tensor, "sentence source d_memory"]) -> KeysValues:
         """The memory's keys and values, which stay the same for every target token."""

@@ -10,10 +10,11 @@ from math import pi
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from cutaway.errors import ConfigError
 from cutaway.model.dropout import Dropout
+from cutaway.model.linear import Linear
 from cutaway.model.tap import Part
 
 Activation = Callable[[Tensor], Tensor]
@@ -54,7 +55,7 @@ class FeedForward(Part):
         self, d_model: int, d_ff: int, activation: str = "relu", *, bias: bool = True, dropout: float = 0.0
     ) -> None:
         super().__init__()
-        self.up, self.down = nn.Linear(d_model, d_ff, bias=bias), nn.Linear(d_ff, d_model, bias=bias)
+        self.up, self.down = Linear(d_model, d_ff, bias=bias), Linear(d_ff, d_model, bias=bias)
         self.activation = activation_named(activation)
         self.dropout = Dropout(dropout)
 
@@ -76,8 +77,8 @@ class GatedFeedForward(Part):
         self, d_model: int, d_ff: int, activation: str = "silu", *, bias: bool = False, dropout: float = 0.0
     ) -> None:
         super().__init__()
-        self.gate_up = nn.Linear(d_model, 2 * d_ff, bias=bias)  # one product for both halves
-        self.down = nn.Linear(d_ff, d_model, bias=bias)
+        self.gate_up = Linear(d_model, 2 * d_ff, bias=bias)  # one product for both halves
+        self.down = Linear(d_ff, d_model, bias=bias)
         self.activation = activation_named(activation)
         self.dropout = Dropout(dropout)
 

@@ -5,12 +5,12 @@ De-embedding is a matrix whose dot products with a hidden state score every toke
 """
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from cutaway.model.embeddings import TokenMatrix
 from cutaway.model.feed_forward import activation_named
+from cutaway.model.linear import linear
 from cutaway.model.tap import Part
 
 Hidden = Float[Tensor, "batch seq d_model"]
@@ -76,7 +76,7 @@ class LanguageModelHead(TokenMatrix):
 
     def forward(self, hidden: Float[Tensor, "*batch d_model"], real: Real = None) -> Float[Tensor, "*batch vocab"]:
         hidden = hidden if self.scale == 1.0 else hidden * self.scale
-        return self.tap("logits", F.linear(hidden, self.matrix, self.bias))
+        return self.tap("logits", linear(hidden, self.matrix, self.bias))
 
 
 class MaskedLanguageModelHead(Part):

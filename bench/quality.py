@@ -3,7 +3,8 @@
     .venv/bin/python bench/quality.py build/multi30k ../shared/data/multi30k/test_2016_flickr.{en,de}.gz
 
 Ours in fp32 and int8; the same weights exported to CTranslate2, in float32 and int8. CTranslate2 is given our tokens,
-and its length penalty means the same as ours. The differences are paired: over sentences drawn with replacement.
+and its length penalty means the same as ours; it stops as soon as four hypotheses have ended, as ours does with
+`early_stopping=True`. The differences are paired: over sentences drawn with replacement.
 """
 
 import argparse
@@ -76,6 +77,8 @@ def main() -> None:
             found[f"ctranslate2 {compute}"] = ctranslate2_translations(place, model, tokenizer, texts, compute)
     options: dict[str, Any] = {"beam": BEAM, "max_len": LONGEST, "growth": (0.0, float(LONGEST))}
     found["cutaway fp32"] = [text.strip() for text in translate_all(model, tokenizer, texts, **options)]
+    soon = translate_all(model, tokenizer, texts, early_stopping=True, **options)
+    found["cutaway fp32, early"] = [text.strip() for text in soon]
     model = with_precision(model, "int8")
     found["cutaway int8"] = [text.strip() for text in translate_all(model, tokenizer, texts, **options)]
     ours = found["cutaway fp32"]
@@ -86,7 +89,7 @@ def main() -> None:
         if lines is not ours:
             low, high = interval(lines, ours, wanted)
             change = f", {bleu - sacrebleu.corpus_bleu(ours, [wanted]).score:+.2f} ({low:+.2f} … {high:+.2f})"
-        print(f"{name:20} BLEU {bleu:.2f}{change}; {same:.1%} of the lines are cutaway fp32's")
+        print(f"{name:19} BLEU {bleu:.2f}{change}; {same:.1%} of the lines are cutaway fp32's")
 
 
 if __name__ == "__main__":

@@ -101,7 +101,8 @@ def look_up_fused(
         table = bias if table is None else bias.masked_fill(~table, float("-inf"))
     elif mask.added is not None and mask.added.dtype == query.dtype:
         table = mask.added
-    if not causal and few_queries(query, key) and nowhere is None and (table is None or mask.none_blind):
+    plain = not causal and dropout == 0.0 and nowhere is None and (table is None or mask.none_blind)
+    if plain and few_queries(query, key):
         return look_up_few(query, key, value, table, scale=scale)
     grouped = True if query.shape[1] != key.shape[1] else False  # noqa: SIM210 (a branch, as above)
     found = F.scaled_dot_product_attention(

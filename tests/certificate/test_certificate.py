@@ -77,7 +77,8 @@ def test_a_file_has_its_certificate_beside_it(tmp_path: Path) -> None:
 def test_what_is_no_certificate_is_refused(
     tmp_path: Path, certificate: Certificate, change: dict[str, Any], said: str
 ) -> None:
-    refused(tmp_path, certificate.to_dict() | change, said)
+    with pytest.raises(CheckpointError, match=said):
+        read_certificate(written(tmp_path, certificate.to_dict() | change))
 
 
 @pytest.mark.parametrize(
@@ -88,13 +89,14 @@ def test_what_is_no_entry_is_refused(
 ) -> None:
     values = certificate.to_dict()
     values["entries"][0] |= change
-    refused(tmp_path, values, said)
-
-
-def refused(tmp_path: Path, values: dict[str, Any], said: str) -> None:
-    (tmp_path / "certificate.json").write_text(json.dumps(values))
     with pytest.raises(CheckpointError, match=said):
-        read_certificate(tmp_path / "certificate.json")
+        read_certificate(written(tmp_path, values))
+
+
+def written(folder: Path, values: dict[str, Any]) -> Path:
+    path = folder / "certificate.json"
+    path.write_text(json.dumps(values))
+    return path
 
 
 def test_without_a_certificate_it_says_who_writes_one(folder: Path) -> None:

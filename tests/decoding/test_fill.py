@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from pieces import bert_tokenizer
 from tiny import tiny
-from tokenizers import AddedToken, models, pre_tokenizers, processors
-from tokenizers import Tokenizer as Backend
+from tokenizers import AddedToken
 
 from cutaway import fill
 from cutaway.errors import InputError
@@ -15,17 +15,7 @@ TEXTS = ["the [MASK] barked .", "[MASK] man", "no one saw the [MASK] and the [MA
 
 
 def wordpiece(mask: str = "[MASK]", **more: bool) -> Tokenizer:
-    backend = Backend(models.WordPiece({word: id for id, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    backend.add_special_tokens([AddedToken(token) for token in ("[PAD]", "[CLS]", "[SEP]")])
-    backend.add_special_tokens([AddedToken(mask, **more)])
-    cls_id, sep_id = backend.token_to_id("[CLS]"), backend.token_to_id("[SEP]")
-    backend.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", cls_id), ("[SEP]", sep_id)],
-    )
-    return Tokenizer(backend)
+    return bert_tokenizer(WORDS, AddedToken(mask, **more))
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +94,5 @@ def test_errors_name_the_fix(words: Tokenizer, model, text: str, options: dict, 
 
 
 def test_a_tokenizer_without_a_mask_is_refused() -> None:
-    backend = Backend(models.WordPiece({word: id for id, word in enumerate(WORDS)}, unk_token="[UNK]"))
     with pytest.raises(InputError, match="no token for a blank"):
-        fill(masked(), Tokenizer(backend), "a [MASK]")
+        fill(masked(), bert_tokenizer(WORDS), "a [MASK]")

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import torch
 from decoding.test_translate import TEXTS, translator
+from pieces import bert_tokenizer
 from tiny import tiny
-from tokenizers import AddedToken, models, pre_tokenizers, processors
-from tokenizers import Tokenizer as Backend
 from tokens.test_tokenizer import byte_level
 
 from cutaway.decoding import translate_all
@@ -30,16 +29,7 @@ PAIRS = list(zip(SENTENCES, reversed(SENTENCES), strict=True))
 
 
 def wordpiece() -> Tokenizer:
-    backend = Backend(models.WordPiece({word: id for id, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    backend.add_special_tokens([AddedToken(token) for token in ("[PAD]", "[CLS]", "[SEP]")])
-    cls_id, sep_id = backend.token_to_id("[CLS]"), backend.token_to_id("[SEP]")
-    backend.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", cls_id), ("[SEP]", sep_id)],
-    )
-    return Tokenizer(backend)
+    return bert_tokenizer(WORDS)
 
 
 @pytest.fixture(scope="module")

@@ -99,7 +99,7 @@ def test_an_unknown_key_is_refused_with_its_table_and_what_is_known(name: str) -
     ],
 )
 def test_what_has_no_windows_may_have_fewer_tokens_than_one(changes: dict[str, Any]) -> None:
-    recipe_from({**SMALL, **changes})
+    assert recipe_from({**SMALL, **changes}).train.tokens == changes["train"]["tokens"]
 
 
 def test_what_was_probably_meant_is_asked() -> None:

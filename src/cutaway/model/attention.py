@@ -101,6 +101,7 @@ def look_up_fused(
         table = bias if table is None else bias.masked_fill(~table, float("-inf"))
     elif mask.added is not None and mask.added.dtype == query.dtype:
         table = mask.added
+    # the other way knows no causal mask, no dropout and no query that may look nowhere
     plain = not causal and dropout == 0.0 and nowhere is None and (table is None or mask.none_blind)
     if plain and few_queries(query, key):
         return look_up_few(query, key, value, table, scale=scale)
@@ -115,7 +116,10 @@ FEW = 16  # queries of a row
 
 
 def few_queries(query: Queries, key: Keys) -> bool:
-    """Whether `look_up_few` is the faster way: beams on a CPU."""
+    """Whether `look_up_few` is the faster way: for beams, and for single queries of several rows, on a CPU.
+
+    Without gradients only, and where keys and values of all heads are one stack of matrices, as they stand in a cache.
+    """
     return (
         (1 if len(query) > 4 else 2) <= query.shape[-2] <= FEW
         and not query.is_cuda

@@ -36,11 +36,11 @@ class Part(nn.Module):
 
     def reads(self, *names: str) -> bool:
         """True when somebody reads one of these taps, so that a value nobody else needs is worth computing."""
-        return bool(_watchers) and any((id(self), name) in watcher.reads for watcher in _watchers for name in names)
+        return _watchers != () and any((id(self), name) in watcher.reads for watcher in _watchers for name in names)
 
     def edits(self, *names: str) -> bool:
         """True when somebody replaces one of these taps, so that the value has to be on the way to the output."""
-        return bool(_watchers) and any((id(self), name) in watcher.edits for watcher in _watchers for name in names)
+        return _watchers != () and any((id(self), name) in watcher.edits for watcher in _watchers for name in names)
 
 
 class Seen(dict[str, Any]):

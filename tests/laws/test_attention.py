@@ -54,7 +54,8 @@ def test_a_few_queries_find_the_same(seed: int, batch: int, n: int, which: str) 
     mask = mask.written_out(torch.float64) if which == "written out" else mask
     assert few_queries(q, k) == ((1 if batch == 6 else 2) <= n <= 16)
     assert close(look_up_fused(q, k, v, mask), look_up(q, k, v, mask))
-    assert not torch.equal(look_up_fused(q, k, v, mask, dropout=0.9), look_up_fused(q, k, v, mask))
+    if (which, n) != ("blind", 1):  # who may look nowhere has nothing to drop
+        assert not torch.equal(look_up_fused(q, k, v, mask, dropout=0.9), look_up_fused(q, k, v, mask))
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -51,6 +51,8 @@ class Considered:
 class BeamSearch(Search):
     """What runs and what has ended, for every row: tensors (row hypothesis …) that live on the model's device."""
 
+    told = ("tokens", "scores", "written", "ended_tokens", "ended_scores", "ended_lengths", "closed")
+
     def __init__(
         self,
         width: int,

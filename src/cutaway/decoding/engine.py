@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
+from cutaway.decoding.recorded import SOURCES, Recorded
 from cutaway.decoding.search import Hypothesis, Search
 from cutaway.decoding.search import Job as Job
 from cutaway.model.cache import Cache, Tree
@@ -28,7 +29,13 @@ class Engine:
     """Rows for texts of at most `prompt` and `search.most` tokens; of sources of at most `source`."""
 
     def __init__(self, model: DecoderModel, search: Search, *, rows: int, prompt: int = 1, source: int = 0) -> None:
-        self.model, self.search, self.most_rows = model, search, rows
+        self.model, self.search, self.most_rows, self.most_prompt, self.most_source = (
+            model,
+            search,
+            rows,
+            prompt,
+            source,
+        )
         slots = prompt - 1 + search.width * search.most
         cache = model.new_cache(rows, prompt - 1 + search.most, slots=slots)
         if isinstance(model, EncoderDecoderModel):
@@ -41,6 +48,8 @@ class Engine:
         self.sources: list[int] = []  # the length of each row's source
         self.bounds: list[int] = []  # the slots from which on each row forgets what its beams gave up
         self._viewed, self._last_view = NOTHING_VIEWED, cache
+        self.busy = False
+        self.recorded = Recorded(search, rows, self._again) if self.ids.is_cuda else None
 
     def run(self, jobs: Iterable[Job]) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The hypotheses of each job, by its number, as they are done."""
@@ -50,15 +59,20 @@ class Engine:
     def steps(self, jobs: Iterable[Job]) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
         """The same, one step of all rows at a time: what was done after each, often nothing."""
         waiting = iter(enumerate(jobs))
-        for kept in self._kept():
-            kept.clear()  # of a run that was given up
-        while True:
-            self._admit(waiting)
-            if not self.jobs:
-                return
-            self.step()
-            self.search.tell(len(self.jobs))
-            yield list(self._leave())
+        self.busy = True
+        try:
+            while True:
+                self._admit(waiting)
+                if not self.jobs:
+                    return
+                self.step()
+                self.search.tell(len(self.jobs))
+                yield list(self._leave())
+        finally:  # a run may be given up
+            self.search.done.fill_(True)
+            self._viewed, self.busy = NOTHING_VIEWED, False
+            for kept in self._kept():
+                kept.clear()
 
     @torch.no_grad()
     def _admit(self, waiting: Iterator[tuple[int, Job]]) -> None:
@@ -82,16 +96,33 @@ class Engine:
     def _read(self, rows: slice, jobs: Sequence[Job]) -> None:
         """Encodes the sources, and reads the prompts up to their last token, which the next step reads."""
         self._viewed = NOTHING_VIEWED
-        own = self.plain.rows(rows.start, rows.stop)
+        texts, room = [], []
+        if isinstance(self.model, EncoderDecoderModel):
+            texts, room = [[job.source for job in jobs]], [self.most_source]
+        if max(len(job.prompt) for job in jobs) > 1:
+            texts.append([job.prompt[:-1] for job in jobs])
+            room.append(self.most_prompt - 1)
+        if self.recorded is not None and not watching():
+            rounded = [side_by_side(its, SOURCES, most) for its, most in zip(texts, room, strict=True)]
+            if self.recorded.reads(rows, rounded):
+                with torch.inference_mode():
+                    self.recorded.read(rows, rounded, self._take_in)
+                return self._begin(rows, jobs)
+        self._take_in(rows, [padded(its, self.model.device) for its in texts])
+        self._begin(rows, jobs)
+
+    def _take_in(self, rows: slice, given: Sequence[tuple[Tensor, Tensor | None]]) -> None:
+        own, given = self.plain.rows(rows.start, rows.stop), list(given)
         own.clear()
         if isinstance(self.model, EncoderDecoderModel):
-            source, real = padded([job.source for job in jobs], self.model.device)
+            source, real = given.pop(0)
             self.model.remember(own, self.model.encode(source, real), real)
-        if max(len(job.prompt) for job in jobs) > 1:
-            prompts, real = padded([job.prompt[:-1] for job in jobs], self.model.device)
+        for prompts, real in given:
             self._hidden(prompts, own.first(prompts.shape[1]), real)
         if isinstance(self.cache, Tree):
             self.cache.rows(rows.start, rows.stop).begin()
+
+    def _begin(self, rows: slice, jobs: Sequence[Job]) -> None:
         last = torch.tensor([job.prompt[-1] for job in jobs], device=self.ids.device)
         self.ids[rows] = last[:, None]
 
@@ -104,13 +135,26 @@ class Engine:
         """One more token of every hypothesis."""
         n = len(self.jobs)
         with torch.no_grad() if watching() else torch.inference_mode():  # what a person watches may be learnt from
-            view = self._view(n)
-            logits = self.model.head(self._hidden(self.ids[:n], view))
-            parents, self.ids[:n] = self.search.advance(logits)
-            if isinstance(view, Tree):
-                view.follow(parents)
+            if self.recorded is not None and not watching() and self.recorded.fits(n):
+                self.recorded.step(n, max(self.sources))
+            else:
+                self._step(n, self._view(n))
             self.filled = [filled + self.search.width for filled in self.filled]
             self._forget()
+
+    def _step(self, n: int, view: Cache) -> None:
+        logits = self.model.head(self._hidden(self.ids[:n], view))
+        parents, self.ids[:n] = self.search.advance(logits)
+        if isinstance(view, Tree):
+            view.follow(parents)
+        if self.recorded is not None:  # a text that is done, and has not left yet, stands still
+            done = self.search.done[:n].long()
+            view.lengths.sub_(done, alpha=self.search.width)
+            view.seen.sub_(done)
+
+    def _again(self, rows: int, source: int) -> None:
+        """The same for `rows`, of all slots: what a graph does must not depend on how long texts are by now."""
+        self._step(rows, self.cache.rows(0, rows).across(source))
 
     def _forget(self) -> None:
         """Rows forget the beams that were given up, each by its own count, so that no neighbour has a say in it."""
@@ -139,10 +183,15 @@ class Engine:
         return self._last_view
 
     def _leave(self) -> Iterator[tuple[int, list[Hypothesis]]]:
-        done = self.search.done[: len(self.jobs)].nonzero()[:, 0].tolist()
-        for row in reversed(done):
-            yield self.jobs[row], self.search.leaving(row)
-            last, self._viewed = len(self.jobs) - 1, NOTHING_VIEWED
+        done = self._done()
+        if not done:
+            return
+        self._viewed = NOTHING_VIEWED
+        if self.recorded is not None:
+            self.recorded.forget()
+        for row, found in zip(reversed(done), reversed(self.search.leaving(done)), strict=True):
+            yield self.jobs[row], found
+            last = len(self.jobs) - 1
             if row != last:
                 self.cache.move(last, row)
                 self.search.move(last, row)
@@ -150,12 +199,27 @@ class Engine:
             for kept in self._kept():
                 kept[row] = kept[last]
                 kept.pop()
+        self.search.done[len(self.jobs) :] = True
+
+    def _done(self) -> list[int]:
+        """The rows whose texts are done; on a GPU a step later, unless somebody listens."""
+        n = len(self.jobs)
+        if self.recorded is not None and not any(self.search.listeners[:n]):
+            return self.recorded.done(n)
+        return self.search.done[:n].nonzero()[:, 0].tolist()
 
 
 def padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:
     """Rows side by side, filled up on the right, and where they are real; None where nothing was filled up."""
+    ids, real = side_by_side(rows)
+    return ids.to(device), None if real.all() else real.to(device)
+
+
+def side_by_side(rows: Sequence[Sequence[int]], block: int = 1, most: int | None = None) -> tuple[Tensor, Tensor]:
+    """The same, as many places as the longest has, or the next multiple of `block`, if that is not more than `most`."""
     lengths = torch.tensor([len(row) for row in rows])
-    real = torch.arange(int(lengths.max()))[None] < lengths[:, None]
+    places = -(-int(lengths.max()) // block) * block
+    real = torch.arange(places if most is None else min(places, most))[None] < lengths[:, None]
     ids = torch.zeros(real.shape, dtype=torch.long)
     ids[real] = torch.tensor([id for row in rows for id in row])
-    return ids.to(device), None if real.all() else real.to(device)
+    return ids, real

@@ -70,6 +70,8 @@ class Moves:
 class GridSearch(BeamSearch):
     """Bank b, hypotheses b · each … (b + 1) · each - 1, owes b tokens."""
 
+    recordable = False
+
     def __init__(self, width: int, jobs: Sequence[TermJob], borders: Borders, **options: Any) -> None:
         self.banks = 1 + max(job.owed for job in jobs)
         super().__init__(width * self.banks, groups=self.banks, diversity=0.0, **options)

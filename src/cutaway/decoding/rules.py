@@ -51,7 +51,8 @@ class Text:
     def real(self, starts: Tensor | int) -> Bool[Tensor, "row place"]:
         """The places from `starts` on where a token stands."""
         place = torch.arange(self.ids.shape[1], device=self.ids.device)
-        return (place >= torch.as_tensor(starts, device=place.device).view(-1, 1)) & (place < self.stops[:, None])
+        begun = place >= (starts if isinstance(starts, int) else starts[:, None])
+        return begun & (place < self.stops[:, None])
 
     def last(self, n: int) -> Int[Tensor, "row n"]:
         """The last n tokens; where a text is shorter, anything."""

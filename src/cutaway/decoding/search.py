@@ -6,9 +6,11 @@ once and changed in place, so that a captured CUDA graph can replay a step. `Gre
 """
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
+from importlib.util import find_spec
 from math import isfinite
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -18,6 +20,8 @@ from cutaway.decoding.largest import largest
 from cutaway.decoding.rules import NEVER as NEVER
 from cutaway.decoding.rules import Rule, Text
 from cutaway.errors import InputError
+
+HAS_TRITON = find_spec("triton") is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +46,9 @@ class Hypothesis:
 
 class Search:
     """`width` hypotheses in each row, what they have written, and their scores: the sum of their tokens' log p."""
+
+    recordable = True  # a step asks nothing of the host, but for its rules
+    told: ClassVar[tuple[str, ...]] = ("tokens", "scores", "written")  # what `found` reads
 
     def __init__(
         self,
@@ -84,10 +91,13 @@ class Search:
 
     def move(self, row: int, to: int) -> None:
         """What stands in one row goes on in another."""
-        for tensor in vars(self).values():
-            if isinstance(tensor, Tensor) and tensor is not self.ends:
+        for _, tensor in self._tensors():
+            if tensor is not self.ends:
                 tensor[to] = tensor[row]
         self.rules[to], self.listeners[to] = self.rules[row], self.listeners[row]
+
+    def _tensors(self) -> list[tuple[str, Tensor]]:
+        return [(name, tensor) for name, tensor in vars(self).items() if isinstance(tensor, Tensor)]
 
     def _divisor(self, lengths: Int[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
         """Of the scores of texts of these lengths: long texts would lose, as every token takes some away."""
@@ -143,12 +153,23 @@ class Search:
 
     def tell(self, n: int) -> None:
         """Who listens is told what was written in these rows. A text that somebody has heard enough of is done."""
+        if not any(self.listeners[:n]):
+            return
+        tokens, written = self.tokens[:n, 0].tolist(), self.written[:n].tolist()
         for row, hear in enumerate(self.listeners[:n]):
-            if hear is not None and hear(self.tokens[row, 0, : int(self.written[row])].tolist()):
+            if hear is not None and hear(tokens[row][: written[row]]):
                 self.done[row] = True
 
-    def leaving(self, row: int) -> list[Hypothesis]:
-        """What was written in a row that is done, the best first. Rules that left nothing are an error."""
+    def leaving(self, rows: Sequence[int]) -> list[list[Hypothesis]]:
+        """What was written in rows that are done. From a GPU all of it is fetched at once."""
+        there = self
+        if self.done.is_cuda:
+            there = copy(self)
+            vars(there).update({name: tensor.cpu() for name, tensor in self._tensors() if name in self.told})
+        return [there._leaving(row) for row in rows]
+
+    def _leaving(self, row: int) -> list[Hypothesis]:
+        """The best first. Rules that left nothing are an error."""
         found = [hypothesis for hypothesis in self.found(row) if isfinite(hypothesis.score)]
         if not found:
             names = ", ".join(map(str, self.rules[row]))
@@ -184,6 +205,11 @@ class GreedySearch(Search):
         self, logits: Float[Tensor, "row hypothesis vocab"]
     ) -> tuple[Int[Tensor, "row hypothesis"], Int[Tensor, "row hypothesis"]]:
         n = len(logits)
+        if self._plain(logits):
+            from cutaway.decoding.take_kernels import take_likeliest
+
+            state = (self.tokens[:n], self.scores[:n], self.written[:n], self.limits[:n], self.done[:n])
+            return self.alone[:n], take_likeliest(logits[:, 0], self.ends, *state)[:, None]
         scores = self.ruled(logits.to(self.scores.dtype))[:, 0]
         token = self.choose(scores)[:, None]
         log_p = scores.log_softmax(dim=-1).gather(1, token)
@@ -196,6 +222,16 @@ class GreedySearch(Search):
         written += running
         self.done[:n] |= torch.isin(token[:, 0], self.ends) | (written >= self.limits[:n])
         return self.alone[:n], token
+
+    def _plain(self, logits: Float[Tensor, "row hypothesis vocab"]) -> bool:
+        """Whether a kernel does the whole step: on a GPU, without rules, and without a draw."""
+        return (
+            HAS_TRITON
+            and logits.is_cuda
+            and type(self) is GreedySearch
+            and self.scores.dtype is torch.float32
+            and not any(self.rules[: len(logits)])
+        )
 
     def found(self, row: int) -> list[Hypothesis]:
         n = int(self.written[row])

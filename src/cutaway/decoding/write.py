@@ -6,6 +6,7 @@ This is what the other rooms call. `generate` and `translate` are the same with 
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 
@@ -13,6 +14,7 @@ from cutaway.decoding.beam import BeamSearch, Considered, EarlyStopping
 from cutaway.decoding.engine import Engine, Job
 from cutaway.decoding.sampling import Sampling
 from cutaway.decoding.search import GreedySearch, Hypothesis, Search
+from cutaway.decoding.shelf import Room, kept_engine
 from cutaway.errors import InputError
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
 
@@ -51,20 +53,30 @@ def engine_for(
         rows = 64 if model.device.type == "cuda" else 32
     if rows < 1:
         raise InputError(f"rows={rows}: at least one text is written at a time")
-    rows = min(rows, len(jobs))
-    most = max(job.limit for job in jobs)
-    prompt, source = max(len(job.prompt) for job in jobs), max(len(job.source) for job in jobs)
-    room = {"rows": rows, "most": most, "ends": end_ids, "device": model.device, "prompt": prompt}
-    room["dtype"] = torch.promote_types(model.dtype, torch.float32)
-    search: Search
+    room = Room(
+        rows=min(rows, len(jobs)),
+        most=max(job.limit for job in jobs),
+        prompt=max(len(job.prompt) for job in jobs),
+        source=max(len(job.source) for job in jobs),
+    )
+    kind: type[Search] = BeamSearch
+    options: dict[str, Any] = {"length_penalty": length_penalty}
     if beam == groups == 1 and listener is None:
-        drawn = any(job.seed is not None for job in jobs)
-        search = (Sampling if drawn else GreedySearch)(length_penalty=length_penalty, **room)
+        kind = Sampling if any(job.seed is not None for job in jobs) else GreedySearch
     else:
-        room |= {"length_penalty": length_penalty, "early_stopping": early_stopping}
-        search = BeamSearch(beam, groups=groups, diversity=diversity, **room)  # type: ignore[arg-type]
-        search.listener = listener
-    return Engine(model, search, rows=rows, prompt=prompt, source=source)
+        options |= {"width": beam, "early_stopping": early_stopping, "groups": groups, "diversity": diversity}
+
+    def make(room: Room) -> Engine:
+        dtype = torch.promote_types(model.dtype, torch.float32)
+        where: dict[str, Any] = {"ends": end_ids, "device": model.device, "dtype": dtype}
+        search = kind(rows=room.rows, most=room.most, prompt=room.prompt, **where, **options)
+        if isinstance(search, BeamSearch):
+            search.listener = listener
+        return Engine(model, search, rows=room.rows, prompt=room.prompt, source=room.source)
+
+    if model.device.type == "cuda" and listener is None:
+        return kept_engine(model, (kind, *options.items(), *end_ids), room, make)
+    return make(room)
 
 
 def check(model: DecoderModel, jobs: Sequence[Job], beam: int) -> None:

@@ -17,7 +17,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from cutaway.errors import ConfigError
-from cutaway.model import short_attention
+from cutaway.model import fast_step, short_attention
 from cutaway.model.cache import KeysValues, Store
 from cutaway.model.linear import Linear
 from cutaway.model.masks import EVERYWHERE, Mask, blind
@@ -228,6 +228,8 @@ class SelfAttention(Attention):
             query, key = rotation(query), rotation(key)
         query, key, value = self.tap("query", query), self.tap("key", key), self.tap("value", value)
         if store is not None:
+            if bias is None and store.lengths is not None and fast_step.finds(query, store.keys, mask):
+                return self.output(fast_step.store_and_look_up(query, key, value, store, mask, self.scale))
             key, value = store.append(key, value)
         return self.find(query, key, value, mask, bias)
 
@@ -259,5 +261,7 @@ class CrossAttention(Attention):
         self, x: Float[Tensor, "batch seq d_model"], remembered: KeysValues, mask: Mask = EVERYWHERE
     ) -> Float[Tensor, "batch seq d_model"]:
         query = self.tap("query", split_heads(self.query(x), self.d_head))
+        if fast_step.finds(query, remembered[0], mask):
+            return self.output(fast_step.look_up(query, *remembered, mask, self.scale))
         key, value = (self.tap(name, kept) for name, kept in zip(("key", "value"), remembered, strict=True))
         return self.find(query, key, value, mask, None)

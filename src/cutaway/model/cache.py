@@ -28,17 +28,19 @@ class Store:
 
     keys: Float[Tensor, "batch head slot d_head"]
     values: Float[Tensor, "batch head slot d_head"]
-    place: tuple[Any, ...]  # the rows and slots
+    slots: slice | Int[Tensor, "batch seq"]  # the same for all rows, or each row's own
+    lengths: Int[Tensor, " batch"] | None  # behind the new tokens; None where some of these are padding
 
     def append(
         self, keys: Float[Tensor, "batch head seq d_head"], values: Float[Tensor, "batch head seq d_head"]
     ) -> tuple[Float[Tensor, "batch head slot d_head"], Float[Tensor, "batch head slot d_head"]]:
         """Stores the new keys and values and gives back all that are known."""
         for store, new in ((self.keys, keys), (self.values, values)):
-            if isinstance(self.place[2], slice):
-                store[self.place] = new
+            if isinstance(self.slots, slice):
+                store[:, :, self.slots] = new
             else:
-                store[self.place] = new.transpose(1, 2).to(store.dtype)
+                row = torch.arange(len(store), device=store.device)[:, None]
+                store[row, :, self.slots] = new.transpose(1, 2).to(store.dtype)
         return self.keys.to(keys.dtype), self.values.to(values.dtype)
 
 
@@ -112,11 +114,12 @@ class Cache:
         if batch != self.batch:
             raise InputError(f"{batch} rows of ids for a cache of {self.batch} rows")
         alike = self._room(n)
-        along = torch.arange(n, device=ids.device)[None]
+        along = torch.arange(n, device=ids.device)[None] if n > 1 else 0
         slots = self.lengths[:, None] + along
+        taken: Tensor | int = n
+        n_real: Tensor | int = n
         if real is None:
             positions = stored = self.seen[:, None] + along
-            taken = n_real = torch.full_like(self.lengths, n)
         else:
             counted = self.seen[:, None] + real.cumsum(dim=1) - 1
             positions, stored = counted.clamp(min=0), counted.masked_fill(~real, NOTHING)
@@ -125,24 +128,24 @@ class Cache:
         self.lengths.add_(taken)
         self.seen.add_(n_real)
         here = self.positions[:, None, None, :]
-        mask = Mask((here != NOTHING) & (here <= stored[:, None, :, None]))
+        mask = Mask(here != NOTHING)
+        if n > 1 or real is not None:  # a single token comes last
+            mask &= Mask(here <= stored[:, None, :, None])
         if window is not None:
             mask &= sliding_window(window, positions, self.positions)
         # without padding every token sees itself; padding sees nothing
         mask = replace(mask, none_blind=True) if real is None else mask.settled(n, self.max_len, ids.device)
-        return Step(positions, self.positions, self._for_kernels(mask), self._stores(slots, alike))
+        lengths = self.lengths if real is None else None
+        return Step(
+            positions, self.positions, self._for_kernels(mask), self._stores(slots if alike is None else alike, lengths)
+        )
 
     def _for_kernels(self, mask: Mask) -> Mask:
         """Only a CPU's kernel wants it so; where texts are short, half of its time would go into that."""
         return mask.written_out(self.keys[0].dtype) if mask.may_look is not None and not self.keys[0].is_cuda else mask
 
-    def _stores(self, slots: Int[Tensor, "batch seq"], alike: slice | None) -> list[Store]:
-        everywhere = slice(None)
-        if alike is not None:
-            place: tuple[Any, ...] = everywhere, everywhere, alike
-        else:
-            place = torch.arange(self.batch, device=slots.device)[:, None], everywhere, slots
-        return [Store(keys, values, place) for keys, values in zip(self.keys, self.values, strict=True)]
+    def _stores(self, slots: slice | Tensor, lengths: Tensor | None) -> list[Store]:
+        return [Store(keys, values, slots, lengths) for keys, values in zip(self.keys, self.values, strict=True)]
 
     def first(self, n: int) -> Self:
         """A view of the first n slots: the same memory, less to look at while rows are short."""
@@ -251,7 +254,8 @@ class Tree(Cache):
         mask = Mask(self.ancestors[:, None], none_blind=True)
         if window is not None:
             mask = replace(mask & sliding_window(window, positions, self.positions), none_blind=True)
-        return Step(positions, self.positions, self._for_kernels(mask), self._stores(slots, alike))
+        stores = self._stores(slots if alike is None else alike, self.lengths)
+        return Step(positions, self.positions, self._for_kernels(mask), stores)
 
     def begin(self) -> None:
         """All hypotheses of a row begin with what the row holds."""

@@ -32,6 +32,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 def test_it_is_read_as_it_was_written(folder: Path, certificate: Certificate) -> None:
     assert certificate.passed
+    assert (certificate.machine["device"], certificate.precision) == ("cpu", "fp32")
     assert certificate.entries[0].inputs == "8 rows of 1 … 18 random ids and 4 sentences"
     certificate.write(certificate_path(folder))
     assert read_certificate(folder / "certificate.json") == certificate
@@ -65,7 +66,7 @@ def test_a_file_has_its_certificate_beside_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"schema": 2}, "not a certificate of version 1"),
+        ({"schema": 1}, "not a certificate of version 2"),
         ({"spare": 1}, "'spare' is missing, or nobody knows it"),
         ({"seed": "0"}, "seed='0'"),
         ({"files": {"a": 1}}, "files="),

@@ -1,16 +1,19 @@
 """`cutaway verify`: a table, a file beside the weights, and an exit code that means something."""
 
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from tiny import tiny
 from typer.testing import CliRunner, Result
 
-from cutaway import cli
+from cutaway import checkpoints, cli
 from cutaway.certificate import laws
 from cutaway.checkpoints import save
+from cutaway.errors import InputError
 
 
 def verify(*args: object) -> Result:
@@ -28,7 +31,10 @@ def test_the_whole_way(folder: Path) -> None:
     assert ran.exit_code == 0, ran.output
     for said in ("batch = single", "passed", "not applicable", "not measured", "1e-05", "no decoder, so no cache"):
         assert said in " ".join(ran.output.split())
-    assert json.loads((folder / "certificate.json").read_text())["schema"] == 1
+    written = json.loads((folder / "certificate.json").read_text())
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    assert (written["schema"], written["machine"]["device"], written["precision"]) == (2, device, "fp32")
+    assert f"fp32 on {device}" in ran.output
     again = verify(folder, "--check", "--json")
     assert (again.exit_code, json.loads(again.stdout)["stale"]) == (0, [])
     weights = folder / "model.safetensors"
@@ -63,3 +69,42 @@ def test_without_a_certificate_or_a_model_it_says_so(folder: Path, tmp_path: Pat
     assert ran.exit_code == 2
     assert "`cutaway verify` writes it" in ran.output
     assert verify(tmp_path / "none", "--quick").exit_code == 2
+
+
+def test_what_breaks_off_is_said_and_is_exit_code_1(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(ours: object, theirs: object) -> float:
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(laws, "difference", broken)
+    ran = verify(folder, "--quick", "--device", "cpu")
+    assert ran.exit_code == 1
+    assert "failed" not in ran.output
+    assert "could not be measured: RuntimeError: no room" in " ".join(ran.output.split())
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_it_certifies_where_translate_runs(folder: Path, there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def load(path: Path, *, device: str) -> Any:
+        asked.append(device)
+        raise InputError("enough")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+    monkeypatch.setattr(checkpoints, "load", load)
+    monkeypatch.setattr(sys.modules["cutaway.certificate.verify"], "load", load)
+    verify(folder)
+    CliRunner().invoke(cli.app, ["translate", "--model", str(folder), "Wait!"])
+    assert asked == ["cuda" if there else "cpu"] * 2
+    verify(folder, "--device", "cpu")
+    assert asked[2:] == ["cpu"]
+
+
+def test_a_device_that_is_not_meant_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    ran = verify(folder, "--device", "cuda")
+    assert (ran.exit_code, "torch finds no GPU here" in " ".join(ran.output.split())) == (2, True)
+    assert verify(folder, "--quick", "--device", "cpu").exit_code == 0
+    ran = verify(folder, "--check", "--device", "cuda")
+    assert (ran.exit_code, "was not measured on cuda" in " ".join(ran.output.split())) == (2, True)
+    assert verify(folder, "--check", "--device", "cpu").exit_code == 0

@@ -1,5 +1,7 @@
 """The certificate's line for torch.compile, where the code runs as users run it."""
 
+from typing import Any
+
 import pytest
 import torch
 from tiny import tiny
@@ -7,7 +9,7 @@ from torch import Tensor
 
 from cutaway.certificate import laws
 from cutaway.certificate.asked import questions
-from cutaway.certificate.entry import Entry, judged
+from cutaway.certificate.entry import TOLERANCE, Entry, judged
 from cutaway.certificate.subject import Subject
 from cutaway.model.blocks import Block
 from cutaway.model.feed_forward import FeedForward
@@ -33,7 +35,9 @@ def test_the_compiled_code_is_what_runs(monkeypatch: pytest.MonkeyPatch) -> None
         return forward(self, x) * (1.001 if torch.compiler.is_compiling() else 1.0)
 
     monkeypatch.setattr(FeedForward, "forward", other)
-    assert compiled("gpt2").verdict == "failed"
+    entry = compiled("gpt2")
+    assert entry.verdict == "failed"
+    assert (entry.value or 0.0) > TOLERANCE
 
 
 def test_a_compiler_that_is_switched_off_is_not_measured() -> None:
@@ -41,3 +45,23 @@ def test_a_compiler_that_is_switched_off_is_not_measured() -> None:
         entry = compiled("gpt2")
     assert entry.verdict == "not measured"
     assert "TORCH_COMPILE_DISABLE" in entry.why
+
+
+def test_a_machine_that_cannot_compile_is_not_measured() -> None:
+    with torch._inductor.config.patch({"cpp.cxx": ("no-such-compiler",), "fx_graph_cache": False}):
+        entry = compiled("gpt2")
+    assert entry.verdict == "not measured"
+    assert "see cutaway doctor" in entry.why
+
+
+def test_a_block_that_cannot_be_compiled_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*given: object) -> Any:
+        raise RuntimeError("no such kernel")
+
+    compile = torch.compile
+    first = iter([{"backend": fails}])
+    monkeypatch.setattr(torch, "compile", lambda f, **options: compile(f, **options | next(first, {})))
+    entry = compiled("gpt2")
+    assert entry.verdict == "error"
+    assert entry.why.startswith("could not be measured: ")
+    assert "no such kernel" in entry.why

@@ -10,12 +10,13 @@ from cutaway.checkpoints.tensors import INDEX, SINGLE
 from cutaway.errors import CheckpointError
 from cutaway.files import MEGABYTE, plain_child, read_json, write_json
 
-SCHEMA = 1
+SCHEMA = 2
 NAME = "certificate.json"
 KINDS: dict[str, type] = {
     "family": str,
     "task": str,
     "parameters": int,
+    "precision": str,
     "files": dict,
     "versions": dict,
     "machine": dict,
@@ -33,6 +34,7 @@ class Certificate:
     family: str
     task: str
     parameters: int
+    precision: str  # that it was measured in
     files: dict[str, str]  # name → SHA-256 of the weights, and of the config that says what they mean
     versions: dict[str, str]
     machine: dict[str, str]
@@ -43,8 +45,8 @@ class Certificate:
 
     @property
     def passed(self) -> bool:
-        """No law failed; some may not have been measured."""
-        return all(entry.verdict != "failed" for entry in self.entries)
+        """No law failed, and none broke off; some may be left out."""
+        return all(entry.verdict not in ("failed", "error") for entry in self.entries)
 
     def entry(self, law: str) -> Entry:
         return next(entry for entry in self.entries if entry.law == law)

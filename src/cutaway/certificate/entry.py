@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cutaway.errors import CheckpointError, CutawayError
 
-Verdict = Literal["passed", "failed", "not applicable", "not measured"]
+Verdict = Literal["passed", "failed", "error", "not applicable", "not measured"]
 TOLERANCE = 1e-5  # in single precision, of the largest number
 NO_NUMBER, OTHER_SHAPE = "an answer is not a finite number", "the answers differ in shape"
 
@@ -65,7 +65,7 @@ class Entry:
 
 
 def judged(law: str, measure: Callable[[], Measure]) -> Entry:
-    """The entry of a law: an error while it is measured is a failure, which must not hide the other laws."""
+    """The entry of a law. What breaks while it is measured says nothing about it, and must not hide the other laws."""
     try:
         found = measure()
     except NotApplicable as reason:
@@ -74,7 +74,8 @@ def judged(law: str, measure: Callable[[], Measure]) -> Entry:
         return Entry(law=law, verdict="not measured", why=str(reason))
     except Exception as error:
         kind = "" if isinstance(error, CutawayError) else f"{type(error).__name__}: "
-        return Entry(law=law, verdict="failed", why=f"{kind}{' '.join(str(error).split())[:300]}")
+        said = " ".join(str(error).split())[:300]
+        return Entry(law=law, verdict="error", why=f"could not be measured: {kind}{said}")
     finite = math.isfinite(found.value)
     return Entry(
         law=law,

@@ -1,6 +1,7 @@
 """The laws of the forward pass: two ways to the same numbers."""
 
 import copy
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import MethodType
@@ -10,9 +11,8 @@ from torch import Tensor
 
 from cutaway.certificate.asked import Asked, Ids, padded
 from cutaway.certificate.entry import Measure, NotApplicable, NotMeasured, difference
-from cutaway.certificate.subject import Subject, batch_of, states, together
+from cutaway.certificate.subject import Subject, batch_of, has_8_bits, states, together
 from cutaway.decoding.precision import with_precision
-from cutaway.errors import CutawayError
 from cutaway.model.blocks import Block
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
 from cutaway.model.tap import edit
@@ -118,6 +118,8 @@ def compiled_is_eager(subject: Subject) -> Measure:
         with _compiled_blocks(subject.model):
             fast = together(subject.model, subject.batch)
     except torch._dynamo.exc.BackendCompilerFailed as error:
+        if _compiles_anything(subject.model.device):
+            raise
         raise NotMeasured(f"torch.compile does not work here ({_first_line(error)}): see cutaway doctor") from None
     return Measure(value=difference(fast, subject.together), inputs=subject.asked.inputs)
 
@@ -137,6 +139,15 @@ def _compiled_blocks(model: Model) -> Iterator[None]:
         torch.compiler.reset()
 
 
+def _compiles_anything(device: torch.device) -> bool:
+    """It takes a C++ compiler, or Triton, which may not be here."""
+    try:
+        torch.compile(lambda x: x.sin() + 1)(torch.ones(8, device=device))
+    except torch._dynamo.exc.BackendCompilerFailed:
+        return False
+    return True
+
+
 def _first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)[:150]
 
@@ -145,15 +156,17 @@ def _first_line(error: Exception) -> str:
 def int8_is_near(subject: Subject) -> Measure:
     """Matrices of 8 bits cost a little: how much, and how often the likeliest stays the likeliest."""
     model, (given, more, real) = subject.model, subject.batch
-    try:
-        small = with_precision(copy.deepcopy(model), "int8")
-    except CutawayError as error:
-        raise NotMeasured(str(error)) from None
+    if has_8_bits(model):
+        raise NotApplicable("this model has 8-bit matrices already")
+    small = with_precision(copy.deepcopy(model), "int8")
     exact, near = model.head(subject.hidden, real), small.head(small.hidden(*given, **more), real)
     if exact.ndim == 3 and real is not None:
         exact, near = exact[real], near[real]
     scores = model.config.task not in ("hidden", "regress")
     agreement = float((exact.argmax(dim=-1) == near.argmax(dim=-1)).double().mean()) if scores else None
+    if not exact.any():
+        raise NotMeasured("every answer is 0, so that there is nothing to be near to")
     value = float((near.double() - exact.double()).norm() / exact.double().norm())
+    value = value if math.isfinite(value) else math.nan
     what = "length of the error / length of the answers"
     return Measure(value=value, what=what, inputs=subject.asked.inputs, tolerance=INT8, agreement=agreement)

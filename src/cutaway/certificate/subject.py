@@ -17,7 +17,9 @@ from torch import Tensor
 from cutaway.certificate.asked import Asked, Side, padded
 from cutaway.certificate.entry import NotApplicable
 from cutaway.checkpoints import export
-from cutaway.errors import CutawayError
+from cutaway.checkpoints.hf import config_out
+from cutaway.errors import CheckpointError
+from cutaway.model.int8 import Int8Linear
 from cutaway.model.model import Model
 from cutaway.model.tap import Part
 
@@ -84,13 +86,20 @@ class Subject(ExitStack):
 
     @cached_property
     def exported(self) -> Path:
-        """The model in the Hugging Face layout."""
-        folder = self.enter_context(TemporaryDirectory(prefix="cutaway-verify-"))
+        """The model in the Hugging Face layout, where that has a word for it."""
+        if has_8_bits(self.model):
+            raise NotApplicable("8-bit matrices stay here")
         try:
-            export(self.model, folder)
-        except CutawayError as error:
+            config_out(self.model.config)
+        except CheckpointError as error:
             raise NotApplicable(str(error)) from None
+        folder = self.enter_context(TemporaryDirectory(prefix="cutaway-verify-"))
+        export(self.model, folder)
         return Path(folder)
+
+
+def has_8_bits(model: Model) -> bool:
+    return any(isinstance(part, Int8Linear) for part in model.modules())
 
 
 def batch_of(model: Model, asked: Asked, side: Side) -> Batch:

@@ -13,7 +13,7 @@ from cutaway.certificate import export, laws, words
 from cutaway.certificate.asked import questions
 from cutaway.certificate.certificate import Certificate, fingerprint
 from cutaway.certificate.entry import Entry, Measure, NotMeasured, judged
-from cutaway.certificate.subject import Subject
+from cutaway.certificate.subject import Subject, has_8_bits
 from cutaway.checkpoints import load, tokenizer_of
 from cutaway.errors import InputError
 from cutaway.model.model import Model
@@ -32,6 +32,7 @@ LAWS: dict[str, Callable[[Subject], Measure]] = {
     "beam 1 = greedy": words.beam_one_is_greedy,
     "greedy in batches of 1, 3, 8": partial(words.same_in_any_batch, width=1),
     "beam 4 in batches of 1, 3, 8": partial(words.same_in_any_batch, width=4),
+    "scores = uncached": words.scores_are_uncached,
 }
 SLOW = ("compiled = eager",)  # what `quick` leaves out
 
@@ -63,6 +64,7 @@ def verify(
         family=model.config.family,
         task=model.config.task,
         parameters=model.n_parameters(),
+        precision="int8" if has_8_bits(model) else "fp32",
         files=files,
         versions={"cutaway": __version__, "torch": torch.__version__, "python": platform.python_version()},
         machine={"system": platform.platform(), "processor": _processor(model.device), "device": model.device.type},

@@ -1,9 +1,12 @@
-"""The laws of decoding: the same tokens, whatever the search is called and whatever stands beside a text."""
+"""The laws of decoding: the same tokens, whatever the search is called and whatever stands beside a text; and scores
+that the plain model confirms."""
 
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
 from cutaway.certificate.asked import Ids
-from cutaway.certificate.entry import Measure, NotApplicable
+from cutaway.certificate.entry import Measure, NotApplicable, difference
 from cutaway.certificate.subject import Subject
 from cutaway.decoding.engine import Job
 from cutaway.decoding.write import write
@@ -11,6 +14,9 @@ from cutaway.model.model import DecoderModel, EncoderDecoderModel
 
 # New tokens of each text: texts of different lengths leave at different steps, so that others move and enter.
 LIMITS = (4, 1, 3, 2, 5, 1, 3, 2)
+# Long enough that beams change places, and that rows forget what they gave up.
+LONG = (16, 12, 14, 13, 16, 12, 15, 14)
+PENALTY = 0.6  # neither 0 nor 1, so that a score that is divided by something else shows
 PROMPT = 6  # tokens at most
 BATCHES = (1, 3, 8)
 
@@ -31,13 +37,36 @@ def same_in_any_batch(subject: Subject, width: int) -> Measure:
     return that_differ([any(ids != texts[0] for ids in texts) for texts in zip(*found, strict=True)], jobs)
 
 
-def texts_to_write(subject: Subject) -> tuple[DecoderModel, list[Job]]:
+@torch.no_grad()
+def scores_are_uncached(subject: Subject) -> Measure:
+    """What a search says of every text that it finds, log p(y | x) / |y|^penalty, the plain model says when it reads
+    that text: so each hypothesis went on from its own words, whatever changed places in the cache."""
+    model, jobs = texts_to_write(subject, LONG)
+    ends = model.config.end_ids or ()
+    said, read, scale = [], [], 0.0
+    for width, its in ((1, ends), (4, ends), (4, ()))[: 3 if ends else 2]:  # and on to the limit, however soon it ends
+        written = write(model, jobs, beam=width, end_ids=its, length_penalty=PENALTY, rows=4)
+        for job, found in zip(jobs, written, strict=True):
+            for n in {len(one.ids) for one in found}:  # those of one length can be read together
+                alike = [one for one in found if len(one.ids) == n]
+                texts = torch.tensor([one.ids for one in alike], device=model.device)
+                log_p = logits_of(model, job, texts).double().log_softmax(dim=-1)
+                said += [one.score for one in alike]
+                read += (log_p.gather(2, texts[:, :, None]).sum(dim=(1, 2)) / n**PENALTY).tolist()
+                scale = max(scale, float(log_p.abs().max()))
+    # with the largest number beside them, for a score is only as exact as what it was added up from
+    ours, theirs = (torch.tensor([*scores, scale], dtype=torch.float64) for scores in (said, read))
+    inputs = f"{len(said)} hypotheses of {in_words(jobs)}"
+    return Measure(value=difference([ours], [theirs]), what="largest difference / largest log p", inputs=inputs)
+
+
+def texts_to_write(subject: Subject, limits: tuple[int, ...] = LIMITS) -> tuple[DecoderModel, list[Job]]:
     """What follows the beginning of each row, or the translation of each source."""
     model = subject.model
     if not isinstance(model, DecoderModel) or model.config.task not in ("language_model", "translate"):
         raise NotApplicable("this model writes no text")
-    jobs, room = [], model.max_len or PROMPT + max(LIMITS)
-    for row, limit in zip(subject.asked.rows[-len(LIMITS) :], LIMITS, strict=True):
+    jobs, room = [], model.max_len or PROMPT + max(limits)
+    for row, limit in zip(subject.asked.rows[-len(limits) :], limits, strict=True):
         if isinstance(model, EncoderDecoderModel):
             jobs.append(Job(prompt=[model.config.start_id or 0], source=row, limit=min(limit, room)))
         else:
@@ -50,14 +79,24 @@ def texts_to_write(subject: Subject) -> tuple[DecoderModel, list[Job]]:
 def is_greedy(model: DecoderModel, job: Job, text: Ids) -> bool:
     """Greedy decoding by its definition, with no cache and no batch: every token is the likeliest after those before it
     (all are asked at once, for a decoder never sees what follows), and the text goes on to an end, or to its limit."""
-    given = [torch.tensor([job.source], device=model.device)] if job.source else []
-    read = torch.tensor([[*job.prompt, *text[:-1]]], device=model.device)
-    hidden = model.hidden(*given, read)[:, len(job.prompt) - 1 :]
     ends = [token in (model.config.end_ids or ()) for token in text]
     complete = not any(ends[:-1]) and (ends[-1] or len(text) == job.limit)
-    return complete and text == model.head(hidden)[0].argmax(dim=-1).tolist()
+    said = logits_of(model, job, torch.tensor([text], device=model.device))
+    return complete and text == said[0].argmax(dim=-1).tolist()
+
+
+def logits_of(model: DecoderModel, job: Job, texts: Int[Tensor, "text new"]) -> Float[Tensor, "text new vocab"]:
+    """What the plain model says at every place of texts that a job gave, with no cache and no padding."""
+    prompt = torch.tensor([job.prompt], device=model.device).expand(len(texts), -1)
+    source = torch.tensor([job.source], device=model.device).expand(len(texts), -1)
+    read = torch.cat([prompt, texts[:, :-1]], dim=1)
+    hidden = model.hidden(source, read) if job.source else model.hidden(read)
+    return model.head(hidden[:, len(job.prompt) - 1 :])
 
 
 def that_differ(wrong: list[bool], jobs: list[Job]) -> Measure:
-    inputs = f"{len(jobs)} texts of up to {max(job.limit for job in jobs)} new tokens"
-    return Measure(value=float(sum(wrong)), what="texts that differ", inputs=inputs, tolerance=0.0)
+    return Measure(value=float(sum(wrong)), what="texts that differ", inputs=in_words(jobs), tolerance=0.0)
+
+
+def in_words(jobs: list[Job]) -> str:
+    return f"{len(jobs)} texts of up to {max(job.limit for job in jobs)} new tokens"

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cutaway.cli.evaluate import Device, On
 from cutaway.cli.options import Json
+from cutaway.errors import InputError
 
 if TYPE_CHECKING:
     from cutaway.certificate import Certificate, Entry
@@ -17,7 +19,13 @@ Out = Annotated[Path | None, typer.Option("--out", help="The file to write; else
 Check = Annotated[bool, typer.Option("--check", help="Measure nothing: read the certificate, and see if it is stale.")]
 Seed = Annotated[int, typer.Option("--seed", help="Of the random inputs.")]
 
-STYLES = {"passed": "green", "failed": "bold red", "not applicable": "dim", "not measured": "yellow"}
+STYLES = {
+    "passed": "green",
+    "failed": "bold red",
+    "error": "bold red",
+    "not applicable": "dim",
+    "not measured": "yellow",
+}
 
 
 def verify(
@@ -26,18 +34,21 @@ def verify(
     out: Out = None,
     check: Check = False,
     seed: Seed = 0,
+    device: On = Device.auto,
     as_json: Json = False,
 ) -> None:
-    """Does this model keep the laws? Batch = single, cached = uncached, export = native … Exit code 1 if one fails."""
+    """Does this model keep the laws? Batch = single, cached = uncached, export = native … Exit code 1 if not."""
     from cutaway.certificate import certificate_path, read_certificate
 
     path = certificate_path(model) if out is None else out
     changed: list[str] = []
     if check:
         certificate = read_certificate(path)
+        if device is not Device.auto and device.value != certificate.machine.get("device"):
+            raise InputError(f"{path} was not measured on {device.value}: leave --check out, and it is")
         changed = certificate.changed(model)
     else:
-        certificate = _measured(model, quick, seed)
+        certificate = _measured(model, quick, seed, device)
         certificate.write(path)
     if as_json:
         print(json.dumps({**certificate.to_dict(), "file": str(path), "stale": changed}, indent=2, ensure_ascii=False))
@@ -46,16 +57,26 @@ def verify(
     raise typer.Exit(0 if certificate.passed and not changed else 1)
 
 
-def _measured(model: Path, quick: bool, seed: int) -> "Certificate":
+def _measured(model: Path, quick: bool, seed: int, device: Device) -> "Certificate":
+    """On the GPU where there is one, like every command that lets a model speak."""
     from rich.console import Console
 
     with Console(stderr=True).status("reading the model …") as spinner:  # on a terminal only
+        import torch
+
         from cutaway.certificate import verify as measure
         from cutaway.certificate.verify import LAWS
 
         numbers = {law: f"{number} of {len(LAWS)}" for number, law in enumerate(LAWS, 1)}
+        has_gpu = torch.cuda.is_available()
+        if device is Device.cuda and not has_gpu:
+            raise InputError("--device cuda: torch finds no GPU here; see `cutaway doctor`")
         return measure(
-            model, seed=seed, quick=quick, report=lambda law: spinner.update(f"{law} … [dim]{numbers[law]}[/]")
+            model,
+            seed=seed,
+            quick=quick,
+            device="cuda" if has_gpu and device is not Device.cpu else "cpu",
+            report=lambda law: spinner.update(f"{law} … [dim]{numbers[law]}[/]"),
         )
 
 
@@ -65,6 +86,7 @@ def _show(model: Path, certificate: "Certificate", path: Path, changed: list[str
 
     console = Console(highlight=False)
     about = [certificate.family, certificate.task, f"{certificate.parameters:,} parameters"]
+    about.append(f"{certificate.precision} on {certificate.machine.get('device', '?')}")
     console.print(Text.assemble((str(model), "bold"), *(f" · {word}" for word in about)))
     console.print()
     console.print(_table(certificate.entries))

@@ -56,6 +56,19 @@ def test_numbers_and_tags(tmp_path: Path) -> None:
     assert run(tmp_path / "tag", stdin="the dogs\n\n") == " ".join(tag["tag"] for tag in tags) + "\n\n"
 
 
+def test_a_long_text_is_refused_or_cut_when_asked(tmp_path: Path) -> None:
+    kept(classifier(dtype=torch.float32), tmp_path / "class")
+    kept(tiny("bert", task="tag", n_classes=2, labels=("O", "B"), dtype=torch.float32), tmp_path / "tag")
+    long = "dog " * 40
+    for folder in (tmp_path / "class", tmp_path / "tag"):
+        ran = CliRunner().invoke(cli.app, ["classify", "--model", str(folder)], input=f"a man\n{long}\n")
+        assert (ran.exit_code, ran.stdout.count("\n")) == (2, 1)
+        assert "stdin, line 2: has 42 tokens; this model reads at most 32: cut=32" in ran.stderr
+        ran = CliRunner().invoke(cli.app, ["classify", "--model", str(folder), long])
+        assert (ran.exit_code, "text 1 has 42 tokens" in ran.output) == (2, True)
+        assert run(folder, "--cut", 7, stdin=long) == run(folder, stdin="dog " * 5)
+
+
 def test_pictures(tmp_path: Path) -> None:
     model = tiny("vit", dtype=torch.float32)
     save(model, tmp_path / "model")
@@ -64,3 +77,5 @@ def test_pictures(tmp_path: Path) -> None:
     assert said["label"] == classify(model, tmp_path / "a.png").label
     lines = run(tmp_path / "model", stdin=f"{tmp_path / 'a.png'}\n\n{tmp_path / 'a.png'}\n")
     assert lines == "{0}\n\n{0}\n".format(f"{said['label']}\t{said['probability']:.4f}")
+    ran = CliRunner().invoke(cli.app, ["classify", "--model", str(tmp_path / "model"), "--cut", "3", "a.png"])
+    assert (ran.exit_code, "--cut ends texts" in ran.output) == (2, True)

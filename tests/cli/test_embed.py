@@ -45,3 +45,7 @@ def test_lines_array_and_table(tmp_path: Path) -> None:
     assert np.load(tmp_path / "b.npy") == pytest.approx(rows, abs=1e-6)
     assert run("--out", tmp_path / "empty.npy", stdin="") == ""
     assert np.load(tmp_path / "empty.npy").shape == (0, expected.shape[1])
+    (tmp_path / "in").write_bytes(b"\xff\na man\n")
+    command = ["embed", "--model", str(tmp_path / "model"), "--input", str(tmp_path / "in")]
+    ran = CliRunner().invoke(cli.app, command)
+    assert (ran.exit_code, "line 1: not UTF-8" in ran.stderr) == (2, True)

@@ -52,6 +52,27 @@ def test_an_output_is_gone_on_with(folder, tmp_path):
     assert (tmp_path / "out").read_text() == whole
 
 
+def test_a_finished_output_is_that_of_its_input_options_terms_and_model(tmp_path):
+    folder = tmp_path / "model"
+    save(quick(), folder, byte_level())
+    (tmp_path / "in").write_text("Hi\nYes\n")
+    (tmp_path / "terms").write_text("".join(f"dog{n}\tfox{n}\n" for n in range(2000)))
+    files = ["--input", tmp_path / "in", "--output", tmp_path / "out", "--resume"]
+    run(folder, *files, "--terms", tmp_path / "terms")
+    assert (tmp_path / ".out.progress").stat().st_size < 1000  # of a glossary a fingerprint is enough
+    whole = (tmp_path / "out").read_text()
+    run(folder, *files, "--terms", tmp_path / "terms")
+    assert "terms was" in run(folder, *files, code=2).stderr
+    files += ["--terms", tmp_path / "terms"]
+    assert "beam was 4 and is 2" in run(folder, *files, "--beam", 2, code=2).stderr
+    (tmp_path / "in").write_text("Hi\nNo\n")
+    assert "its first 2 lines differ" in run(folder, *files, code=2).stderr
+    (tmp_path / "in").write_text("Hi\nYes\n")
+    save(quick(seed=5), folder, byte_level())
+    assert "files was" in run(folder, *files, code=2).stderr
+    assert (tmp_path / "out").read_text() == whole
+
+
 def test_columns_and_json(folder):
     found = translate(quick(), byte_level(), LINES[0], n_best=2, align=True)
     line = run(folder, LINES[0], "--nbest", 2, "--scores", "--align").stdout.rstrip("\n").split("\t")
@@ -62,7 +83,11 @@ def test_columns_and_json(folder):
     assert said[0]["text"] == found.text
     assert said[0]["score"] == pytest.approx(first.score)
     assert said[0]["alignment"] == found.alignment.pharaoh()
-    assert said[1] == {"text": "", "score": 0.0, "alignment": "", "links": []}
+    assert said[1]["n_best"] == [{"text": "", "score": 0.0}]  # fewer, and yet each line has the same keys
+    assert {tuple(one) for one in said} == {("text", "score", "n_best", "alignment", "links")}
+    lines = run(folder, *LINES, "--nbest", 2, "--scores", "--align").stdout.split("\n")[:-1]
+    assert {line.count("\t") for line in lines} == {4}
+    assert run(folder, "", "--json").stdout == '{"text": "", "score": 0.0}\n'
 
 
 def test_in_a_terminal_the_alignment_is_a_picture(folder, capsys):
@@ -111,9 +136,12 @@ def test_any_text_is_answered(folder, text, same):
         (["apple", "--term", "apple=" + "x" * 70], "leave some out"),
         (["Hi", "--terms", "/nowhere/terms.tsv"], "/nowhere/terms.tsv"),
         (["Hi", "--prefix", "fox " * 100], "leaves no room"),
+        (["Hi", "--prefix", "fox <eos>"], "no tokens for '<eos>'"),
+        (["--input", __file__, "--output", "/"], "/ is a folder: give --output a file"),
         (["Hi", "--output", "x"], "either texts, or --input"),
         (["--resume"], "give --output"),
         (["Hi", "--nbest", 9], "--beam of at least 9"),
+        (["--input", __file__, "--output", "x", "--length-penalty", "nan"], "nan is no finite number"),
         (["--input", "/nowhere/a.txt"], "cannot be read"),
         (["--input", __file__, "--output", "/nowhere/a.txt"], "cannot be written"),
     ],

@@ -95,6 +95,23 @@ def test_marks_stand_alone_unless_inside_a_word():
     assert [text[a:b] for a, b in words_of(text)] == ['"', "Don't", ",", '"', "3.14", "नमस्ते", "!"]
 
 
+def test_a_text_has_a_block_for_each_sentence():
+    model, tokenizer = translator(), byte_level()
+    pairs = [("I ate.", "Hi, you"), ("", "lost"), ("Yes", ""), ("the fox", "a")]
+    parts = [align(model, tokenizer, [source], [target])[0] for source, target in pairs]
+    whole, source, target = joined("", "", parts), 0, 0
+    assert [block.shape for block in whole.blocks] == [(3, 3), (1, 0), (0, 1), (1, 2)]
+    assert torch.equal(whole.matrix, torch.block_diag(*(part.matrix for part in parts)))
+    expected = []
+    for part in parts:
+        for pair in part.pharaoh().split():
+            i, j = map(int, pair.split("-"))
+            expected.append(f"{source + i}-{target + j}")
+        source, target = source + len(part.source_words), target + len(part.target_words)
+    assert whole.pharaoh().split() == expected
+    assert len(expected) == 4  # a word of a sentence without source words comes from nowhere
+
+
 def test_nothing_aligns_with_nothing():
     model, tokenizer = translator(), byte_level()
     for source, target in (("", ""), ("Hi", ""), ("", "Hi")):

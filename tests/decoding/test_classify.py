@@ -50,7 +50,22 @@ def test_tags_are_read_off_first_tokens(words: Tokenizer) -> None:
     assert [[tag.word for tag in tags] for tags in found] == [["the", "dogs", "runs"], ["he", "is", "awake"]]
     scores = alone(model, words, "the dogs runs")
     assert [tag.tag for tag in found[0]] == ["OBI"[scores[place].argmax()] for place in (1, 2, 4)]  # dog ##s
-    assert len(classify(model, words, "dog " * 50)) == 30  # what does not fit has no tag
+
+
+def test_a_long_text_is_refused_or_cut_when_asked(words: Tokenizer) -> None:
+    model, long = classifier(), "dog " * 40
+    for text in (long, (long, "a man"), ("a man", long)):
+        with pytest.raises(InputError, match=r"text 2 has 4\d tokens; .* at most 32: cut=32 drops the rest"):
+            classify(model, words, ["a", text])
+    assert classify(model, words, "dog " * 30).label  # 32 with [CLS] and [SEP]
+    same = classify(model, words, "dog " * 5).probabilities
+    assert classify(model, words, long, cut=7).probabilities == pytest.approx(same)
+    tagger = tiny("bert", task="tag", n_classes=3)
+    with pytest.raises(InputError, match="text 1 has 42 tokens"):
+        classify(tagger, words, long)
+    assert len(classify(tagger, words, long, cut=32)) == 30  # what is cut off has no tag
+    with pytest.raises(InputError, match="cut=33 is not between 1 and max_len=32"):
+        classify(model, words, long, cut=33)
 
 
 def test_whether_a_sentence_follows(words: Tokenizer) -> None:

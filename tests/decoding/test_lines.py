@@ -78,6 +78,11 @@ def test_what_is_not_utf_8_is_named_and_all_before_it_answered(tmp_path):
     assert (tmp_path / "out").read_bytes() == b"A\nB\nX\nC\n"
 
 
+def test_nothing_is_asked_where_no_line_is_text(tmp_path):
+    with pytest.raises(InputError, match="line 1: not UTF-8"):
+        to_file(io.BytesIO(b"\xff\na\n"), tmp_path / "out", lambda texts, report: _stop(), settings={})
+
+
 DATA = "".join(f"line {number} {'x' * (number % 7)}\n" for number in range(300)).encode()
 
 
@@ -97,7 +102,7 @@ def test_what_is_there_is_kept_and_the_rest_comes(tmp_path, at):
     assert output.read_bytes() == DATA.upper()
     assert new == 300 - DATA[:at].count(b"\n")
     assert len(asked) - new < len(next(windows(io.BytesIO(DATA))))  # a window that was half answered is asked again
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.progress", "out"]
     assert to_file(io.BytesIO(DATA), output, counted, settings={"beam": 4}, resume=True) == 0
 
 
@@ -129,10 +134,36 @@ def test_another_input_or_other_options_are_refused(tmp_path):
         assert output.read_bytes() == kept
         assert to_file(io.BytesIO(DATA), output, upper, **resumed) > 0
         assert output.read_bytes() == DATA.upper()
-        with pytest.raises(InputError, match="belong together"):
-            to_file(io.BytesIO(DATA + b"more\n"), output, upper, **resumed)
     finally:
         module.FIRST = before
+
+
+def test_a_finished_file_is_gone_on_with_only_as_it_was_made(tmp_path):
+    output, asked, resumed = tmp_path / "out", {"beam": 4}, {"settings": {"beam": 4}, "resume": True}
+    to_file(io.BytesIO(DATA), output, upper, settings=asked)
+    assert to_file(io.BytesIO(DATA), output, upper, **resumed) == 0
+    for data, match in ((DATA.replace(b"299", b"300"), "its first 300 lines differ"),
+                        (DATA[:-20], "another input"), (b"", "only 0: it is another input")):  # fmt: skip
+        with pytest.raises(InputError, match=match):
+            to_file(io.BytesIO(data), output, upper, **resumed)
+    with pytest.raises(InputError, match=r"beam was 4 and is 5; ask as then, or remove .*out"):
+        to_file(io.BytesIO(DATA), output, upper, settings={"beam": 5}, resume=True)
+    assert output.read_bytes() == DATA.upper()
+    assert to_file(io.BytesIO(DATA + b"more\n"), output, upper, **resumed) == 1  # an input that has grown
+    assert output.read_bytes() == DATA.upper() + b"MORE\n"
+    output.write_bytes(DATA[:50].upper())  # … and an output that has shrunk
+    with pytest.raises(InputError, match="out answers 301 lines, the input has only 300"):
+        to_file(io.BytesIO(DATA), output, upper, **resumed)
+
+
+@pytest.mark.parametrize("record", [None, "{}", '{"lines": "1", "sha256": "", "settings": {}}'])
+def test_what_no_record_speaks_for_is_not_gone_on_with(tmp_path, record):
+    (tmp_path / "out").write_bytes(b"A\nB\n")
+    if record is not None:
+        (tmp_path / ".out.progress").write_text(record)
+    with pytest.raises(InputError, match=r"remove .*out"):
+        to_file(io.BytesIO(b"a\nb\n"), tmp_path / "out", upper, settings={}, resume=True)
+    assert (tmp_path / "out").read_bytes() == b"A\nB\n"
 
 
 def test_the_windows_of_a_resumed_file_are_those_of_an_uninterrupted_one(tmp_path):
@@ -197,6 +228,22 @@ def test_the_first_line_that_is_refused_is_named_and_all_before_it_answered(good
     assert sink.getvalue() == b"GOOD\n" * (good.index(False) if False in good else len(good))
 
 
+@given(st.integers(1, 200), st.data())
+def test_a_line_that_the_search_refuses_costs_at_most_three_windows(n, data):
+    bad, work = data.draw(st.integers(0, n - 1)), 0
+
+    def late(texts, report):
+        nonlocal work
+        work += len(texts)
+        if str(bad) in texts:
+            raise InputError("nothing was found")
+        return upper(texts)
+
+    answers, refusal = module._tried(late, [str(i) for i in range(n)], lambda done, total: None)
+    assert (len(answers), str(refusal)) == (bad, "nothing was found")
+    assert work <= 3 * n
+
+
 SLOW = """
 import sys, time
 from pathlib import Path
@@ -248,4 +295,4 @@ def test_killed_at_any_instant_no_line_is_lost_or_repeated(tmp_path):
             break
     assert kills >= 2
     assert output.read_bytes() == source.read_bytes().upper()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out", "slow.py"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.progress", "in", "out", "slow.py"]

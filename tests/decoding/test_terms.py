@@ -1,17 +1,19 @@
 """Terms: a translation contains them, and is otherwise as good as the search can make it."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
 import torch
 from decoding.test_translate import TEXTS, quick, translator
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tiny import tiny
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 from tokens.test_tokenizer import byte_level
 
+from cutaway.decoding import terms as module
 from cutaway.decoding import translate_all
 from cutaway.decoding.engine import Engine
 from cutaway.decoding.grid import Borders, GridSearch, TermJob, Way
@@ -193,6 +195,32 @@ def test_of_terms_that_overlap_the_longer_counts():
     assert Glossary({"a": "fox", "b": "the fox"}, byte_level()).wanted("b a") == ("the fox",)  # it has the other
 
 
+WILD = st.text(st.sampled_from("aAß_é\u0301犬カ. +'ǆ"), min_size=1, max_size=4).filter(str.strip)
+
+
+@given(st.lists(WILD, max_size=6), st.text(st.sampled_from("aASsß_é\u0301犬カ. +'ǆǄ\n"), max_size=25))
+@example(["ein Hund", "ßa"], "Ein Hund. SSa")
+def test_a_term_is_found_by_how_it_begins(sources, text):
+    """As if each were looked for."""
+    glossary = Glossary(dict.fromkeys(sources, "fox"), byte_level())
+    asked = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "places", lambda text, term: asked.append(term) or iter(()))
+        glossary.wanted(text)
+    there = {source.strip() for source in sources if contains(text, source.strip())}
+    assert there <= set(asked)
+    assert len(set(asked)) == len(asked)
+
+
+def test_of_many_terms_few_are_looked_for(monkeypatch):
+    terms = {f"word{n}": "fox" for n in range(1000)} | {f"the hot dog{n}": "fox" for n in range(1000)}
+    glossary, asked = Glossary(terms, byte_level()), []
+    whole = module.places
+    monkeypatch.setattr(module, "places", lambda text, term: asked.append(term) or whole(text, term))
+    assert glossary.wanted("The hot dog7 and word12, word") == ("fox",)
+    assert sorted(asked) == ["the hot dog7", "word12"]
+
+
 def suffixed() -> Tokenizer:
     """Whose tokens say where words end."""
     backend = Backend(models.BPE(end_of_word_suffix="</w>", unk_token="<unk>"))
@@ -242,16 +270,39 @@ def test_any_words_of_any_text(data):
         assert said == translate(model, tokenizer, text, beam=2, split=False)
 
 
-def test_without_terms_and_with_terms_that_are_there_nothing_changes():
+def test_without_terms_and_with_terms_that_are_there_nothing_changes(monkeypatch):
     tokenizer = trained("word")
     model, texts = translator(vocab_size=tokenizer.vocab_size, max_len=24, seed=8), ["I ate an apple.", "the fox", ""]
     free = candidates(model, tokenizer, texts, n_best=4)
     for terms in (None, {}, {"zebra": "fox"}):
         assert candidates(model, tokenizer, texts, n_best=4, terms=terms) == free
     there = free[0][0].text.split()[-1]
-    kept = candidates(model, tokenizer, texts, n_best=4, terms={"apple": there})
-    assert kept[0] == [one for one in free[0] if contains(one.text, there)]
-    assert kept[1:] == free[1:]
+    monkeypatch.setattr(module, "_engine", lambda *_, **__: pytest.fail("searched again"))
+    for n_best in range(1, 1 + sum(contains(one.text, there) for one in free[0])):
+        kept = candidates(model, tokenizer, texts, n_best=n_best, terms={"apple": there})
+        assert kept[0] == [one for one in free[0] if contains(one.text, there)][:n_best]
+        assert kept[1:] == [its[:n_best] for its in free[1:]]
+
+
+@pytest.mark.parametrize("better", [False, True])
+def test_terms_that_are_there_leave_as_many_candidates(better, monkeypatch):
+    if better:  # a grid whose texts seem better than what stays
+        whole = GridSearch.found
+        monkeypatch.setattr(
+            GridSearch, "found", lambda search, row: [replace(one, score=1.0) for one in whole(search, row)]
+        )
+    tokenizer = trained("word")
+    model, texts = translator(vocab_size=tokenizer.vocab_size, max_len=24, seed=8), ["I ate an apple.", "the fox"]
+    free = candidates(model, tokenizer, texts, n_best=4)
+    there = min(free[0][0].text.split(), key=lambda word: sum(contains(one.text, word) for one in free[0]))
+    kept = [one for one in free[0] if contains(one.text, there)]
+    assert len(kept) == 2
+    found = candidates(model, tokenizer, texts, n_best=4, terms={"apple": there})
+    assert len(found[0]) == (2 if better else 4)
+    assert all(contains(one.text, there) for one in found[0])
+    assert found[0][0] == kept[0] == candidates(model, tokenizer, texts, terms={"apple": there})[0][0]
+    assert [one.score for one in found[0]] == sorted((one.score for one in found[0]), reverse=True)
+    assert found[1] == free[1]
 
 
 @pytest.mark.parametrize("poor", [False, True])

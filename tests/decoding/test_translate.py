@@ -4,17 +4,27 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from limits import limits
 from tiny import tiny
 from tokenizers import AddedToken
 from tokens.test_tokenizer import byte_level
 from written import translations
 
 from cutaway.decoding import translate_all
+from cutaway.decoding.align import Alignment
 from cutaway.decoding.engine import padded
-from cutaway.decoding.translate import Translation, candidates, encode_sources, translate
+from cutaway.decoding.translate import (
+    Candidate,
+    Sentence,
+    Translation,
+    _together,
+    candidates,
+    encode_sources,
+    translate,
+)
 from cutaway.errors import InputError
 from cutaway.model.model import Model
-from cutaway.tokens import Tokenizer
+from cutaway.tokens import Tokenizer, train_tokenizer
 
 PAD, START, END = 0, 1, 2
 TEXTS = ["I ate an apple.", "Hi", "", "The quick brown fox jumps over it.", "naïve café", "Hi", "a b c d e f g"]
@@ -194,6 +204,30 @@ def test_a_prefix_is_how_a_translation_begins(tokenizer):
         translate(model, tokenizer, ["Hi", "Hi"], prefix=["a"])
 
 
+@pytest.mark.parametrize("kind", ["word", "char", "wordpiece", "unigram", "byte", "bpe"])
+def test_a_prefix_is_kept_whole_or_refused(kind):
+    words = ["der Hund bellt, ja.", "I don't like it's end.", "the (quick) fox"]
+    tokenizer = train_tokenizer(words * 3, kind=kind, vocab_size=None if kind in ("word", "char", "byte") else 300)
+    model = translator(vocab_size=tokenizer.vocab_size)
+    for prefix in ("the (quick)", "der  Hund, ja. ", "don't", " "):  # spaces are as the tokenizer sets them
+        said = translate(model, tokenizer, "the fox", prefix=prefix, beam=2)
+        assert "".join(said.split()).startswith("".join(prefix.split()))
+    if kind in ("byte", "bpe"):
+        assert translate(model, tokenizer, "the fox", prefix="Grüße 數 the", beam=2).startswith("Grüße 數 the")
+    else:
+        with pytest.raises(InputError, match=r"prefix: .* no tokens for 'Grüße': choose other words"):
+            translate(model, tokenizer, "the fox", prefix="Grüße 數 the", beam=2)
+        with pytest.raises(InputError, match="no tokens for '數'"):
+            translate(model, tokenizer, ["the fox", "the"], prefix=["the", "fox 數"], beam=2)
+
+
+def test_a_prefix_holds_no_special_token():
+    tokenizer = train_tokenizer(["the fox"], kind="byte")
+    end = tokenizer.token(tokenizer.eos_id)
+    with pytest.raises(InputError, match="no tokens for"):
+        translate(translator(vocab_size=tokenizer.vocab_size), tokenizer, "the fox", prefix=f"the {end}")
+
+
 def test_a_forced_beginning_that_is_the_models_own_changes_nothing(tokenizer):
     model = translator()
     job = encode_sources(model, tokenizer, [TEXTS[0]], None, END)[0]
@@ -215,6 +249,23 @@ def test_the_alignment_of_a_text_is_that_of_its_sentences(tokenizer):
         for (a, b), (c, d), weight in own.links():
             (e, f), (g, h), same = next(links)
             assert (PARAGRAPH[e:f], found.text[g:h], same) == (sentence.source[a:b], own.target[c:d], weight)
+
+
+@pytest.mark.parametrize("n_best", [1, 3])
+def test_a_long_text_takes_time_and_memory_by_its_length(n_best):
+    """A copy of what is said for each sentence would take minutes, a matrix of all words × words 26 GB."""
+    n = 80_000
+    block = torch.ones(1, 1)
+    its = [Candidate("b", -1.0), Candidate("c", -2.0)]
+    sentence = Sentence("a", its, Alignment("a", "b", [(0, 1)], [(0, 1)], [block]))
+    with limits(seconds=30, megabytes=2000):
+        found = _together([" ", *["a "] * n], [sentence] * n, n_best, True)
+        links, pairs = found.alignment.links(), found.alignment.pharaoh()
+    assert found.text == " " + "b " * n
+    assert [one.score * n for one in found.n_best] == pytest.approx([-n, -n - 1, -n - 1][:n_best])
+    assert links[-1] == ((2 * n - 1, 2 * n), (2 * n - 1, 2 * n), 1.0)
+    assert pairs.startswith("0-0 1-1 ")
+    assert pairs.endswith(f" {n - 1}-{n - 1}")
 
 
 def test_the_language_is_asked_for_by_its_tag():

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading, ready
-from cutaway.cli.lines import Input, Output, Resume, answer_lines, given, of_words
+from cutaway.cli.lines import Cut, Input, Output, Resume, answer_lines, given, of_model, of_words
 from cutaway.cli.options import Json
 from cutaway.cli.showing import chance, grid, stdout
+from cutaway.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,6 +25,7 @@ LABEL = 32  # cells of a label; a longer one goes on below
 def classify(
     model: Where,
     texts: Texts = None,
+    cut: Cut = None,
     input: Input = None,
     output: Output = None,
     resume: Resume = False,
@@ -36,7 +38,10 @@ def classify(
     """
     asked = given(texts, input, output, resume)
     loaded, found = ready(model, precision)
-    answers = _of_pictures(loaded, model) if loaded.config.family == "vit" else _of_texts(loaded, found, model)
+    pictures = loaded.config.family == "vit"
+    if cut and pictures:
+        raise InputError("--cut ends texts, and this model reads pictures: leave it out")
+    answers = _of_pictures(loaded, model) if pictures else _of_texts(loaded, found, model, cut)
 
     def lines(some: list[str], report: Callable[[int, int], None]) -> list[str]:
         said = of_words(some, lambda texts: answers(texts, report))
@@ -44,7 +49,7 @@ def classify(
 
     if not asked:
         answers([])  # a model without classes is refused before a file is begun
-        settings = {"command": "classify", "model": str(model.resolve()), "precision": precision, "json": as_json}
+        settings = {"command": "classify", **of_model(model), "cut": cut, "precision": precision, "json": as_json}
         answer_lines(lines, input, output, resume, settings)
     elif as_json:
         for text, said in zip(asked, answers(asked), strict=True):
@@ -53,7 +58,7 @@ def classify(
         _show(asked, answers(asked))
 
 
-def _of_texts(loaded: "Model", found: "Tokenizer | None", path: Path) -> Callable[..., list[Any]]:
+def _of_texts(loaded: "Model", found: "Tokenizer | None", path: Path, cut: int | None) -> Callable[..., list[Any]]:
     from cutaway.decoding.classify import classify as answer
 
     tokenizer, trained = reading(found, path), as_trained(path)
@@ -61,7 +66,7 @@ def _of_texts(loaded: "Model", found: "Tokenizer | None", path: Path) -> Callabl
     def answers(texts: list[str], *report: Any) -> list[Any]:
         pairs = [tuple(text.split("\t", 1)) if "\t" in text else text for text in texts]
         more = {"report": report[0]} if report else {}
-        return answer(loaded, tokenizer, pairs, as_trained=trained, **more)
+        return answer(loaded, tokenizer, pairs, cut=cut, as_trained=trained, **more)
 
     return answers
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading, ready, table
-from cutaway.cli.lines import Input, Output, Resume, answer_lines, given, of_words
+from cutaway.cli.lines import Cut, Input, Output, Resume, answer_lines, given, of_model, of_words
 from cutaway.cli.options import Json
 from cutaway.errors import InputError
 
@@ -26,9 +26,6 @@ class Pool(StrEnum):
 
 
 How = Annotated[Pool, typer.Option("--pool", help="The mean of all tokens' states, or the first token's.")]
-Cut = Annotated[
-    int | None, typer.Option("--cut", min=1, help="Texts end after so many tokens; else long ones are refused.")
-]
 Out = Annotated[Path | None, typer.Option("--out", help="Write the vectors as a numpy array, text × d_model.")]
 
 
@@ -71,7 +68,7 @@ def embed(
             return [_line(text, one, as_json) for text, one in zip(some, found, strict=True)]
 
         if not asked:
-            settings = {"command": "embed", "model": str(model.resolve()), "pool": pool, "cut": cut,
+            settings = {"command": "embed", **of_model(model), "pool": pool, "cut": cut,
                         "precision": precision, "json": as_json}  # fmt: skip
             silent = Path("/dev/null") if out and not as_json else None
             answer_lines(lines, input, output or silent, resume, settings)

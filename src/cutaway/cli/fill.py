@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading, ready
-from cutaway.cli.lines import Input, Output, Resume, answer_lines, given, of_words
+from cutaway.cli.lines import Input, Output, Resume, answer_lines, given, of_model, of_words
 from cutaway.cli.options import Json
 from cutaway.cli.showing import chance, grid, stdout
 
@@ -44,7 +44,7 @@ def fill(
 
     if not asked:
         answers([])  # a model that fills nothing is refused before a file is begun
-        settings = {"command": "fill", "model": str(model.resolve()), "k": k, "precision": precision, "json": as_json}
+        settings = {"command": "fill", **of_model(model), "k": k, "precision": precision, "json": as_json}
         answer_lines(lines, input, output, resume, settings)
         return
     for filled in answers(asked):

@@ -1,5 +1,6 @@
 """What the commands that answer line by line share: where lines come from and go to, and a bar for whoever watches."""
 
+import hashlib
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -15,6 +16,10 @@ from cutaway.errors import InputError
 Input = Annotated[Path | None, typer.Option("--input", help="A file to answer, line by line.")]
 Output = Annotated[Path | None, typer.Option("--output", help="Where the lines go.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with an output that was interrupted.")]
+Cut = Annotated[
+    int | None, typer.Option("--cut", min=1, help="Texts end after so many tokens; else long ones are refused.")
+]
+PARTS = ("config.json", "*.safetensors", "tokenizer*.json", "vocab.*", "merges.txt", "recipe.toml")
 T = TypeVar("T")
 Answer = Callable[[list[str], Callable[[int, int], None]], list[str]]
 
@@ -50,12 +55,24 @@ def answer_lines(
         if output is not None and input is not None and output.exists() and output.samefile(input):
             raise InputError(f"{input} is read and written: give another --output")
         bar = stack.enter_context(Bar(source, unit, shown=output is not None or not sys.stdout.isatty()))
+        if output is not None and output.is_dir():
+            raise InputError(f"{output} is a folder: give --output a file")
         if output is None or (output.exists() and not output.is_file()):
-            sink: Any = sys.stdout.buffer if output is None else stack.enter_context(output.open("wb"))
+            try:
+                sink: Any = sys.stdout.buffer if output is None else stack.enter_context(output.open("wb"))
+            except OSError as error:
+                raise InputError(f"{output} cannot be written: {error.strerror}") from None
             stream(source, sink, bar.counting(answer), name=name, report=bar.report)
         else:
             counted = bar.counting(answer)
             to_file(source, output, counted, settings=settings, resume=resume, name=name, report=bar.report)
+
+
+def of_model(path: Path) -> dict[str, str]:
+    """Which model is asked, and a fingerprint of its files: one that was trained anew answers otherwise."""
+    files = [file for part in PARTS for file in path.glob(part)] if path.is_dir() else [path]
+    known = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(files)]
+    return {"model": str(path.resolve()), "files": hashlib.sha256(repr(known).encode()).hexdigest()[:16]}
 
 
 def of_words(lines: list[str], answer: Callable[[list[str]], Iterable[T]]) -> list[T | None]:

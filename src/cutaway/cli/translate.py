@@ -1,15 +1,17 @@
 """`cutaway translate`: words, a pipe or a file in; the same lines in another language out."""
 
+import hashlib
 import json
 import sys
 from collections.abc import Callable
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cutaway.cli.asking import In, Precision, Where, reading, ready
-from cutaway.cli.lines import Input, Output, Resume, answer_lines, given
+from cutaway.cli.lines import Input, Output, Resume, answer_lines, given, of_model
 from cutaway.cli.options import Json
 from cutaway.errors import InputError
 
@@ -57,8 +59,11 @@ def translate(
     texts = given(texts, input, output, resume)
     if nbest > beam:
         raise InputError(f"--nbest {nbest} needs a --beam of at least {nbest}")
+    if not isfinite(length_penalty):
+        raise InputError(f"--length-penalty {length_penalty} is no finite number")
+    glossary = _terms(term or [], terms)
     options = {"to": to, "beam": beam, "length_penalty": length_penalty, "n_best": nbest, "aligned": align,
-               "prefix": prefix, "terms": _terms(term or [], terms), "split": not whole}  # fmt: skip
+               "prefix": prefix, "terms": glossary, "split": not whole}  # fmt: skip
     answers = _answers(model, precision, options)
     if texts:
         found = answers(texts, lambda done, total: None)
@@ -69,8 +74,8 @@ def translate(
             else:
                 print(_line(one, scores, align, as_json))
         return
-    settings = {"model": str(model.resolve()), **options, "scores": scores, "precision": precision.value,
-                "json": as_json}  # fmt: skip
+    settings = {**of_model(model), **options, "terms": _fingerprint(glossary), "scores": scores,
+                "precision": precision.value, "json": as_json}  # fmt: skip
 
     def answer(lines: list[str], report: Callable[[int, int], None]) -> list[str]:
         return [_line(one, scores, align, as_json) for one in answers(lines, report)]
@@ -82,13 +87,14 @@ def _answers(model: Path, precision: Precision, options: dict[str, Any]) -> Call
     loaded, found = ready(model, precision)
 
     from cutaway.decoding.terms import Glossary
-    from cutaway.decoding.translate import tag_for, translations
+    from cutaway.decoding.translate import prefix_ids, tag_for, translations
     from cutaway.model.model import EncoderDecoderModel
 
     if not isinstance(loaded, EncoderDecoderModel):
         raise InputError(f"{model} is a {loaded.config.family} model, which does not translate: see `cutaway generate`")
     tokenizer = reading(found, model)
     tag_for(tokenizer, options["to"])  # wrong words are refused before a file is begun
+    prefix_ids(tokenizer, options["prefix"])
     options = {**options, "terms": Glossary(options["terms"], tokenizer)}
     return lambda texts, report: translations(loaded, tokenizer, texts, report=report, **options)
 
@@ -106,15 +112,21 @@ def _terms(options: list[str], file: Path | None) -> dict[str, str]:
     return {**read_terms(file), **dict(pairs)}
 
 
+def _fingerprint(terms: dict[str, str]) -> str | None:
+    """A glossary may be larger than all that is said of a run besides."""
+    return hashlib.sha256(repr(sorted(terms.items())).encode()).hexdigest()[:16] if terms else None
+
+
 def _line(found: "Translation", scores: bool, align: bool, as_json: bool) -> str:
     """One text's answer as one line: JSON, or columns with tabs between."""
     if as_json:
         return json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False)
     columns: list[str] = []
-    alone = len(found.n_best) == 1 and not scores and not align
+    alone = found.asked == 1 and not scores and not align
     for one in found.n_best:
         columns.append(one.text if alone else one.text.replace("\t", " "))
         columns += [f"{one.score:.4f}"] if scores else []
+    columns += [""] * ((1 + scores) * found.asked - len(columns))  # where fewer were found, every line has as many
     if align and found.alignment is not None:
         columns.append(found.alignment.pharaoh())
     return "\t".join(columns)

@@ -33,13 +33,22 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """Where each word of a target comes from. Words are characters [start, stop) of their text."""
+    """Where each word of a target comes from. Words are characters [start, stop) of their text.
+
+    A word comes from its own sentence, so that there is a block for each: of a long text they are all that is kept.
+    """
 
     source: str
     target: str
     source_words: list[Span]
     target_words: list[Span]
-    matrix: Float[Tensor, "target source"]  # of words; each row sums to 1
+    blocks: list[Float[Tensor, "_ _"]]  # target word × source word; each row sums to 1
+
+    @property
+    def matrix(self) -> Float[Tensor, "target source"]:
+        """Of all words, the blocks along its diagonal: as large as the square of the text."""
+        whole = torch.block_diag(*self.blocks) if self.blocks else torch.zeros(0, 0)
+        return whole.reshape(len(self.target_words), len(self.source_words))
 
     def links(self) -> list[tuple[Span, Span, float]]:
         """(source word, target word, weight): for every target word, the source word that it looked at most."""
@@ -50,10 +59,14 @@ class Alignment:
         return " ".join(f"{i}-{j}" for i, j, _ in self._best())
 
     def _best(self) -> list[tuple[int, int, float]]:
-        if 0 in self.matrix.shape:
-            return []
-        weights, best = self.matrix.max(dim=1)
-        return [(i, j, w) for j, (i, w) in enumerate(zip(best.tolist(), weights.tolist(), strict=True))]
+        found, source, target = [], 0, 0
+        for block in self.blocks:
+            if block.numel():
+                weights, best = block.max(dim=1)
+                pairs = zip(best.tolist(), weights.tolist(), strict=True)
+                found += [(source + i, target + j, weight) for j, (i, weight) in enumerate(pairs)]
+            source, target = source + block.shape[1], target + len(block)
+        return found
 
     def moved(self, source: int, target: int) -> "Alignment":
         """The same words, that many characters further on."""
@@ -66,10 +79,9 @@ class Alignment:
 
 def joined(source: str, target: str, parts: Sequence[Alignment]) -> Alignment:
     """The alignment of a text from those of its sentences, whose words stand at their places in the text."""
-    matrix = torch.block_diag(*(part.matrix for part in parts)) if parts else torch.zeros(0, 0)
     source_words = [word for part in parts for word in part.source_words]
     target_words = [word for part in parts for word in part.target_words]
-    return Alignment(source, target, source_words, target_words, matrix.reshape(len(target_words), len(source_words)))
+    return Alignment(source, target, source_words, target_words, [block for part in parts for block in part.blocks])
 
 
 @torch.no_grad()
@@ -119,7 +131,7 @@ def _of_words(
     # a word without tokens, and one that looked at no word at all, might come from anywhere
     lost = matrix.sum(dim=1, keepdim=True) == 0
     matrix = torch.where(lost, torch.ones_like(matrix), matrix)
-    return Alignment(source, target, source_words, target_words, matrix / matrix.sum(dim=1, keepdim=True))
+    return Alignment(source, target, source_words, target_words, [matrix / matrix.sum(dim=1, keepdim=True)])
 
 
 def _members(text: str, words: list[Span], tokens: list[Span]) -> Float[Tensor, "word token"]:

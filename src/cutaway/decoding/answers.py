@@ -1,7 +1,7 @@
 """What a model answers when it is asked once: sentences, pairs of sentences, the words of a sentence, pictures.
 
-A text goes in as in training: with what its tokenizer puts around it ([CLS] … [SEP]). A text that is too long for the
-model loses its end, of a pair the longer one first; how many did is told, because it costs score.
+A text goes in as in training: with what its tokenizer puts around it ([CLS] … [SEP]). One that is too long is refused,
+or loses its end where that is asked for, of a pair the longer one first; an evaluation tells how many did.
 """
 
 from bisect import bisect_right
@@ -46,6 +46,23 @@ def rows_of(tokenizer: Tokenizer, texts: Sequence[Text], max_len: int | None, *,
             raise InputError(f"text {number + 1} of {len(texts)} has no token")
         rows.append(row)
     return rows
+
+
+def check_cut(model: Model, cut: int | None) -> None:
+    max_len = getattr(model, "max_len", None)
+    if cut is not None and not 1 <= cut <= (max_len or cut):
+        raise InputError(f"cut={cut} is not between 1 and max_len={max_len}")
+
+
+def check_room(model: Model, rows: Sequence[Row], fix: str = "cut={max_len} drops the rest") -> None:
+    """A text that is longer than the model reads is refused: what an answer is not about is the asker's to say."""
+    max_len = getattr(model, "max_len", None)
+    for number, row in enumerate(rows):
+        if max_len is not None and len(row.ids) > max_len:
+            raise InputError(
+                f"text {number + 1} has {len(row.ids)} tokens; this model reads at most {max_len}: "
+                f"{fix.format(max_len=max_len)}"
+            )
 
 
 def surrounded(

@@ -15,7 +15,17 @@ from typing import Any
 import numpy as np
 
 from cutaway.data.images import read_image
-from cutaway.decoding.answers import Text, Told, answers_to, answers_to_images, check_ready, first_tokens, rows_of
+from cutaway.decoding.answers import (
+    Text,
+    Told,
+    answers_to,
+    answers_to_images,
+    check_cut,
+    check_ready,
+    check_room,
+    first_tokens,
+    rows_of,
+)
 from cutaway.errors import InputError
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
@@ -51,10 +61,11 @@ def classify(model: Model, *asked: Any, **options: Any) -> Any:
 
     One text, a pair (text, second), or a list of them; one picture or a list: a file, or an array of channel × height ×
     width (bytes, or numbers that the model reads as they are). The answer is a `Label`; of a regression a number; of a
-    tagger the `Tag` of each word. A list gets a list. A text that is too long loses its end, of a pair the longer one.
+    tagger the `Tag` of each word. A list gets a list. A text that is longer than the model reads is refused, unless
+    `cut` says after how many tokens texts end: of a pair the longer one is cut, and words behind the cut get no tag.
 
-    `options`: `batch_tokens`, `as_trained` (special tokens as `cutaway train` sets them, not as the tokenizer does),
-    `report`; for pictures `mean`, `std`, `batch`, `report`.
+    `options`: `cut`, `batch_tokens`, `as_trained` (special tokens as `cutaway train` sets them, not as the tokenizer
+    does), `report`; for pictures `mean`, `std`, `batch`, `report`.
     """
     check_ready(model)
     if model.config.task not in TASKS:
@@ -78,6 +89,7 @@ def _of_texts(
     tokenizer: Tokenizer,
     texts: Sequence[Any],
     *,
+    cut: int | None = None,
     as_trained: bool = False,
     batch_tokens: int = 8192,
     report: Told = lambda done, total: None,
@@ -88,11 +100,12 @@ def _of_texts(
             raise InputError(f"text {number + 1} is {text!r}: give a text, or a pair (text, second)")
         if not pair and model.config.task == "next_sentence":
             raise InputError(f"text {number + 1} is alone: whether a second follows is asked of a pair (text, second)")
-    max_len = getattr(model, "max_len", None)
+    check_cut(model, cut)
     asking: dict[str, Any] = {"batch_tokens": batch_tokens, "report": report}
     if model.config.task == "tag":
-        return _tags(model, tokenizer, texts, max_len, as_trained, asking)
-    rows = rows_of(tokenizer, texts, max_len, as_trained=as_trained)
+        return _tags(model, tokenizer, texts, cut, as_trained, asking)
+    rows = rows_of(tokenizer, texts, cut, as_trained=as_trained)
+    check_room(model, rows)
     return [_said(model, scores) for scores in answers_to(model, rows, **asking)]
 
 
@@ -126,7 +139,7 @@ def _tags(
     model: Model,
     tokenizer: Tokenizer,
     texts: Sequence[Text],
-    max_len: int | None,
+    cut: int | None,
     as_trained: bool,
     asking: dict[str, Any],
 ) -> list[Answer]:
@@ -135,11 +148,12 @@ def _tags(
         if isinstance(text, tuple) or not text.split():
             raise InputError(f"text {number + 1}: a tagger reads one text with words in it")
         sentences.append(text.split())
-    cut_up = [first_tokens(tokenizer, words, max_len, as_trained=as_trained) for words in sentences]
+    cut_up = [first_tokens(tokenizer, words, cut, as_trained=as_trained) for words in sentences]
+    check_room(model, [row for row, _ in cut_up])
     scores = answers_to(model, [row for row, _ in cut_up], **asking)
     answers: list[Answer] = []
     for words, (_, places), of_text in zip(sentences, cut_up, scores, strict=True):
-        labels = [_label(model, of_text[at]) for at in places]  # words that do not fit get no tag
+        labels = [_label(model, of_text[at]) for at in places]
         answers.append([Tag(word, found.label, found.probability) for word, found in zip(words, labels, strict=False)])
     return answers
 

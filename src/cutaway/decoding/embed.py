@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 
-from cutaway.decoding.answers import Told, check_ready, rows_of, side_by_side
+from cutaway.decoding.answers import Told, check_cut, check_ready, check_room, rows_of, side_by_side
 from cutaway.errors import InputError
 from cutaway.model.heads import first_state, mean_state
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
@@ -43,15 +43,11 @@ def embed(
     if isinstance(texts, str):
         raise InputError("give a list of texts: embed(model, tokenizer, [text])")
     _check(model, pool, cut)
-    max_len, d_model = getattr(model, "max_len", None), model.config.to_dict()["d_model"]
     rows = rows_of(tokenizer, texts, cut, as_trained=as_trained)
-    for number, row in enumerate(rows):
-        if max_len is not None and len(row.ids) > max_len:
-            raise InputError(
-                f"text {number + 1} has {len(row.ids)} tokens; this model reads at most {max_len}: cut={max_len} drops "
-                "the rest"
-            )
-    found = torch.empty(len(rows), d_model, dtype=torch.promote_types(model.dtype, torch.float32))
+    check_room(model, rows)
+    found = torch.empty(
+        len(rows), model.config.to_dict()["d_model"], dtype=torch.promote_types(model.dtype, torch.float32)
+    )
     done = 0
     for chosen, ids, more in side_by_side(model, rows, batch_tokens):
         real = more["real"]
@@ -72,6 +68,4 @@ def _check(model: Model, pool: str, cut: int | None) -> None:
         raise InputError("this model reads pictures: texts are for a model with a vocabulary")
     if pool == "first" and isinstance(model, DecoderModel) and not isinstance(model, EncoderDecoderModel):
         raise InputError("a decoder's first token has seen nothing but itself: use pool='mean'")
-    max_len = getattr(model, "max_len", None)
-    if cut is not None and not 1 <= cut <= (max_len or cut):
-        raise InputError(f"cut={cut} is not between 1 and max_len={max_len}")
+    check_cut(model, cut)

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cutaway.decoding.answers import Row, check_ready, rows_of, side_by_side
+from cutaway.decoding.answers import Row, check_ready, check_room, rows_of, side_by_side
 from cutaway.errors import InputError
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
@@ -101,12 +101,8 @@ def _rows(model: Model, tokenizer: Tokenizer, texts: Sequence[str], k: int, as_t
         if not BLANK.search(text):
             raise InputError(f"text {number + 1} has no blank: write [MASK], <mask> or ___ where a word is missing")
     rows = rows_of(tokenizer, [BLANK.sub(lambda _: mask, text) for text in texts], None, as_trained=as_trained)
-    max_len = getattr(model, "max_len", None)
+    check_room(model, rows, "shorten it")
     for number, (text, row) in enumerate(zip(texts, rows, strict=True)):
-        if max_len is not None and len(row.ids) > max_len:
-            raise InputError(
-                f"text {number + 1} has {len(row.ids)} tokens; this model reads at most {max_len}: shorten it"
-            )
         if row.ids.count(tokenizer.mask_id) != len(BLANK.findall(text)):
             raise InputError(f"text {number + 1}: the tokenizer does not take {mask!r} for its blank")
     return rows

@@ -7,7 +7,7 @@ A file that a run was writing when it was killed can be gone on with. Its comple
 a half-written one is cut off. The windows of a file fall where they fell before, and one that was half answered is
 answered anew, so that even the last digit of a score is that of an uninterrupted run. `.NAME.progress` beside the
 output remembers what the run was asked, and a fingerprint of the input so far: going on with another input or other
-options is refused. It is gone when the file is complete.
+options is refused. It stays when the file is complete, so that this holds then, too.
 """
 
 import fcntl
@@ -90,11 +90,6 @@ def to_file(
                     count += 1
                     if count == kept.read and digest.hexdigest() != kept.digest:
                         raise InputError(f"{name} is not what {output} was begun with: its first {count} lines differ")
-                if count > kept.answered and kept.record is None:
-                    raise InputError(
-                        f"{output} has {kept.answered} lines, {name} has more, and {_record(output).name} is not "
-                        "there to say that they belong together: remove one of the files"
-                    )
                 yield lines
 
         new = 0
@@ -102,10 +97,10 @@ def to_file(
             new += len(lines)
             os.fsync(sink.fileno())
             write_json(_record(output), {"lines": count, "sha256": digest.hexdigest(), "settings": dict(settings)})
-        if count < kept.answered:
-            raise InputError(f"{output} has {kept.answered} lines, {name} only {count}: it is another input")
-        for left in (_record(output), *output.parent.glob(f".{escape(_record(output).name)}.*.tmp")):
-            left.unlink(missing_ok=True)  # also what a kill left of a record that was being written
+        if count < (there := max(kept.answered, kept.read)):
+            raise InputError(f"{output} answers {there} lines, {name} has only {count}: it is another input")
+        for left in output.parent.glob(f".{escape(_record(output).name)}.*.tmp"):
+            left.unlink(missing_ok=True)  # what a kill left of a record that was being written
         return new
 
 
@@ -126,7 +121,8 @@ def _answered(
             if report is not None:
                 report(before - n + max(skip, n * done // max(1, total)), before)
 
-        answers, refusal = _tried(answer, [text.removesuffix("\r") for text in texts], tell)
+        asked = [text.removesuffix("\r") for text in texts]
+        answers, refusal = _tried(answer, asked, tell) if asked else ([], None)
         answered = texts if refusal is None else texts[: len(answers)]
         ends = ["\r\n" if text.endswith("\r") else "\n" for text in answered]
         said = [_one_line(text) + end for text, end in zip(answers, ends, strict=True)]
@@ -142,8 +138,11 @@ def _answered(
 
 
 def _tried(answer: Answer, texts: list[str], tell: Report) -> tuple[list[str], InputError | None]:
-    """The answers to all texts before the first that is refused, and why it is. It is found by halves: a text is
-    refused before any is answered, so that this costs little."""
+    """The answers to all texts before the first that is refused, and why it is.
+
+    It is found by halves. Most are refused before any is answered, and little is done twice; where the search itself
+    gives up, all that is done is at most three times the work of the window.
+    """
     try:
         return answer(texts, tell), None
     except InputError as refusal:
@@ -175,18 +174,11 @@ def _one_line(text: str) -> str:
 
 @dataclass(frozen=True)
 class Kept:
-    """What an interrupted run left: answers, and a record of the input that it had `read` by then, if there is one."""
+    """What an earlier run left: answers, and a fingerprint of the lines that it had `read` by then."""
 
     answered: int
-    record: Mapping[str, Any] | None
-
-    @property
-    def read(self) -> int:
-        return int(self.record["lines"]) if self.record else 0
-
-    @property
-    def digest(self) -> str:
-        return str(self.record["sha256"]) if self.record else ""
+    read: int
+    digest: str
 
 
 def _record(output: Path) -> Path:
@@ -205,23 +197,29 @@ def _opened(output: Path, settings: Mapping[str, Any], resume: bool) -> Iterator
                 raise InputError(f"{output} is there already: --resume goes on with it; else remove it")
             if not file.tell():
                 write_json(record, {"lines": 0, "sha256": hashlib.sha256().hexdigest(), "settings": dict(settings)})
-            said = read_json(record) if record.exists() else None
-            if said is not None:
-                _same(said.get("settings", {}), settings, output)
+            kept = _kept(output, answered, settings)
             file.truncate(size)
             file.seek(size)
-            yield file, Kept(answered, said)
+            yield file, kept
     except BlockingIOError:
         raise InputError(f"{output} is being written by another run") from None
     except OSError as error:
         raise InputError(f"{output} cannot be written: {error.strerror}") from None
 
 
-def _same(theirs: Mapping[str, Any], ours: Mapping[str, Any], output: Path) -> None:
-    other = [key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key)]
-    if other:
-        said = ", ".join(f"{key} was {theirs.get(key)!r} and is {ours.get(key)!r}" for key in other)
-        raise InputError(f"{output} was begun otherwise: {said}")
+def _kept(output: Path, answered: int, ours: Mapping[str, Any]) -> Kept:
+    """What the record says, where the same is asked again."""
+    record = _record(output)
+    if not record.exists():
+        raise InputError(f"{output} is there, but not {record.name}, which says what was asked: remove {output}")
+    match read_json(record):
+        case {"lines": int(read), "sha256": str(digest), "settings": dict(theirs)}:
+            other = [key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key)]
+            if other:
+                said = ", ".join(f"{key} was {theirs.get(key)!r} and is {ours.get(key)!r}" for key in other)
+                raise InputError(f"{output} was begun otherwise: {said}; ask as then, or remove {output}")
+            return Kept(answered, read, digest)
+    raise InputError(f"{record} is no record of lines: remove {output}")
 
 
 def _complete(file: BufferedIOBase) -> tuple[int, int]:

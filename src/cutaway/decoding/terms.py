@@ -5,7 +5,7 @@
 A term is looked for as whole words, in the case in which it is written, or with a capital where it begins a sentence;
 of two that overlap the first counts, of two that begin together the longer. A translation that has its terms anyway
 stays as it is. Any other is searched again with them (`cutaway.decoding.grid`), and the best of all texts that were
-found and have them is taken.
+found and have them is taken. Where more than one is wanted and too few have them, the grid finds those that follow.
 
 Why a grid, and not the best translation with the term put in wherever the model likes it best? Because a term changes
 the words before it, too: with `cat=Kater`, "Die Katze" has to become "Der Kater".
@@ -15,6 +15,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +44,17 @@ class Glossary:
         self.tokenizer = tokenizer
         self.targets: dict[str, str] = {}
         self.ways: dict[str, tuple[Way, ...]] = {}
+        self.begin: dict[str, list[str]] = {}  # the terms that begin with a word, in either case
         for source, target in terms.items():
             for text in (source, target):
                 if not isinstance(text, str) or not text.strip():
                     raise InputError(f"terms: {source!r} = {target!r} has an empty side: give a word on either")
             said, ways = self._written(target.strip())
-            self.targets[source.strip()], self.ways[said] = said, ways
+            source = source.strip()
+            if source not in self.targets:
+                for first in {_first(source), _first(capital(source))}:
+                    self.begin.setdefault(first, []).append(source)
+            self.targets[source], self.ways[said] = said, ways
 
     @property
     def borders(self) -> Borders:
@@ -56,29 +62,24 @@ class Glossary:
 
     def _written(self, target: str) -> tuple[str, tuple[Way, ...]]:
         """A term as the tokenizer spells it, and the ways to write it."""
-        plain = self._ids(target)
+        plain = ids_of(target, self.tokenizer)
         if plain is None:
             raise InputError(f"terms: this model's tokenizer has no tokens for {target!r}: choose another word")
         ways = {plain: Way(plain)}
-        if not self.borders.opens[plain[0]] and (spaced := self._ids(f" {target}")):  # it needs its space
+        if not self.borders.opens[plain[0]] and (spaced := ids_of(f" {target}", self.tokenizer)):  # it needs its space
             ways.setdefault(spaced, Way(spaced))
-        if first := self._ids(capital(target)):
+        if first := ids_of(capital(target), self.tokenizer):
             ways.setdefault(first, Way(first, only_first=True))
         return self.tokenizer.decode(plain).strip(), tuple(ways.values())
 
-    def _ids(self, text: str) -> tuple[int, ...] | None:
-        """What writes a text; None where something else would come of it."""
-        ids = self.tokenizer.encode(text, special=False)
-        said, normalizer = self.tokenizer.decode(ids), self.tokenizer.backend.normalizer
-        same = [(one if normalizer is None else normalizer.normalize_str(one)).strip() for one in (said, text)]
-        return None if self.tokenizer.unk_id in ids or not said.strip() or same[0] != same[1] else tuple(ids)
-
     def wanted(self, text: str) -> tuple[str, ...]:
         """What the translation of a text has to contain."""
+        # a source may stand under two first words that are both in the text
+        able = {source: None for first in _firsts(text) for source in self.begin.get(first, ())}
         spans = sorted(
             (start, -stop, source)
-            for source in self.targets
-            if source.split()[0][1:] in text
+            for source in able
+            if all(word in text for word in source[1:].split())
             for start, stop in places(text, source)
         )
         found: dict[str, None] = {}
@@ -87,6 +88,14 @@ class Glossary:
             if start >= free:
                 found[self.targets[source]], free = None, -minus_stop
         return tuple(term for term in found if not any(contains(other, term) for other in found if other != term))
+
+
+def ids_of(text: str, tokenizer: Tokenizer, *, spaces: bool = True) -> tuple[int, ...] | None:
+    """What writes a text; None where something else would come of it. White space counts, unless `spaces` is False."""
+    ids, normalizer = tokenizer.encode(text, special=False), tokenizer.backend.normalizer
+    both = [one if spaces else "".join(one.split()) for one in (tokenizer.decode(ids), text)]
+    said, wanted = ((one if normalizer is None else normalizer.normalize_str(one)).strip() for one in both)
+    return None if tokenizer.unk_id in ids or not both[0].strip() or said != wanted else tuple(ids)
 
 
 def read_terms(file: Path) -> dict[str, str]:
@@ -146,13 +155,29 @@ def _begins(text: str) -> set[int]:
     return found
 
 
+def _firsts(text: str) -> set[str]:
+    """What a term in a text may begin with: a whole run of letters, or a character that is a word by itself."""
+    runs = groupby(text, _in_run)
+    return {one for inside, run in runs for one in (["".join(run)] if inside else run)}
+
+
+def _first(term: str) -> str:
+    return "".join(takewhile(_in_run, term)) or term[0]
+
+
+@lru_cache(maxsize=1 << 12)
+def _in_run(char: str) -> bool:
+    """Whether no word may begin between this character and another such."""
+    return _in_word(char) and not SPACELESS.match(char)
+
+
 def _in_word(char: str) -> bool:
     return char.isalnum() or char == "_" or unicodedata.category(char)[0] == "M"
 
 
 def _border(before: str, after: str) -> bool:
     """Whether a word may end between two characters."""
-    return not (before and after) or not all(_in_word(one) and not SPACELESS.match(one) for one in (before, after))
+    return not (before and after and _in_run(before) and _in_run(after))
 
 
 @lru_cache(maxsize=8)
@@ -182,38 +207,48 @@ def with_terms(
     spell: Callable[[Job, Hypothesis], str],
     *,
     most: int,
+    n_best: int = 1,
     rows: int | None = None,
     **search: Any,
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """What `written` gives, where each text contains what is wanted; `most` tokens have room in a target."""
+    """What `written` gives, where each text contains what is wanted; `most` tokens have room in a target.
+
+    `n_best` of each are looked for. The best of them does not depend on how many: what a grid finds besides a
+    translation that has its terms comes after it, or not at all.
+    """
 
     def kept(number: int, found: Sequence[Hypothesis]) -> list[Hypothesis]:
         terms = wanted[number]
         return [one for one in found if all(contains(spell(jobs[number], one), term) for term in terms)]
 
     ends = set(search["end_ids"])
-    missing: dict[int, list[Hypothesis]] = {}
+    there: dict[int, list[Hypothesis]] = {}
+    best: dict[int, float] = {}
     again: dict[int, dict[int, TermJob]] = {}  # by the tokens that they owe: a grid has a bank for each
     for job, terms in zip(jobs, wanted, strict=True):
         if terms:
             _term_job(job, terms, glossary, most, ends)  # what is impossible is said before anything is written
     for number, found in written(model, jobs, rows=rows, **search):
         good = kept(number, found)
-        if good and good[0] is found[0]:
+        stays = bool(good) and good[0] is found[0]
+        if stays and (len(good) >= n_best or not wanted[number]):
             yield number, good
         else:
             job = _term_job(jobs[number], wanted[number], glossary, most, ends)
             again.setdefault(job.owed, {})[number] = job
-            missing[number] = good
+            there[number], best[number] = good, good[0].score if stays else float("inf")
     for some in again.values():
         numbers = list(some)
         engine = _engine(model, list(some.values()), glossary.borders, rows, **search)
         for at, found in engine.run(some.values()):
             number = numbers[at]
-            best = {tuple(one.ids): one for one in [*missing[number], *kept(number, found)]}
-            if not best:
+            more = [one for one in kept(number, found) if one.score <= best[number]]
+            every: dict[tuple[int, ...], Hypothesis] = {}
+            for one in [*there[number], *more]:
+                every.setdefault(tuple(one.ids), one)
+            if not every:
                 raise InputError(f"no translation with the terms {', '.join(wanted[number])} was found: widen the beam")
-            yield number, sorted(best.values(), key=lambda one: -one.score)
+            yield number, sorted(every.values(), key=lambda one: -one.score)
 
 
 def _term_job(job: Job, wanted: Sequence[str], glossary: Glossary, most: int, ends: set[int]) -> TermJob:

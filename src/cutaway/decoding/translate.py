@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from cutaway.decoding.align import Alignment, align, joined
 from cutaway.decoding.beam import EarlyStopping
 from cutaway.decoding.engine import Job
 from cutaway.decoding.search import Hypothesis
 from cutaway.decoding.sentences import cut, split_sentences
-from cutaway.decoding.terms import Glossary, with_terms
+from cutaway.decoding.terms import Glossary, ids_of, with_terms
 from cutaway.errors import InputError
 from cutaway.model.model import EncoderDecoderModel
 from cutaway.tokens import Tokenizer
@@ -49,18 +49,19 @@ class Sentence:
 
 @dataclass(frozen=True, eq=False)
 class Translation:
-    """A text's translation; `n_best` begins with it."""
+    """A text's translation; `n_best` begins with it, and has as many as were `asked` for, if there are."""
 
     text: str
     score: float
     n_best: list[Candidate]
     sentences: list[Sentence]
     alignment: Alignment | None = None
+    asked: int = 1
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON writes it."""
         said: dict[str, Any] = {"text": self.text, "score": self.score}
-        if len(self.n_best) > 1:
+        if self.asked > 1:
             said["n_best"] = [{"text": one.text, "score": one.score} for one in self.n_best]
         if self.alignment is not None:
             links = [{"source": a, "target": b, "weight": weight} for a, b, weight in self.alignment.links()]
@@ -161,36 +162,46 @@ def _once(found: Iterable[Candidate]) -> list[Candidate]:
     return list(best.values())
 
 
+class Said(NamedTuple):
+    """A sentence, and what was said before it, so that no beginning is ever copied."""
+
+    before: "Said | None"
+    text: str
+
+
 def _together(parts: list[str], sentences: list[Sentence], n_best: int, aligned: bool) -> Translation:
     """A text from its sentences, with the white space that stood around them; its n best, from theirs."""
-    whole, target = "".join(parts), ""
-    best: list[tuple[float, list[str]]] = [(0.0, [])]
+    best: list[tuple[float, Said | None]] = [(0.0, None)]
     for sentence in sentences:  # scores add up, so that the best of the beginnings are enough
-        longer = ((score + one.score, [*said, one.text]) for (score, said), one in product(best, sentence.candidates))
+        longer = (
+            (score + one.score, Said(said, one.text)) for (score, said), one in product(best, sentence.candidates)
+        )
         best = nlargest(n_best, longer, key=lambda pair: pair[0])
-    rest, links, at = iter(sentences), [], 0
-    spaces = [""]  # before, between and behind the sentences
+    rest, links = iter(sentences), []
+    read = written = 0  # characters
+    frame: list[str | None] = []  # white space; None stands for a sentence
     for part in parts:
         core = part.strip()
-        if not core:
-            spaces[-1] += part
-        else:
-            before, _, behind = part.partition(core)
-            spaces[-1] += before
-            target += spaces[-1]
+        before, _, behind = part.partition(core) if core else (part, "", "")
+        frame += [before, None, behind] if core else [before]
+        if core:
             one = next(rest)
             if one.alignment is not None:
-                links.append(one.alignment.moved(at + len(before), len(target)))
-            target += one.candidates[0].text
-            spaces.append(behind)
-        at += len(part)
-    texts = [Candidate(_woven(spaces, said), score / max(1, len(sentences))) for score, said in best]
-    alignment = joined(whole, texts[0].text, links) if aligned else None
-    return Translation(texts[0].text, texts[0].score, texts, sentences, alignment)
+                links.append(one.alignment.moved(read + len(before), written + len(before)))
+            written += len(one.candidates[0].text)
+        written += len(before) + len(behind)
+        read += len(part)
+    texts = [Candidate(_woven(frame, said), score / max(1, len(sentences))) for score, said in best]
+    alignment = joined("".join(parts), texts[0].text, links) if aligned else None
+    return Translation(texts[0].text, texts[0].score, texts, sentences, alignment, n_best)
 
 
-def _woven(spaces: list[str], said: list[str]) -> str:
-    return spaces[0] + "".join(words + space for words, space in zip(said, spaces[1:], strict=True))
+def _woven(frame: list[str | None], said: Said | None) -> str:
+    last_first = []
+    while said is not None:
+        last_first.append(said.text)
+        said = said.before
+    return "".join(last_first.pop() if part is None else part for part in frame)
 
 
 def tag_for(tokenizer: Tokenizer, to: str | None) -> int | None:
@@ -241,13 +252,14 @@ def candidates(
     if start_id is None:
         raise InputError("this model does not say what a target begins with: give `start_id`")
     sources = encode_sources(model, tokenizer, texts, tag, end_ids[0])
-    forced = tokenizer.encode_batch([prefix or "" for prefix in prefixes or [None] * len(texts)], special=False)
+    begins = {prefix: prefix_ids(tokenizer, prefix) for prefix in dict.fromkeys(prefixes or [None])}
+    forced = [begins[prefix] for prefix in prefixes or [None] * len(texts)]
     longest = max_len if model.max_len is None else min(max_len, model.max_len)
     a, b = growth
     glossary = terms if isinstance(terms, Glossary) else Glossary(terms or {}, tokenizer)
     same: dict[tuple[tuple[int, ...], tuple[int, ...], tuple[str, ...]], list[int]] = {}  # what stands twice, once
     for row in sorted((row for row in range(len(texts)) if sources[row]), key=lambda row: -len(sources[row])):
-        same.setdefault((tuple(sources[row]), tuple(forced[row]), glossary.wanted(texts[row])), []).append(row)
+        same.setdefault((tuple(sources[row]), forced[row], glossary.wanted(texts[row])), []).append(row)
     jobs = []
     for source, begin, _ in same:
         if len(begin) >= longest:
@@ -265,7 +277,8 @@ def candidates(
         return tokenizer.decode([*job.prompt[1:], *said])
 
     wanted = [terms for (_, _, terms), _ in whose]
-    for number, found in with_terms(model, jobs, wanted, glossary, spell, most=longest, rows=rows, **search):
+    more: dict[str, Any] = {"most": longest, "n_best": n_best, "rows": rows, **search}
+    for number, found in with_terms(model, jobs, wanted, glossary, spell, **more):
         _, twins = whose[number]
         texts_ = [spell(jobs[number], one) for one in found[:n_best]]
         for row in twins:
@@ -273,6 +286,17 @@ def candidates(
         done += len(twins)
         report(done, len(texts))
     return answers
+
+
+def prefix_ids(tokenizer: Tokenizer, prefix: str | None) -> tuple[int, ...]:
+    """The tokens that write how a translation has to begin; what they cannot write is refused."""
+    if prefix is None or not prefix.strip():
+        return ()
+    ids = ids_of(prefix, tokenizer, spaces=False)
+    if ids is None:
+        lost = next((word for word in prefix.split() if ids_of(word, tokenizer, spaces=False) is None), prefix)
+        raise InputError(f"prefix: this model's tokenizer has no tokens for {lost!r}: choose other words")
+    return ids
 
 
 def encode_sources(

@@ -87,14 +87,14 @@ def serve(name: str, folder: Path, threads: int) -> None:
     for line in sys.stdin:
         rows, beam = json.loads(line)
         texts = sentences(max(rows, 8))
-        some = translate(texts[:rows], beam)
+        words = [answer for at in range(0, len(texts), rows) for answer in translate(texts[at : at + rows], beam)]
         n, start = 0, time.perf_counter()
         while time.perf_counter() - start < AT_LEAST or n < 2:
             at = n * rows % len(texts)
             translate(texts[at : at + rows], beam)
             n += 1
         seconds = time.perf_counter() - start
-        print(json.dumps({"rate": n * rows * TARGET / seconds, "some": some[0]}), flush=True)
+        print(json.dumps({"rate": n * rows * TARGET / seconds, "words": words}), flush=True)
 
 
 def prepare(folder: Path) -> None:
@@ -132,6 +132,20 @@ def main() -> None:
         measure(asked, folder)
 
 
+def tell(rates: dict[str, list[float]], words: dict[str, list[list[int]]]) -> None:
+    """Of every engine: how fast, how many times as fast as each peer, and the share of words that equal the first's."""
+    median = {name: statistics.median(values) for name, values in rates.items()}
+    peers = [name for name in rates if not name.startswith("cutaway")]
+    first = next(iter(rates))
+    print(f"  {'':20s} {'':>8s}" + "".join(f"   × {peer:17s}" for peer in peers) + "   rounds; words of all sentences")
+    for name, rate in median.items():
+        beside = "".join(f"   {rate / median[peer]:<19.2f}" for peer in peers)
+        pairs = [pair for a, b in zip(words[name], words[first], strict=True) for pair in zip(a, b, strict=True)]
+        same = sum(a == b for a, b in pairs) / len(pairs)
+        spread = f"{min(rates[name]):.0f} … {max(rates[name]):.0f}"
+        print(f"  {name:20s} {rate:8.0f}{beside}   {spread}; {same:.1%} as {first}")
+
+
 def measure(asked: argparse.Namespace, folder: Path) -> None:
     workers = {}
     for name in asked.engines:
@@ -140,7 +154,7 @@ def measure(asked: argparse.Namespace, folder: Path) -> None:
         assert workers[name].stdout.readline(), f"{name} did not start"  # type: ignore[union-attr]
     for case in asked.only or CASES:
         rates: dict[str, list[float]] = {name: [] for name in workers}
-        some: dict[str, list[int]] = {}
+        words: dict[str, list[list[int]]] = {}
         for turn in range(asked.rounds):
             for name in list(workers)[:: 1 if turn % 2 else -1]:
                 process = workers[name]
@@ -148,15 +162,9 @@ def measure(asked: argparse.Namespace, folder: Path) -> None:
                 process.stdin.flush()  # type: ignore[union-attr]
                 said = json.loads(process.stdout.readline())  # type: ignore[union-attr]
                 rates[name].append(said["rate"])
-                some[name] = said["some"]
-        median = {name: statistics.median(values) for name, values in rates.items()}
+                words[name] = said["words"]
         print(f"\n{CASES[case][0]} at a time, beam {CASES[case][1]}: output tokens/s (medians of {asked.rounds})")
-        for name, rate in median.items():
-            beside = {peer: rate / median[peer] for peer in median if peer.startswith("ctranslate2 int8")}
-            same = sum(a == b for a, b in zip(some[name], next(iter(some.values())), strict=False))
-            ratio = ", ".join(f"{x:.2f} × {peer}" for peer, x in beside.items())
-            spread = f"{min(rates[name]):.0f} … {max(rates[name]):.0f}"
-            print(f"  {name:20s} {rate:8.0f}   {ratio:28s} rounds {spread}; {same} of {TARGET} words as the first")
+        tell(rates, words)
     for process in workers.values():
         process.stdin.close()  # type: ignore[union-attr]
         process.wait()

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from cutaway import cli
 from cutaway.checkpoints import save
 from cutaway.decoding.generate import generate
+from cutaway.model.model import DecoderModel
 from cutaway.tokens import Tokenizer
 
 
@@ -50,6 +51,37 @@ def test_the_same_text_as_from_python(folder):
     wishes = {**drawn, "no_repeat_ngram": 2, "stop": ["☃", stop]}
     found = said("Hi", "--model", folder, *options, "--no-repeat-ngram", 2, "--stop", "☃", "--stop", stop)
     assert found == generate(model, tokenizer, "Hi", max_tokens=12, **wishes) + "\n"
+
+
+NEW = ("min_tokens", "presence_penalty", "bad_words", "groups", "diversity", "stop")
+
+
+@pytest.mark.parametrize(
+    "wishes",
+    [
+        {"min_tokens": 12, "temperature": 2.0, "seed": 31},  # whose second token would be the end
+        {"presence_penalty": 5.0},
+        {"bad_words": ["☃", "aaa", "ab"], "allow": "[ab ]*"},
+        {"beam": 4, "n_best": 4, "groups": 2, "diversity": 3.0},
+        {"beam": 4, "n_best": 4, "groups": 4},
+        {"beam": 4, "nbest": 2, "allow": "[a-f]*", "stop": ["e", "f"]},
+    ],
+)
+def test_every_wish_is_an_option(folder, wishes):
+    model, tokenizer = speaker(), byte_level_once()
+    options: list[object] = []
+    for name, value in wishes.items():
+        for one in value if isinstance(value, list) else [value]:
+            options += [f"--{name.replace('_', '-')}", one]
+    lines = said("Hi", "--model", folder, *options)
+    wishes = {"n_best" if name == "nbest" else name: wish for name, wish in wishes.items()}
+    expected = generate(model, tokenizer, "Hi", max_tokens=12, **wishes)
+    if isinstance(expected, str):
+        assert lines == expected + "\n"
+    else:
+        assert [line.split("\t", 1)[1] for line in lines.removesuffix("\n").split("\n")] == expected
+    plain = {name: wish for name, wish in wishes.items() if name not in NEW}
+    assert expected != generate(model, tokenizer, "Hi", max_tokens=12, **plain), "it has to matter"
 
 
 def test_json(folder):
@@ -100,6 +132,22 @@ def test_a_draft_that_cannot_be_followed_is_refused(folder, tmp_path):
     assert "a draft needs the same tokenizer" in refused("--draft", tmp_path / "other")
     save(tiny("bert", vocab_size=400, dtype=torch.float32), tmp_path / "bert", byte_level_once())
     assert "a draft is a language model too" in refused("--draft", tmp_path / "bert")
+
+
+def test_too_much_for_the_memory_is_one_line_too(folder, monkeypatch):
+    assert "beam=5,000,000 is more than this model's vocabulary of 400" in failed(
+        "Hi", "--model", folder, "--beam", 5000000
+    )
+
+    def full(*args, **options):
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(DecoderModel, "new_cache", full)
+    for more in ([], ["--json"], ["--draft", folder]):
+        asked = failed("Hi", "--model", folder, "--max-tokens", 12000, *more)
+        assert "there is not enough memory for --max-tokens 12,000: ask for less" in asked
+    asked = failed("Hi", "--model", folder, "--beam", 300)
+    assert "there is not enough memory for --max-tokens 100 and --beam 300: ask for less" in asked
 
 
 def test_errors_are_one_line_that_names_the_thing(folder, tmp_path):

@@ -1,9 +1,12 @@
 """`generate`: from a text to a text, whole or in pieces, and what it refuses."""
 
+import codecs
 import re
 import time
 from functools import cache
+from itertools import groupby
 
+import jaxtyping
 import pytest
 import tokenizers
 import torch
@@ -16,9 +19,10 @@ from tokens.test_tokenizer import byte_level, words
 import cutaway
 from cutaway.decoding import write
 from cutaway.decoding.engine import Job
-from cutaway.decoding.generate import generate, prompt_ids
+from cutaway.decoding.generate import Wishes, generate, prompt_ids, write_texts
 from cutaway.decoding.search import Search
 from cutaway.decoding.spelling import Speller
+from cutaway.decoding.stopping import Stopping
 from cutaway.errors import InputError
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
@@ -38,7 +42,7 @@ def tokenizer() -> Tokenizer:
 
 def speaker(**changes) -> Model:
     ids = {"start_id": START, "end_ids": (END,), "vocab_size": 400, "max_len": 96, "tied": False}
-    return tiny("gpt2", dtype=torch.float32, **{**ids, **changes})
+    return tiny("gpt2", **{"dtype": torch.float32, **ids, **changes})
 
 
 @cache
@@ -54,6 +58,21 @@ def byte_fallback() -> Tokenizer:
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     )
     return Tokenizer(backend)
+
+
+def mended(ids: list[int]) -> list[int]:
+    """For `byte_fallback`: each byte that is no part of a character becomes the three bytes of �."""
+    out: list[int] = []
+    for is_byte, run in groupby(ids, lambda id: 3 <= id < 259):
+        run = list(run)
+        if is_byte:
+            text = bytes(id - 3 for id in run).decode(errors="one � each")
+            run = [3 + byte for byte in text.encode()]
+        out += run
+    return out
+
+
+codecs.register_error("one � each", lambda e: ("\ufffd" * (e.end - e.start), e.end))
 
 
 # --- pieces ---------------------------------------------------------------------------------------------------------
@@ -76,14 +95,40 @@ def test_pieces_add_up_to_the_text_and_hold_whole_characters(kind, data):
     for n in range(len(ids) - cut + 1):
         assert not speller.hear(ids[cut : cut + n])
         said.append(speller.said)
-        assert whole is False or said[-1].count("\ufffd") <= TEXT.count("\ufffd") + 1
+        assert whole is False or said[-1].count("\ufffd") <= 1  # that of the text itself
         assert speller.said.startswith(said[-2] if len(said) > 1 else "")
-        assert not speller.said.endswith("\ufffd")
+        assert kind is byte_fallback or not speller.said.endswith("\ufffd")
     visible = [id for id in ids if id != END]
-    full = tokenizer.decode([*prompt, *(id for id in ids[cut:] if id != END)])
+    full = [*prompt, *(id for id in ids[cut:] if id not in (START, END))]
+    full = tokenizer.decode(mended(full) if kind is byte_fallback else full)
     assert tokenizer.decode(prompt) + speller.close() == full
     if whole and cut == 0:
         assert speller.said == tokenizer.decode(visible)
+
+
+@given(st.text("\na日🙂", min_size=1, max_size=30), st.data())
+def test_a_character_of_bytes_is_said_with_its_last_byte(text, data):
+    """However many stand in a row, and whatever byte that is no character stands among them."""
+    tokenizer = byte_fallback()
+    lost = data.draw(st.booleans())
+    ids = ([3 + 0xFF] if lost else []) + [3 + byte for byte in text.encode()]
+    speller = Speller(tokenizer, [START, tokenizer.id("▁a")])
+    for n in range(len(ids) + 1):
+        speller.hear(ids[:n])
+        complete = bytes(id - 3 for id in ids[lost:n]).decode(errors="ignore")
+        assert speller.said == "\ufffd" * min(lost, n) + complete
+    assert speller.close() == "\ufffd" * lost + text
+
+
+def test_a_stop_of_bytes_is_heard_at_once():
+    speller = Speller(byte_fallback(), [START], stops=["\n"])
+    ids = [byte_fallback().id("a"), *[3 + 0x0A] * 100]
+    assert [speller.hear(ids[:n]) for n in (1, 2)] == [False, True]
+    assert speller.close() == "a"
+    speller = Speller(byte_fallback(), [START], stops=["本\n"])
+    ids = [3 + byte for byte in "日本日本\n日".encode()]
+    assert [speller.hear(ids[:n]) for n in range(len(ids) + 1)].index(True) == len("日本日本\n".encode())
+    assert speller.close() == "日本日"
 
 
 @cache
@@ -142,6 +187,7 @@ def test_a_text_goes_on_as_its_tokens_do(tokenizer):
         {"no_repeat_ngram": 2, "presence_penalty": 1.0, "min_tokens": 10, "bad_words": ["apple", [5, 6]]},
         {"temperature": 2.0, "allow": "[a-e]*", "stop": ["cd", "dddd"]},
         {"beam": 3, "stop": "a"},
+        {"beam": 4, "stop": ["a", "e"], "allow": "[a-f]*"},
         {"allow": r"[a-z]{5,9}( [a-z]{2,4}){3}"},
     ],
 )
@@ -168,6 +214,88 @@ def test_stop_strings_end_a_text_at_once(tokenizer):
         stop = whole[5:7]
         found = generate(model, tokenizer, text, max_tokens=40, temperature=1.0, allow="[a-z ]*", stop=["zzzzzz", stop])
         assert found == whole[: whole.index(stop)]
+
+
+# --- stop strings in a beam -----------------------------------------------------------------------------------------
+
+
+def log_p(model: Model, prompt: list[int], ids: list[int]) -> float:
+    """Of a text, in one pass and without a cache."""
+    with torch.no_grad():
+        scores = model(torch.tensor([[*prompt, *ids[:-1]]]))[0, len(prompt) - 1 :].double().log_softmax(dim=-1)
+    return float(scores.gather(1, torch.tensor(ids)[:, None]).sum())
+
+
+def test_a_beam_that_may_stop_as_wide_as_the_space_finds_the_best_of_all():
+    """Texts that end behind a stop string, which costs nothing more; with an end of their own; and at the limit."""
+    tokenizer, end, n = letters(), 9, 3
+    model, stops = speaker(vocab_size=10, end_ids=(end,), dtype=torch.float64), ("cab", "bb")
+    job = Job(prompt=[0], limit=n, rules=(Stopping(stops, tokenizer),))
+    scores: dict[tuple[int, ...], float] = {}
+
+    def grow(text: tuple[int, ...]) -> None:
+        stopped = any(stop in tokenizer.decode(text) for stop in stops)
+        if stopped and len(text) < n:
+            scores[(*text, end)] = log_p(model, [0], list(text)) / (len(text) + 1)
+        elif len(text) == n:
+            scores[text] = log_p(model, [0], list(text)) / n
+        else:
+            scores[(*text, end)] = log_p(model, [0], [*text, end]) / (len(text) + 1)
+            for id in range(end):
+                grow((*text, id))
+
+    grow(())
+    (found,) = write(model, [job], beam=10**n)
+    best = sorted(scores, key=lambda text: -scores[text])
+    assert len(found) == len(best)
+    for hypothesis, text in zip(found, best, strict=True):
+        assert tuple(hypothesis.ids) == text
+        assert hypothesis.score == pytest.approx(scores[text], rel=1e-9)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_texts_of_a_beam_are_ranked_by_what_is_kept_of_them(tokenizer, groups):
+    model, stops, ended = speaker(dtype=torch.float64), ["a", "e", "\ufffd"], set()
+    for text in PROMPTS:
+        prompt = prompt_ids(model, tokenizer, text)
+        wishes = Wishes(max_tokens=12, beam=8, n_best=8, stop=stops, groups=groups, allow="[a-f]*")
+        (found,) = write_texts(model, tokenizer, [text], wishes)
+        assert len({one.text for one in found}) == len(found) > 1
+        assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+        for one in found:
+            ended.add(one.ended)
+            assert not any(stop in one.text for stop in stops)
+            if one.ended == "stop":  # at the token that completes it
+                speller = Speller(tokenizer, prompt, stops=stops)
+                assert [speller.hear(one.ids[:-1]), speller.hear(one.ids)] == [False, True]
+    assert "stop" in ended
+
+
+def test_a_score_is_that_of_what_a_stop_string_leaves(tokenizer):
+    model, seen = speaker(dtype=torch.float64), set()
+    for beam in (1, 4):
+        for text in PROMPTS:
+            prompt = prompt_ids(model, tokenizer, text)
+            free = generate(model, tokenizer, text, max_tokens=12, beam=beam)
+            wishes = Wishes(max_tokens=12, beam=beam, n_best=beam, stop=free[2:3] or "a")
+            for one in write_texts(model, tokenizer, [text], wishes)[0]:
+                assert one.score == pytest.approx(log_p(model, prompt, one.ids) / len(one.ids), rel=1e-9)
+                seen.add((beam, one.ended))
+    assert {(1, "stop"), (4, "stop")} <= seen
+
+
+def test_a_beam_in_groups_finds_texts_that_differ(tokenizer):
+    model, wishes = speaker(), {"max_tokens": 9, "beam": 4, "n_best": 4}
+    plain = generate(model, tokenizer, PROMPTS, **wishes)
+    alike = generate(model, tokenizer, PROMPTS, groups=4, diversity=0.0, **wishes)
+    diverse = generate(model, tokenizer, PROMPTS, groups=4, diversity=9.0, **wishes)
+    jobs = [Job(prompt=prompt_ids(model, tokenizer, text), limit=9) for text in PROMPTS]
+    for text, found, job in zip(PROMPTS, diverse, jobs, strict=True):
+        expected = write(model, [job], beam=4, groups=4, diversity=9.0)[0]
+        assert found == [tokenizer.decode([*job.prompt, *one.ids])[len(text) :] for one in expected]
+        assert len({one.ids[0] for one in expected}) == 4
+    assert plain != diverse
+    assert all(len(found) == 1 for found in alike), "without a price all groups find the likeliest words"
 
 
 def test_several_texts_of_one_prompt(tokenizer):
@@ -271,11 +399,48 @@ def test_a_megabyte_to_stop_at_costs_nothing(tokenizer):
         ({"allow": lambda ids: []}, "allows no token"),
         ({"bad_words": [[400]]}, "bad_words"),
         ({"bad_words": [""]}, "bad_words: '' has no tokens"),
+        ({"beam": 401}, "beam=401 is more than this model's vocabulary of 400: lower it"),
+        ({"beam": 4, "groups": 3}, "groups=3 do not share beam=4 evenly"),
+        ({"groups": 2}, "groups=2 do not share beam=1 evenly"),
+        ({"beam": 4, "groups": 2, "diversity": -1.0}, "diversity=-1.0"),
     ],
 )
 def test_what_cannot_be_wished(tokenizer, wishes, match):
     with pytest.raises(InputError, match=re.escape(match)):
         generate(speaker(), tokenizer, "Hi", **wishes)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "match"),
+    [
+        ({"bad_words": [[5.0]]}, "bad_words: [5.0] is neither a text nor a list of token ids"),
+        ({"bad_words": [5]}, "bad_words: 5 is neither"),
+        ({"bad_words": 5}, "bad_words=5 is not a list"),
+        ({"seed": "abc"}, "seed='abc' is not a whole number"),
+        ({"seed": [1.0]}, "seed=1.0 is not a whole number"),
+        ({"seed": None, "temperature": 1.0}, "seed=None is not a whole number"),
+        ({"beam": "4"}, "beam='4' is not a whole number"),
+        ({"temperature": "hot"}, "temperature='hot' is not a number"),
+        ({"top_p": "most"}, "top_p='most' is not a number"),
+        ({"repetition_penalty": None}, "repetition_penalty=None is not a number"),
+        ({"min_tokens": "3"}, "min_tokens='3' is not a whole number"),
+        ({"stop": 5}, "stop=5 is not a list"),
+        ({"stop": [5]}, "stop=5 is not a text"),
+        ({"allow": 5}, "allow=5 is neither a regular expression nor a function"),
+        ({"rules": ["no"]}, "rules: 'no' is not a Rule"),
+    ],
+)
+def test_wishes_of_the_wrong_type(tokenizer, wishes, match, monkeypatch):
+    """As outside of tests, where nobody checks the hints."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    for prompt in ("Hi", ["a", "b", "c"]):
+        with pytest.raises(InputError, match=re.escape(match)):
+            generate(speaker(), tokenizer, prompt, **wishes)
+
+
+def test_a_beam_cannot_stop_where_nothing_ends(tokenizer):
+    with pytest.raises(InputError, match="this model has no end token: leave out one of the two"):
+        generate(speaker(end_ids=None), tokenizer, "Hi", beam=2, stop="a")
 
 
 def test_models_that_write_no_text(tokenizer):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tiny import DECODERS, TRANSLATORS, some_ids, tiny
 
 from cutaway.decoding import greedy, greedy_translate
 from cutaway.errors import InputError
@@ -81,3 +82,19 @@ def test_what_cannot_be_written_is_refused():
     with pytest.raises(InputError, match="give `start_id`"):
         greedy_translate(translator(), ids, n=2)
     assert greedy_translate(translator(), ids, n=2, start_id=1).shape == (1, 2)
+    with pytest.raises(InputError, match="text 2 has nothing to begin with"):
+        greedy(decoder(), torch.randint(31, (2, 3)), n=2, real=torch.tensor([[True] * 3, [False] * 3]))
+    assert greedy(decoder(), ids[:0], n=2).shape == (0, 0)
+
+
+@pytest.mark.parametrize("name", [*DECODERS, *TRANSLATORS])
+def test_a_model_learns_on_after_it_has_written(name):
+    """As a run does that shows samples: the engine leaves nothing behind that gradients cannot pass."""
+    model, ids = tiny(name, start_id=1), some_ids(2, 5)
+    if name in TRANSLATORS:
+        greedy_translate(model, ids, n=3)
+        model.train()(ids, ids).sum().backward()
+    else:
+        greedy(model, ids, n=3)
+        model.train()(ids).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())

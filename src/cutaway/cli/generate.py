@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,11 +28,16 @@ Least = Annotated[
     float | None, typer.Option("--min-p", help="Only what is this many times as likely as the likeliest.")
 ]
 Again = Annotated[float, typer.Option("--repetition-penalty", help="Above 1, words that were used get less likely.")]
+Present = Annotated[float, typer.Option("--presence-penalty", help="The same, subtracted: above 0, for new words.")]
 Ngram = Annotated[int | None, typer.Option("--no-repeat-ngram", help="No so many tokens in a row stand twice.")]
+BadWords = Annotated[list[str] | None, typer.Option("--bad-words", help="A word not to write; may be given again.")]
+MinTokens = Annotated[int, typer.Option("--min-tokens", help="The text does not end before so many tokens.")]
 Allow = Annotated[str | None, typer.Option("--allow", help="A regular expression that the text has to match.")]
 Stop = Annotated[list[str] | None, typer.Option("--stop", help="A text that ends the answer; may be given again.")]
 Beam = Annotated[int, typer.Option("--beam", help="How many beginnings are kept.")]
-NBest = Annotated[int, typer.Option("--n-best", help="How many texts to show: of the beam, or drawn ones.")]
+NBest = Annotated[int, typer.Option("--n-best", "--nbest", help="How many texts to show: of the beam, or drawn.")]
+Groups = Annotated[int, typer.Option("--groups", help="Cut the beam into groups that avoid each other's words.")]
+Diversity = Annotated[float, typer.Option("--diversity", help="What a word costs that another group has just taken.")]
 Draft = Annotated[
     Path | None, typer.Option("--draft", help="A smaller model that guesses ahead: the same words, sooner.")
 ]
@@ -46,11 +53,16 @@ def generate(
     top_p: P = None,
     min_p: Least = None,
     repetition_penalty: Again = 1.0,
+    presence_penalty: Present = 0.0,
     no_repeat_ngram: Ngram = None,
+    bad_words: BadWords = None,
+    min_tokens: MinTokens = 0,
     allow: Allow = None,
     stop: Stop = None,
     beam: Beam = 1,
     n_best: NBest = 1,
+    groups: Groups = 1,
+    diversity: Diversity = 0.5,
     seed: Seed = 0,
     draft: Draft = None,
     precision: In = Precision.fp32,
@@ -63,8 +75,9 @@ def generate(
 
     wishes = Wishes(
         max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
-        repetition_penalty=repetition_penalty, no_repeat_ngram=no_repeat_ngram, allow=allow, stop=stop or (),
-        beam=beam, n_best=n_best, seed=seed,
+        repetition_penalty=repetition_penalty, presence_penalty=presence_penalty, no_repeat_ngram=no_repeat_ngram,
+        bad_words=tuple(bad_words or ()), min_tokens=min_tokens, allow=allow, stop=tuple(stop or ()), beam=beam,
+        n_best=n_best, groups=groups, diversity=diversity, seed=seed,
     )  # fmt: skip
     text = _read() if prompt == "-" else prompt
     loaded, found_tokenizer = ready(model, precision)
@@ -77,13 +90,15 @@ def generate(
         _drafted(loaded, tokenizer, model, draft, text, wishes, precision, as_json)
         return
     if n_best == 1 and not as_json:
-        if sys.stdout.isatty():
-            _say(f"\033[1m{text}\033[0m")
-        for piece in pieces(loaded, tokenizer, text, wishes):
-            _say(piece)
+        with _enough_memory(wishes):
+            stream = pieces(loaded, tokenizer, text, wishes)
+            _say(f"\033[1m{text}\033[0m" * sys.stdout.isatty())
+            for piece in stream:
+                _say(piece)
         _say("\n")
         return
-    (found,) = write_texts(loaded, tokenizer, [text], wishes)
+    with _enough_memory(wishes):
+        (found,) = write_texts(loaded, tokenizer, [text], wishes)
     if as_json:
         texts = [
             {"text": one.text, "tokens": len(one.ids), "score": one.score, "ended": one.ended, "ids": one.ids}
@@ -113,13 +128,25 @@ def _drafted(
     if not isinstance(small, DecoderModel):
         raise InputError(f"{draft} is a model for task={small.config.task!r}: a draft is a language model too")
     check_same_tokens(tokenizer, its_tokenizer)
-    (found,) = write_drafted(loaded, small, tokenizer, [text], wishes)
+    with _enough_memory(wishes):
+        (found,) = write_drafted(loaded, small, tokenizer, [text], wishes)
     if as_json:
         said = {"model": str(model), "draft": str(draft), "prompt": text, "precision": precision.value,
                 "texts": [{**asdict(found), "tokens": len(found.ids)}]}  # fmt: skip
         _say(json.dumps(said, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     else:
         _say(f"\033[1m{text}\033[0m" * sys.stdout.isatty() + found.text + "\n")
+
+
+@contextmanager
+def _enough_memory(wishes: "Wishes") -> Iterator[None]:
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:  # the CPU's allocator has no error of its own
+        if not isinstance(error, MemoryError) and "memory" not in str(error):
+            raise
+        asked = f"--max-tokens {wishes.max_tokens:,}" + f" and --beam {wishes.beam:,}" * (wishes.beam > 1)
+        raise InputError(f"there is not enough memory for {asked}: ask for less") from None
 
 
 def _read() -> str:

@@ -37,7 +37,7 @@ def write_drafted(
     """How each prompt goes on, by the model's own likeliest words, of which the draft guesses `k` at a time."""
     for field in fields(wishes):
         value = getattr(wishes, field.name)
-        if field.name not in SHARED and value != field.default:
+        if field.name not in SHARED and value not in (field.default, []):
             raise InputError(
                 f"{field.name}={value!r} and a draft: it guesses the model's likeliest words, which no rule changes "
                 "and no beam keeps; leave out one of the two"

@@ -7,102 +7,20 @@
 Several prompts are written side by side; each text is the same as if it were written alone.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from cutaway.decoding.engine import Engine
-from cutaway.decoding.expression import Matching
-from cutaway.decoding.rules import (
-    Allowed,
-    BadWords,
-    MinLength,
-    MinP,
-    NoRepeat,
-    PresencePenalty,
-    RepetitionPenalty,
-    Rule,
-    Temperature,
-    TopK,
-    TopP,
-    in_order,
-)
+from cutaway.decoding.rules import Rule
 from cutaway.decoding.search import Hypothesis, Job
 from cutaway.decoding.spelling import Speller
+from cutaway.decoding.wishes import Allow
+from cutaway.decoding.wishes import Wishes as Wishes
 from cutaway.decoding.write import check, engine_for
 from cutaway.errors import InputError
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
 from cutaway.tokens import Tokenizer
-
-Allow = str | Callable[[list[int]], Iterable[int]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wishes:
-    """How texts are to be written; `generate` says what each means."""
-
-    max_tokens: int = 100
-    temperature: float = 0.0
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    repetition_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    no_repeat_ngram: int | None = None
-    bad_words: Sequence[str | Sequence[int]] = ()
-    min_tokens: int = 0
-    allow: Allow | None = None
-    rules: Sequence[Rule] = ()
-    stop: str | Sequence[str] = ()
-    beam: int = 1
-    n_best: int = 1
-    seed: int | Sequence[int] = 0
-
-    def __post_init__(self) -> None:
-        for name in ("max_tokens", "beam", "n_best"):
-            n = getattr(self, name)
-            if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-                raise InputError(f"{name}={n!r} is not a whole number of at least 1")
-        if not 0 <= self.temperature < float("inf"):
-            raise InputError(f"temperature={self.temperature} is not a finite number of at least 0")
-        if self.min_tokens > self.max_tokens:
-            raise InputError(f"min_tokens={self.min_tokens} are more than max_tokens={self.max_tokens}")
-        if self.beam > 1 and self.temperature > 0:
-            raise InputError(f"beam={self.beam} keeps the likeliest, temperature={self.temperature} draws: choose one")
-        if self.n_best > self.beam and self.temperature == 0:
-            raise InputError(f"n_best={self.n_best} needs beam={self.n_best}, or a temperature above 0 to draw as many")
-        for stop in self.stops:
-            if not isinstance(stop, str) or not stop:
-                raise InputError(f"stop={stop!r} is not a text of at least one character")
-
-    @property
-    def stops(self) -> tuple[str, ...]:
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
-
-    def all_rules(self, tokenizer: Tokenizer, vocab_size: int) -> tuple[Rule, ...]:
-        """Those that change anything."""
-        found = list(self.rules)
-        if self.temperature:
-            found.append(Temperature(self.temperature))
-        for kind, value in (
-            (TopK, self.top_k),
-            (TopP, self.top_p),
-            (MinP, self.min_p),
-            (NoRepeat, self.no_repeat_ngram),
-        ):
-            if value is not None:
-                found.append(kind(value))  # type: ignore[arg-type]
-        if self.repetition_penalty != 1:
-            found.append(RepetitionPenalty(self.repetition_penalty))
-        if self.presence_penalty:
-            found.append(PresencePenalty(self.presence_penalty))
-        if self.min_tokens:
-            found.append(MinLength(self.min_tokens))
-        if self.bad_words:
-            found.append(BadWords(_spelled(tokenizer, self.bad_words, vocab_size)))
-        if self.allow is not None:
-            found.append(Matching(self.allow, tokenizer) if isinstance(self.allow, str) else Allowed(self.allow))
-        return in_order(found)
 
 
 @dataclass(frozen=True)
@@ -135,6 +53,8 @@ def generate(
     stop: str | Sequence[str] = (),
     beam: int = 1,
     n_best: int = 1,
+    groups: int = 1,
+    diversity: float = 0.5,
     seed: int | Sequence[int] = 0,
     stream: bool = False,
     draft: DecoderModel | None = None,
@@ -142,18 +62,19 @@ def generate(
     """How each prompt goes on: a text, for several prompts a list of texts, with `n_best` a list for each prompt.
 
     At most `max_tokens` are written, fewer where the model ends the text, is full (`max_len`), or writes one of `stop`,
-    which is left out. At temperature 0 the likeliest token is taken, or the likeliest text of a `beam`; above, words
-    are drawn, the same for the same `seed` (one for all prompts, or one for each; the second of `n_best` has the next).
-    `bad_words` are texts or ids; `allow` is a regular expression for the text, or says which ids may follow given ids.
-    What the others mean stands in `cutaway.decoding.rules`, whose `rules` may also be given themselves. With `stream`,
-    the text of one prompt comes in pieces as it is written. A `draft` is a smaller model of the same vocabulary that
-    guesses ahead: the likeliest words are the same, and come sooner.
+    which is left out; of a beam, texts that are then the same are given once. At temperature 0 the likeliest token is
+    taken, or the likeliest text of a `beam`, whose `groups` avoid each other's words: one that another has just taken
+    costs `diversity`. Above, words are drawn, the same for the same `seed` (one for all prompts, or one for each; the
+    second of `n_best` has the next). `bad_words` are texts or ids; `allow` is a regular expression for the text, or
+    says which ids may follow given ids. What the others mean stands in `cutaway.decoding.rules`, whose `rules` may also
+    be given themselves. With `stream`, the text of one prompt comes in pieces as it is written. A `draft` is a smaller
+    model of the same vocabulary that guesses ahead: the likeliest words are the same, and come sooner.
     """
     wishes = Wishes(
         max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
         repetition_penalty=repetition_penalty, presence_penalty=presence_penalty, no_repeat_ngram=no_repeat_ngram,
         bad_words=bad_words, min_tokens=min_tokens, allow=allow, rules=rules, stop=stop, beam=beam, n_best=n_best,
-        seed=seed,
+        groups=groups, diversity=diversity, seed=seed,
     )  # fmt: skip
     if not isinstance(prompt, Sequence):
         raise InputError(f"the prompt is a {type(prompt).__name__}, not a text")
@@ -197,11 +118,12 @@ def pieces(model: DecoderModel, tokenizer: Tokenizer, prompt: str, wishes: Wishe
     def speak() -> Iterator[str]:
         (speller,), said = plan.spellers, 0
         for done in engine.steps(plan.jobs):
+            text = speller.said
             for number, found in done:
-                plan.told(number, found)
-            if len(speller.said) > said:
-                yield speller.said[said:]
-                said = len(speller.said)
+                text = plan.told(number, found)[0].text
+            if len(text) > said:
+                yield text[said:]
+                said = len(text)
 
     return speak()
 
@@ -217,14 +139,16 @@ class _Plan:
         check(model, [], wishes.beam)
         self.model, self.wishes = model, wishes
         self.ends = set(model.config.end_ids or ())
-        rules = wishes.all_rules(tokenizer, model.config.vocab_size)  # type: ignore[attr-defined]
+        vocab_size = model.config.vocab_size  # type: ignore[attr-defined]
+        if wishes.beam > vocab_size:
+            raise InputError(f"beam={wishes.beam:,} is more than this model's vocabulary of {vocab_size:,}: lower it")
+        if wishes.beam > 1 and wishes.stops and not self.ends:
+            raise InputError(f"stop and beam={wishes.beam}, but this model has no end token: leave out one of the two")
+        rules = wishes.all_rules(tokenizer, vocab_size)
         hearing = (hearing or bool(wishes.stops)) and wishes.beam == 1
         self.jobs: list[Job] = []
         self.spellers: list[Speller] = []
-        seeds = wishes.seed if isinstance(wishes.seed, Sequence) else [wishes.seed] * len(prompts)
-        if len(seeds) != len(prompts):
-            raise InputError(f"{len(seeds)} seeds for {len(prompts)} prompts: give one for each, or one for all")
-        for text, seed in zip(prompts, seeds, strict=True):
+        for text, seed in zip(prompts, wishes.seeds(len(prompts)), strict=True):
             ids = prompt_ids(model, tokenizer, text)
             room = wishes.max_tokens if model.max_len is None else model.max_len - len(ids) + 1
             for extra in range(wishes.n_best if wishes.beam == 1 else 1):
@@ -241,20 +165,30 @@ class _Plan:
                 )
 
     def engine(self) -> Engine:
-        return engine_for(self.model, self.jobs, beam=self.wishes.beam)
+        wishes = self.wishes
+        return engine_for(self.model, self.jobs, beam=wishes.beam, groups=wishes.groups, diversity=wishes.diversity)
 
     def told(self, number: int, found: Sequence[Hypothesis]) -> list[Written]:
-        """The texts of one job."""
-        texts: list[Written] = []
-        for hypothesis in found:
+        """The texts of one job, the best first. Those that a stop string has made equal are one."""
+        texts = []
+        for place, hypothesis in enumerate(found):
             speller = self.spellers[number]
-            if self.wishes.beam > 1 and texts:  # each has a speller of its own
+            if place:  # each has a speller of its own
                 speller = Speller(speller.tokenizer, self.jobs[number].prompt, ends=self.ends, stops=self.wishes.stops)
-            speller.hear(hypothesis.ids)
-            text = speller.close()
-            ended: Literal["end", "stop", "limit"] = "end" if hypothesis.ids[-1] in self.ends else "limit"
-            texts.append(Written(text, hypothesis.ids, hypothesis.score, "stop" if speller.stopped else ended))
-        return texts
+            texts.append(self._written(hypothesis, speller))
+        texts.sort(key=lambda one: -one.score)
+        once: dict[str, Written] = {}
+        for one in texts:
+            once.setdefault(one.text, one)
+        return list(once.values()) if self.wishes.stops else texts
+
+    def _written(self, found: Hypothesis, speller: Speller) -> Written:
+        ids, score, ended = found.ids, found.score, found.ids[-1] in self.ends
+        if speller.hear(ids[:-1]) and ended:  # the end says no more than the stop string did: see `Stopping`
+            ids, score = ids[:-1], score * len(ids) / (len(ids) - 1)
+        speller.hear(ids)
+        text = speller.close()
+        return Written(text, ids, score, "stop" if speller.stopped else "end" if ended else "limit")
 
 
 def prompt_ids(model: DecoderModel, tokenizer: Tokenizer, text: str) -> list[int]:
@@ -275,20 +209,3 @@ def prompt_ids(model: DecoderModel, tokenizer: Tokenizer, text: str) -> list[int
             f"token {max(ids)} is outside the model's vocabulary 0 … {vocab_size - 1}: another tokenizer's?"
         )
     return ids
-
-
-def _spelled(
-    tokenizer: Tokenizer, words: Sequence[str | Sequence[int]], vocab_size: int
-) -> tuple[tuple[int, ...], ...]:
-    """Words as tokens: at the beginning of a text, and behind a space."""
-    found: dict[tuple[int, ...], None] = {}
-    for word in [words] if isinstance(words, str) else words:
-        if isinstance(word, str):
-            ways = [tuple(tokenizer.encode(way, special=False)) for way in (word, f" {word}")]
-        else:
-            ways = [tuple(word)]
-        for ids in ways:
-            if not ids or not 0 <= min(ids) <= max(ids) < vocab_size:
-                raise InputError(f"bad_words: {word!r} has no tokens of this model's vocabulary 0 … {vocab_size - 1}")
-            found[ids] = None
-    return tuple(found)

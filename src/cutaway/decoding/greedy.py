@@ -1,14 +1,17 @@
-"""Greedy decoding: read the prompt at once, then take the likeliest token, again and again, until a text ends.
+"""Greedy decoding of a batch of ids: the likeliest token, again and again, until a text ends.
 
-The prompt is read in one pass that fills the cache; after it, each new token costs one step.
+This is the engine for those who have tensors: padded prompts or sources in, padded texts out.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from cutaway.decoding.engine import Engine
+from cutaway.decoding.search import GreedySearch, Job
+from cutaway.decoding.write import check as check_jobs
 from cutaway.errors import InputError
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
 
@@ -18,7 +21,6 @@ Real = Bool[Tensor, "batch seq"] | None
 Hidden = Float[Tensor, "batch seq d_model"]
 
 
-@torch.no_grad()
 def greedy(model: DecoderModel, ids: Ids, *, n: int, real: Real = None, end_ids: Sequence[int] | None = None) -> New:
     """At most `n` new tokens for each prompt; behind its end a row is padded.
 
@@ -28,12 +30,9 @@ def greedy(model: DecoderModel, ids: Ids, *, n: int, real: Real = None, end_ids:
     if isinstance(model, EncoderDecoderModel):
         raise InputError("this model reads a source and writes a target: use greedy_translate")
     check(model, ids, "language_model", n)
-    cache = model.new_cache(len(ids), ids.shape[1] + n - 1)
-    hidden = last_real(model.hidden(ids, real=real, cache=cache), real)
-    return likeliest(model, hidden, lambda new: model.hidden(new, cache=cache), n, end_ids)
+    return _likeliest(model, [Job(prompt=row, limit=n) for row in _rows(ids, real)], end_ids)
 
 
-@torch.no_grad()
 def greedy_translate(
     model: EncoderDecoderModel,
     source: Ids,
@@ -48,36 +47,30 @@ def greedy_translate(
     start_id = model.config.start_id if start_id is None else start_id
     if start_id is None:
         raise InputError("this model does not say what a target begins with: give `start_id`")
-    cache = model.new_memory_cache(model.encode(source, real), real, n)
-    first = torch.full((len(source), 1), start_id, device=source.device)
-    hidden = model.decode(first, cache=cache)
-    return likeliest(model, hidden, lambda new: model.decode(new, cache=cache), n, end_ids)
+    return _likeliest(model, [Job(prompt=[start_id], source=row, limit=n) for row in _rows(source, real)], end_ids)
 
 
-def likeliest(
-    model: DecoderModel, hidden: Hidden, read: Callable[[Ids], Hidden], n: int, end_ids: Sequence[int] | None
-) -> New:
-    """From the last hidden states on: score, choose, `read` what was chosen, until every row has ended."""
-    end_ids = model.config.end_ids or () if end_ids is None else end_ids
-    ends = torch.tensor(list(end_ids), dtype=torch.long, device=hidden.device)
-    pad_id = model.config.pad_id if model.config.pad_id is not None else next(iter(end_ids), 0)
-    ended = torch.zeros(len(hidden), dtype=torch.bool, device=hidden.device)
-    chosen: list[Tensor] = []
-    while True:
-        best = model.head(hidden[:, -1:]).argmax(dim=-1)[:, 0].masked_fill(ended, pad_id)
-        chosen.append(best)
-        ended = ended | torch.isin(best, ends)
-        if len(chosen) == n or bool(ended.all()):
-            return torch.stack(chosen, dim=1)
-        hidden = read(best[:, None])
+def _rows(ids: Ids, real: Real) -> list[list[int]]:
+    """Without padding."""
+    return ids.tolist() if real is None else [row[its].tolist() for row, its in zip(ids, real, strict=True)]
 
 
-def last_real(hidden: Hidden, real: Real) -> Float[Tensor, "batch 1 d_model"]:
-    """The hidden state of each row's last real token."""
-    if real is None:
-        return hidden[:, -1:]
-    last = (torch.arange(real.shape[1], device=real.device) * real).amax(dim=1)
-    return hidden[torch.arange(len(hidden), device=hidden.device), last][:, None]
+def _likeliest(model: DecoderModel, jobs: Sequence[Job], end_ids: Sequence[int] | None) -> New:
+    if not jobs:
+        return torch.zeros(0, 0, dtype=torch.long, device=model.device)
+    check_jobs(model, jobs, 1)
+    ends = model.config.end_ids or () if end_ids is None else end_ids
+    room = {"rows": len(jobs), "prompt": max(len(job.prompt) for job in jobs)}
+    search = GreedySearch(
+        most=max(job.limit for job in jobs), ends=ends, device=model.device,
+        dtype=torch.promote_types(model.dtype, torch.float32), **room,
+    )  # fmt: skip
+    search.recordable = False  # samples of a run are few, and its other threads may not touch a GPU that is recorded
+    engine = Engine(model, search, source=max(len(job.source) for job in jobs), **room)
+    found = dict(engine.run(jobs))
+    texts = [torch.tensor(found[number][0].ids, device=model.device) for number in range(len(jobs))]
+    pad_id = model.config.pad_id if model.config.pad_id is not None else next(iter(ends), 0)
+    return torch.nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=pad_id)
 
 
 def check(model: DecoderModel, ids: Tensor, task: str, n: int) -> None:

@@ -5,7 +5,6 @@ So does a text that has ended until the host has heard of it: it hears of every 
 the GPU never waits.
 """
 
-import gc
 from collections.abc import Callable, Sequence
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from cutaway.decoding.rules import Rule
 from cutaway.decoding.search import Search
+from cutaway.model.graphs import record
 
 Kind = tuple[int, int, tuple[Rule, ...]]  # rows, places of the sources, the rules that all of them share
 Given = tuple[Tensor, Tensor]  # ids, and which of them are real
@@ -82,16 +82,7 @@ class Recorded:
         self.readings[kind].replay()
 
     def _record(self, call: Callable[[], None]) -> torch.cuda.CUDAGraph:
-        graph, collects = torch.cuda.CUDAGraph(), gc.isenabled()
-        gc.disable()  # what it frees of another engine would spoil the recording
-        try:
-            # other threads, which may bring data, do not spoil it either
-            with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-                call()
-        finally:
-            if collects:
-                gc.enable()
-        return graph
+        return record(call, self.pool)[0]
 
     def done(self, n: int) -> list[int]:
         """The rows that were done after the step before the last."""

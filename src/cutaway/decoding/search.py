@@ -45,7 +45,10 @@ class Hypothesis:
 
 
 class Search:
-    """`width` hypotheses in each row, what they have written, and their scores: the sum of their tokens' log p."""
+    """`width` hypotheses in each row, what they have written, and their scores: the sum of their tokens' log p.
+
+    That is the model's own, before the rules; in a beam a penalty counts, too, because it steers (as in transformers).
+    """
 
     recordable = True  # a step asks nothing of the host, but for its rules
     told: ClassVar[tuple[str, ...]] = ("tokens", "scores", "written")  # what `found` reads
@@ -210,9 +213,11 @@ class GreedySearch(Search):
 
             state = (self.tokens[:n], self.scores[:n], self.written[:n], self.limits[:n], self.done[:n])
             return self.alone[:n], take_likeliest(logits[:, 0], self.ends, *state)[:, None]
-        scores = self.ruled(logits.to(self.scores.dtype))[:, 0]
+        said = logits.to(self.scores.dtype)
+        scores = self.ruled(said)[:, 0]
         token = self.choose(scores)[:, None]
-        log_p = scores.log_softmax(dim=-1).gather(1, token)
+        log_p = said[:, 0].log_softmax(dim=-1).gather(1, token)  # what the model says, whatever the rules
+        log_p = torch.where(scores.gather(1, token) == NEVER, NEVER, log_p)
         running = ~self.done[:n]
         written = self.written[:n]
         place = written.clamp(max=self.tokens.shape[2] - 1)[:, None]
@@ -220,14 +225,14 @@ class GreedySearch(Search):
         self.tokens[:n, 0].scatter_(1, place, torch.where(running[:, None], token, kept))
         self.scores[:n] += torch.where(running[:, None], log_p, 0.0)
         written += running
-        self.done[:n] |= torch.isin(token[:, 0], self.ends) | (written >= self.limits[:n])
+        self.done[:n] |= torch.isin(token[:, 0], self.ends) | (written >= self.limits[:n]) | (log_p[:, 0] == NEVER)
         return self.alone[:n], token
 
     def _plain(self, logits: Float[Tensor, "row hypothesis vocab"]) -> bool:
         """Whether a kernel does the whole step: on a GPU, without rules, and without a draw."""
         return (
-            HAS_TRITON
-            and logits.is_cuda
+            logits.is_cuda
+            and HAS_TRITON
             and type(self) is GreedySearch
             and self.scores.dtype is torch.float32
             and not any(self.rules[: len(logits)])

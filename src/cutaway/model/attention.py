@@ -228,7 +228,7 @@ class SelfAttention(Attention):
             query, key = rotation(query), rotation(key)
         query, key, value = self.tap("query", query), self.tap("key", key), self.tap("value", value)
         if store is not None:
-            if bias is None and store.lengths is not None and fast_step.finds(query, store.keys, mask):
+            if x.is_cuda and bias is None and store.lengths is not None and fast_step.finds(query, store.keys, mask):
                 return self.output(fast_step.store_and_look_up(query, key, value, store, mask, self.scale))
             key, value = store.append(key, value)
         return self.find(query, key, value, mask, bias)
@@ -261,7 +261,7 @@ class CrossAttention(Attention):
         self, x: Float[Tensor, "batch seq d_model"], remembered: KeysValues, mask: Mask = EVERYWHERE
     ) -> Float[Tensor, "batch seq d_model"]:
         query = self.tap("query", split_heads(self.query(x), self.d_head))
-        if fast_step.finds(query, remembered[0], mask):
+        if x.is_cuda and fast_step.finds(query, remembered[0], mask):
             return self.output(fast_step.look_up(query, *remembered, mask, self.scale))
         key, value = (self.tap(name, kept) for name, kept in zip(("key", "value"), remembered, strict=True))
         return self.find(query, key, value, mask, None)

@@ -74,7 +74,7 @@ class Block(Part):
         memory_mask: Mask = EVERYWHERE,
         store: Store | None = None,
     ) -> Stream:
-        if bias is None and store is not None and fast_step.fits(self, x, mask, store):
+        if x.is_cuda and bias is None and store is not None and fast_step.fits(self, x, mask, store):
             given = (rotation, memory, memory_mask, store)
             return fast_step.step(self, x, mask, *given, pre=self.wiring is pre_norm)
         look = partial(self.attention, mask=mask, rotation=rotation, bias=bias, store=store)

@@ -9,8 +9,10 @@ stored as "nothing stands here".
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
+from math import prod
 from typing import Any, Self
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -82,9 +84,7 @@ class Cache:
         device: torch.device | str = "cpu",
     ) -> "Cache":
         def slots() -> list[Tensor]:
-            # zeros, not empty: a slot that nobody may look at is still multiplied by 0, and 0 · NaN is NaN
-            shape = (batch, n_heads, max_len, d_head)
-            return [torch.zeros(shape, dtype=dtype, device=device) for _ in range(n_layers)]
+            return [zeros((batch, n_heads, max_len, d_head), dtype, device) for _ in range(n_layers)]
 
         return cls(
             keys=slots(),
@@ -213,6 +213,19 @@ class Cache:
         if longest + n > self.max_len:
             raise InputError(f"{longest + n} tokens do not fit into a cache of max_len={self.max_len}")
         return slice(longest, longest + n) if shortest == longest else None
+
+
+def zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device | str) -> Tensor:
+    """Zeros, not empty: a slot that nobody may look at is still multiplied by 0, and 0 · NaN is NaN.
+
+    On a CPU the system hands out zeros as they are touched: most slots never are, and a large cache costs nothing yet.
+    """
+    if torch.device(device).type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    n_bytes, line = prod(shape) * dtype.itemsize, 64
+    room = np.zeros(n_bytes + line, dtype=np.uint8)
+    first = -room.ctypes.data % line  # where a cache line begins
+    return torch.from_numpy(room[first : first + n_bytes]).view(dtype).view(*shape)
 
 
 @dataclass(frozen=True, eq=False)

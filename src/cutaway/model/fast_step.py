@@ -37,8 +37,7 @@ def finds(query: Tensor, keys: Tensor, mask: Mask) -> bool:
     """Whether `attend` knows such queries, keys and masks."""
     table = mask.may_look
     return (
-        query.is_cuda
-        and kernels_serve(query)
+        kernels_serve(query)
         and query.shape[1] // keys.shape[1] * query.shape[2] <= QUERIES
         and query.shape[-1] in WIDTHS
         and query.dtype == keys.dtype
@@ -52,7 +51,7 @@ def finds(query: Tensor, keys: Tensor, mask: Mask) -> bool:
 
 def fits(block: "Block", x: Stream, mask: Mask, store: Store | None) -> bool:
     """Whether a block can take this step here."""
-    if store is None or store.lengths is None or not x.is_cuda:
+    if store is None or store.lengths is None:
         return False
     attention, across, forward = block.attention, block.cross, block.feed_forward
     linears = [attention.query_key_value, attention.output, forward.down]

@@ -3,8 +3,10 @@
     y = xWᵀ + b ≈ a ⊙ (x̂ Ŵᵀ) ⊙ s + b        Ŵ = round(W / s), one s for each output
                                               x̂ = round(x / a), one a for each row of x
 
-The scale of a row is its own, so that no row depends on its neighbours: sums of whole numbers have no rounding, and a
-text gets the same bits alone as in any batch. (Jacob et al. 2018; Dettmers et al. 2022 for scales by row.)
+The scale of a row is its own, so that no row depends on its neighbours: sums of whole numbers have no rounding, and the
+product gives a row the same bits alone as in any batch. (Jacob et al. 2018; Dettmers et al. 2022 for scales by row.)
+What it is given may differ in the last bit, because attention adds in another order beside others; where that tips a
+rounding over, scores move by a hundredth, and now and then a word changes.
 
 Activations have 8 bits where the CPU adds four products at once (VNNI). Older ones add two in 16 bits, which overflow;
 they get 7. Elsewhere (a GPU, a CPU without the kernel) the same whole numbers are multiplied in floating point.

@@ -40,13 +40,17 @@ def linear(
 
         found = fast_step_kernels.project(x.reshape(-1, x.shape[-1]), weight, bias, None, "", None)
         return found.view(*x.shape[:-1], -1)
-    if torch.compiler.is_compiling() or torch.is_grad_enabled() or not (_reading_is_all(x, weight) or _odd(x, weight)):
+    if torch.compiler.is_compiling() or torch.is_grad_enabled() or not _from_the_right(x, weight):
         return F.linear(x, weight, bias)
     rows = x.reshape(-1, x.shape[-1])
     right = (rows if len(rows) > 1 else torch.cat([rows, rows])).t()
     found = torch.mm(weight, right) if bias is None else torch.addmm(bias[:, None], weight, right)
     found = found.t()[: len(rows)]
     return (found if x.is_cuda else found.contiguous()).unflatten(0, x.shape[:-1])
+
+
+def _from_the_right(x: Tensor, weight: Tensor) -> bool:
+    return _odd(x, weight) if x.is_cuda else _reading_is_all(x, weight)
 
 
 def kernels_serve(x: Tensor) -> bool:
@@ -77,8 +81,7 @@ def _odd(x: Float[Tensor, "*batch in"], weight: Float[Tensor, "out in"]) -> bool
     """Whether the rows of y would begin at odd places on a GPU, and those of yᵀ do not."""
     rows = x.numel() // x.shape[-1]
     return (
-        x.is_cuda
-        and x.dtype == weight.dtype
+        x.dtype == weight.dtype
         and x.dtype in (torch.bfloat16, torch.float16)
         and weight.shape[0] % 8 != 0
         and rows % 8 == 0
@@ -93,7 +96,6 @@ def _reading_is_all(x: Float[Tensor, "*batch in"], weight: Float[Tensor, "out in
         and weight.numel() >= LARGE
         and weight.dtype is torch.float32
         and x.dtype is torch.float32
-        and x.device.type == "cpu"
         and not torch.is_autocast_enabled("cpu")
         and torch.backends.mkl.is_available()
     )

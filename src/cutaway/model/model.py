@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from cutaway.errors import InputError
-from cutaway.model.cache import Cache, Step
+from cutaway.model.cache import Cache, Step, zeros
 from cutaway.model.config import Config
 from cutaway.model.decoder import Decoder
 from cutaway.model.embeddings import check_len, check_like
@@ -130,7 +130,7 @@ class EncoderDecoderModel(DecoderModel):
         shape = (cache.batch, attention.n_heads, source, attention.d_head)
 
         def places() -> Tensor:
-            return torch.zeros(shape, dtype=cache.keys[0].dtype, device=cache.lengths.device)
+            return zeros(shape, cache.keys[0].dtype, cache.lengths.device)
 
         seen = torch.ones(cache.batch, 1, 1, source, dtype=torch.bool, device=cache.lengths.device)
         return replace(

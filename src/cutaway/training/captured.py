@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.errors import ConfigError
+from cutaway.model.graphs import record
 from cutaway.model.model import Model
 from cutaway.model.tap import watching
 from cutaway.objectives.objective import Tensors
@@ -77,11 +78,8 @@ class Captured:
             parameter.grad = None  # so that the graph writes its gradients, and does not add to what is there
         kept = {name: tensor.clone() for name, tensor in part.items()}
         torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        # thread_local: the feed's threads may go on copying meanwhile
         try:
-            with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-                terms = add_gradient(self.model, self.loss_of, self.autocast, kept)
+            graph, terms = record(lambda: add_gradient(self.model, self.loss_of, self.autocast, kept), self.pool)
         except RuntimeError as error:  # something in it waits for the device, or asks for random states
             raise ConfigError(f"this loss cannot be recorded as a graph ({error}): train.capture=false") from error
         return Recording(graph, kept, terms, [parameter.grad for parameter in self.trained])

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from transformers import AutoTokenizer
 
 from cutaway.checkpoints import export, import_model, load, load_tokenizer, save
 from cutaway.checkpoints.tensors import open_tensors
-from cutaway.errors import CheckpointError
+from cutaway.errors import CheckpointError, InputError
 from cutaway.tokens import Tokenizer
 
 WORDS = ["<unk>", "<s>", "</s>", *"▁abc", "▁a", "ab", "bc"]
@@ -112,15 +113,32 @@ def test_a_tokenizer_that_is_not_read_can_be_left_behind(tmp_path: Path):
     assert open_tensors(tmp_path / "own").dtype("embedding.tokens.weight") == torch.bfloat16
 
 
+def test_a_model_is_replaced_when_that_is_asked_for(tmp_path: Path):
+    folder = tmp_path / "out"
+    export(tiny.tiny("gpt2"), folder, words(10))
+    (folder / "notes.txt").write_text("mine")
+    before = (folder / "model.safetensors").read_bytes()
+    with pytest.raises(InputError, match=r"is not empty: .*force=True"):
+        export(tiny.tiny("gpt2", seed=1), folder)
+    assert (folder / "model.safetensors").read_bytes() == before
+    export(tiny.tiny("gpt2", seed=1), folder, force=True)
+    assert (folder / "model.safetensors").read_bytes() != before
+    assert sorted(file.name for file in folder.iterdir()) == ["config.json", "model.safetensors", "notes.txt"]
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").write_bytes(b"cat")
+    with pytest.raises(InputError, match="holds other files and no model"):
+        export(tiny.tiny("gpt2"), tmp_path / "photos", force=True)
+
+
 def words(n: int) -> Tokenizer:
     backend = Backend(models.WordLevel({f"w{id_}": id_ for id_ in range(n)}, unk_token="w0"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     return Tokenizer(backend)
 
 
-@pytest.mark.parametrize("name", ["transformer", "gpt"])
+@pytest.mark.parametrize("name", ["transformer-rotary", "gpt"])
 def test_what_a_layout_has_no_words_for_leaves_nothing_behind(name: str, tmp_path: Path):
-    with pytest.raises(CheckpointError, match=r"layout has"):
+    with pytest.raises(CheckpointError, match=r"layout has.*another layout, to=ctranslate2 or to=onnx"):
         export(tiny.tiny(name), tmp_path / "out", words(10))
     assert not (tmp_path / "out").exists()
 
@@ -145,7 +163,7 @@ def test_a_folder_with_a_config_is_whole(write: Callable[..., None], tmp_path: P
 
 def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(tmp_path: Path):
     model = load(llama2c_place(tmp_path / "source"))
-    for write in (save, export):
+    for write in (save, export, partial(export, to="onnx"), partial(export, to="ctranslate2")):
         with pytest.raises(CheckpointError, match="the tokenizer has 267 tokens, but the model knows 266"):
             write(model, tmp_path / "out", words(model.config.vocab_size + 1))
     assert not (tmp_path / "out").exists()

@@ -63,7 +63,7 @@ def test_a_long_text_is_refused_or_cut_when_asked(tmp_path: Path) -> None:
     for folder in (tmp_path / "class", tmp_path / "tag"):
         ran = CliRunner().invoke(cli.app, ["classify", "--model", str(folder)], input=f"a man\n{long}\n")
         assert (ran.exit_code, ran.stdout.count("\n")) == (2, 1)
-        assert "stdin, line 2: has 42 tokens; this model reads at most 32: cut=32" in ran.stderr
+        assert "stdin, line 2: has 42 tokens; this model reads at most 32: --cut 32" in ran.stderr
         ran = CliRunner().invoke(cli.app, ["classify", "--model", str(folder), long])
         assert (ran.exit_code, "text 1 has 42 tokens" in ran.output) == (2, True)
         assert run(folder, "--cut", 7, stdin=long) == run(folder, stdin="dog " * 5)

@@ -11,7 +11,7 @@ from cutaway import cli
 
 OFFERED = {
     "": ["--debug", "--help", "--version"],
-    "classify": ["--help", "--input", "--json", "--model", "--output", "--precision", "--resume"],
+    "classify": ["--cut", "--help", "--input", "--json", "--model", "--output", "--precision", "--resume"],
     "demo": ["--help", "--json", "--steps"],
     "describe": [
         "--batch",
@@ -62,16 +62,22 @@ OFFERED = {
     "fill": ["--help", "--input", "--json", "--k", "--model", "--output", "--precision", "--resume"],
     "generate": [
         "--allow",
+        "--bad-words",
         "--beam",
+        "--diversity",
         "--draft",
+        "--groups",
         "--help",
         "--json",
         "--max-tokens",
         "--min-p",
+        "--min-tokens",
         "--model",
         "--n-best",
+        "--nbest",
         "--no-repeat-ngram",
         "--precision",
+        "--presence-penalty",
         "--repetition-penalty",
         "--seed",
         "--stop",
@@ -115,7 +121,7 @@ OFFERED = {
         "--to",
         "--whole",
     ],
-    "verify": ["--check", "--help", "--json", "--out", "--quick", "--seed"],
+    "verify": ["--check", "--device", "--help", "--json", "--out", "--quick", "--seed"],
 }
 
 

@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 
 from cutaway import cli
 from cutaway.checkpoints import save
+from cutaway.cli.fill import _show
+from cutaway.decoding.fill import Filled, Word
 from cutaway.decoding.generate import generate
 from cutaway.model.model import DecoderModel
 from cutaway.tokens import Tokenizer
@@ -84,6 +86,67 @@ def test_every_wish_is_an_option(folder, wishes):
     assert expected != generate(model, tokenizer, "Hi", max_tokens=12, **plain), "it has to matter"
 
 
+def test_a_stop_may_be_written_with_escapes(folder):
+    model, tokenizer = speaker(), byte_level_once()
+    wishes = {"allow": r"[\n\t\\]{9,}", "temperature": 3.0, "seed": 3}
+    options = [word for name, value in wishes.items() for word in (f"--{name}", value)]
+    free = generate(model, tokenizer, "Hi", max_tokens=12, **wishes)
+    for char, written in (("\n", r"\n"), ("\t", r"\t"), ("\\", r"\\")):
+        assert char in free
+        assert said("Hi", "--model", folder, *options, "--stop", written) == free[: free.index(char)] + "\n"
+
+
+def test_a_model_that_is_full_says_so(folder):
+    for more in ([], ["--json"], ["--draft", folder], ["--beam", 2, "--n-best", 2]):
+        ran = run("Hi", "--model", folder, "--max-tokens", 1000, *more)
+        assert ran.exit_code == 0
+        assert ran.stderr == "the model is full (max_len=96): --max-tokens were not reached\n"
+        assert "--json" not in more or json.loads(ran.stdout_bytes)["texts"][0]["ended"] == "full"
+    assert run("Hi", "--model", folder, "--max-tokens", 5).stderr == ""
+
+
+def test_a_terminal_is_sent_no_control_characters(folder, monkeypatch, capfd):
+    model, tokenizer = speaker(), byte_level_once()
+    wishes = {"allow": r"[\x1b\x0f\r\n]{9,}", "temperature": 3.0, "seed": 3}
+    plain = generate(model, tokenizer, "\x1bHi", max_tokens=12, **wishes)
+    assert "\x1b" in plain
+    options = [word for name, value in wishes.items() for word in (f"--{name}", value)]
+    assert said("\x1bHi", "--model", folder, *options) == plain + "\n"
+    for draft in ([], ["--draft", folder]):
+        monkeypatch.setattr(
+            "sys.argv",
+            [
+                "cutaway",
+                "generate",
+                "\x1bHi",
+                "--model",
+                str(folder),
+                "--max-tokens",
+                "12",
+                *map(str, draft or options),
+            ],
+        )
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        with pytest.raises(SystemExit):
+            cli.main()
+        shown = capfd.readouterr().out
+        assert shown.startswith("\x1b[1m\\x1bHi\x1b[0m")
+        rest = shown.removeprefix("\x1b[1m\\x1bHi\x1b[0m")
+        assert not set(rest) & set(map(chr, [*range(9), *range(11, 32), *range(127, 160)]))
+        if not draft:
+            assert rest == plain.replace("\x1b", r"\x1b").replace("\x0f", r"\x0f").replace("\r", r"\x0d") + "\n"
+
+
+def test_nor_is_it_by_fill(monkeypatch, capsys):
+    filled = Filled("a\x1b[31m b", [[Word("\x0f", 1, 0.5)]], "a\x1b[31m \x0f")
+    for terminal in (False, True):
+        monkeypatch.setattr("sys.stdout.isatty", lambda terminal=terminal: terminal)
+        _show(filled)
+        shown = capsys.readouterr().out
+        assert (r"a\x1b[31m \x0f" in shown) is terminal
+        assert ("a\x1b[31m" in shown) is not terminal
+
+
 def test_json(folder):
     model, tokenizer = speaker(), byte_level_once()
     found = json.loads(said("Hi", "--model", folder, "--beam", 3, "--n-best", 2, "--json"))
@@ -123,9 +186,9 @@ def test_a_draft_that_cannot_be_followed_is_refused(folder, tmp_path):
     def refused(*args):
         return failed("Hi", "--model", folder, *args)
 
-    assert "temperature=0.5 and a draft" in refused("--draft", folder, "--temperature", 0.5)
-    assert "beam=3 and a draft" in refused("--draft", folder, "--beam", 3)
-    assert "repetition_penalty=1.5 and a draft" in refused("--draft", folder, "--repetition-penalty", 1.5)
+    assert "--temperature 0.5 and a draft" in refused("--draft", folder, "--temperature", 0.5)
+    assert "--beam 3 and a draft" in refused("--draft", folder, "--beam", 3)
+    assert "--repetition-penalty 1.5 and a draft" in refused("--draft", folder, "--repetition-penalty", 1.5)
     save(speaker(vocab_size=500), tmp_path / "wide", byte_level_once())
     assert "vocab_size=500, the model 400" in refused("--draft", tmp_path / "wide")
     save(speaker(), tmp_path / "other", Tokenizer(words()))
@@ -135,7 +198,7 @@ def test_a_draft_that_cannot_be_followed_is_refused(folder, tmp_path):
 
 
 def test_too_much_for_the_memory_is_one_line_too(folder, monkeypatch):
-    assert "beam=5,000,000 is more than this model's vocabulary of 400" in failed(
+    assert "--beam 5,000,000 is more than this model's vocabulary of 400" in failed(
         "Hi", "--model", folder, "--beam", 5000000
     )
 
@@ -151,10 +214,12 @@ def test_too_much_for_the_memory_is_one_line_too(folder, monkeypatch):
 
 
 def test_errors_are_one_line_that_names_the_thing(folder, tmp_path):
-    assert "temperature=nan" in failed("Hi", "--model", folder, "--temperature", "nan")
-    assert "top_p=0.0" in failed("Hi", "--model", folder, "--top-p", 0)
-    assert "can follow ''" in failed("Hi", "--model", folder, "--allow", "日")
-    assert "stop=''" in failed("Hi", "--model", folder, "--stop", "")
+    assert "--temperature nan" in failed("Hi", "--model", folder, "--temperature", "nan")
+    assert "--top-p 0.0" in failed("Hi", "--model", folder, "--top-p", 0)
+    assert "--n-best 3 needs --beam 3," in failed("Hi", "--model", folder, "--n-best", 3)
+    assert "--allow 'beam=4^x' uses ^" in failed("Hi", "--model", folder, "--allow", "beam=4^x")
+    assert "but --max-tokens 5: raise it" in failed("Hi", "--model", folder, "--allow", "[a-c]{90}", "--max-tokens", 5)
+    assert "--stop ''" in failed("Hi", "--model", folder, "--stop", "")
     assert "tokens; this model reads at most max_len=96" in failed("-", "--model", folder, stdin=b"x" * 2**20)
     assert "no UTF-8 at byte 1" in failed("-", "--model", folder, stdin=b"a\xff")
     assert "does not exist" in failed("Hi", "--model", tmp_path / "nobody")

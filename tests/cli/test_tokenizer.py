@@ -115,7 +115,7 @@ def test_wrong_input_is_one_line_and_writes_nothing(book: Path, tmp_path: Path):
         ([tmp_path / "none.txt"], "none.txt cannot be read: No such file"),
         ([tmp_path / "latin1.txt", "--kind", "char"], "latin1.txt, line 2: not UTF-8"),
         ([tmp_path / "empty.txt", "--kind", "word"], "empty.txt is empty"),
-        ([book], "kind='bpe' needs a vocab_size"),
+        ([book], "--kind 'bpe' needs a vocab_size"),
         ([book, "--vocab", 100], "3 special tokens and 256 bytes make 259"),
         ([book, "--vocab", 300, "--tags", "d e"], "'d e' is no tag"),
     ):

@@ -1,6 +1,7 @@
 """`cutaway translate`: texts, pipes and files."""
 
 import json
+from importlib import import_module
 
 import pytest
 from decoding.test_translate import quick
@@ -13,6 +14,7 @@ from cutaway.checkpoints import save
 from cutaway.cli.translate import _show, picture
 from cutaway.decoding.terms import contains
 
+module = import_module("cutaway.decoding.translate")  # `cutaway.decoding.translate` is the function, too
 LINES = ["I ate an apple. It was good!", "", "  Hi ", "naïve café"]
 
 
@@ -50,6 +52,36 @@ def test_an_output_is_gone_on_with(folder, tmp_path):
     assert "--resume goes on with it" in refused.stderr
     run(folder, *files, "--resume")
     assert (tmp_path / "out").read_text() == whole
+
+
+def test_ctrl_c_says_what_is_written(folder, tmp_path, monkeypatch):
+    whole, asked = module.translations, 0
+
+    def interrupted(*args, **more):
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            raise KeyboardInterrupt
+        return whole(*args, **more)
+
+    monkeypatch.setattr(module, "translations", interrupted)
+    (tmp_path / "in").write_text("Hi\n" * 3000)
+    files = ["--input", tmp_path / "in", "--output", tmp_path / "out", "--beam", 1]
+    said = run(folder, *files, code=130).stderr
+    lines = (tmp_path / "out").read_text().count("\n")
+    assert 0 < lines < 3000
+    assert f"{lines:,} lines written" in said
+    assert "--resume goes on" in said
+
+
+def test_a_term_is_given_once(folder):
+    refused = run(folder, "a dog", "--term", "dog=fox", "--term", "dog = Hund", code=2)
+    assert "'dog' is given twice, as 'fox' and as 'Hund'" in refused.stderr
+    run(folder, "a dog", "--term", "dog=fox", "--term", "dog=fox")
+
+
+def test_a_language_that_cannot_be_chosen_is_refused(folder):
+    assert "--to 'fr': this model has no language tags" in run(folder, "a dog", "--to", "fr", code=2).stderr
 
 
 def test_a_finished_output_is_that_of_its_input_options_terms_and_model(tmp_path):

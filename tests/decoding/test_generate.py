@@ -5,6 +5,7 @@ import re
 import time
 from functools import cache
 from itertools import groupby
+from pathlib import Path
 
 import jaxtyping
 import pytest
@@ -18,7 +19,9 @@ from tokens.test_tokenizer import byte_level, words
 
 import cutaway
 from cutaway.decoding import write
+from cutaway.decoding.drafted import write_drafted
 from cutaway.decoding.engine import Job
+from cutaway.decoding.expression import Matching
 from cutaway.decoding.generate import Wishes, generate, prompt_ids, write_texts
 from cutaway.decoding.search import Search
 from cutaway.decoding.spelling import Speller
@@ -320,6 +323,76 @@ def test_words_that_are_bad_never_come(tokenizer):
     assert generate(model, tokenizer, "Hi", bad_words=[*ids], **wishes)
 
 
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_bad_word_is_never_spelled_in_any_way(tokenizer, beam):
+    model = speaker()
+    heat = {"temperature": 1.0} if beam == 1 else {"beam": beam, "n_best": beam}
+    wishes = {"max_tokens": 40, "allow": "[dogü ]{20,60}", **heat}
+    bad = ["d", "oo", "üo", "ü  "]
+    free = " ".join(str(generate(model, tokenizer, text, **wishes)) for text in PROMPTS)
+    assert all(word in free for word in bad[:3])
+    for text in PROMPTS:
+        found = generate(model, tokenizer, text, bad_words=bad, **wishes)
+        for one in [found] if isinstance(found, str) else found:
+            assert one
+            assert not any(word in one for word in bad)
+    assert generate(model, tokenizer, "Hi", allow="do(g|t)", bad_words=["dog"]) == "dot"
+    begun = generate(model, tokenizer, "Hi d", allow="o(g|t)", bad_words=["dog"])
+    assert begun == "ot", "nor is one completed that the prompt begins"
+
+
+def test_a_text_that_other_rules_keep_from_matching_is_no_text(tokenizer):
+    """`no_repeat_ngram` forbids what the match would have needed."""
+    with pytest.raises(InputError, match=r"by the rules no_repeat_ngram=1, allow='a\{9\}b'"):
+        generate(speaker(), tokenizer, "Hi", allow="a{9}b", no_repeat_ngram=1, max_tokens=20)
+    rule = Matching("a{9}b", tokenizer)  # that does not know of a limit
+    with pytest.raises(InputError, match=r"'a+' is no match, but max_tokens=3: raise it"):
+        generate(speaker(), tokenizer, "Hi", rules=[rule], max_tokens=3)
+
+
+def test_why_a_text_ended(tokenizer):
+    model = speaker()
+
+    def ended(**wishes):
+        return write_texts(model, tokenizer, ["Hi"], Wishes(**wishes))[0][0].ended
+
+    assert ended(max_tokens=5, allow="[a-z]{30}|[a-z]*") == "limit"
+    assert ended(max_tokens=1000, min_tokens=500) == "full"
+    assert ended(max_tokens=95, min_tokens=90) in ("limit", "full")
+    assert ended(allow="dog") == "end"
+    assert ended(allow="dogs", stop="g") == "stop"
+    (exact,) = write_texts(model, tokenizer, ["Hi"], Wishes(max_tokens=1000, min_tokens=500))[0]
+    room = len(exact.ids)
+    assert ended(max_tokens=room, min_tokens=room) == "limit", "as many as were wished"
+
+
+def test_with_a_draft_a_stop_ends_the_writing_too(tokenizer):
+    model = speaker()
+    for draft in (model, speaker(seed=1)):
+        for text in PROMPTS:
+            (free,) = write_drafted(model, draft, tokenizer, [text], Wishes(max_tokens=40))
+            stop = free.text[2:4]
+            (alone,) = write_texts(model, tokenizer, [text], Wishes(max_tokens=40, stop=stop))[0]
+            (found,) = write_drafted(model, draft, tokenizer, [text], Wishes(max_tokens=40, stop=stop))
+            assert (found.text, found.ids, found.ended) == (alone.text, alone.ids, "stop")
+            assert found.rounds < free.rounds
+    (full,) = write_drafted(model, model, tokenizer, ["Hi"], Wishes(max_tokens=1000))
+    (alone,) = write_texts(model, tokenizer, ["Hi"], Wishes(max_tokens=1000))[0]
+    assert (full.ids, full.ended) == (alone.ids, alone.ended)
+
+
+@pytest.mark.parametrize("first", ["speaker", Path("speaker")])
+def test_a_folder_is_no_model(tokenizer, first, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    right = "cutaway.load('speaker'), cutaway.load_tokenizer('speaker')"
+    with pytest.raises(InputError, match=re.escape(f"load both first, model, tokenizer = {right}")):
+        generate(first, tokenizer, "Hi")
+    with pytest.raises(InputError, match=r"the tokenizer is a .*: load both first"):
+        generate(speaker(), first, "Hi")
+    with pytest.raises(InputError, match="the model is a Tokenizer"):
+        generate(tokenizer, speaker(), "Hi")
+
+
 def test_what_a_prompt_begins_with(tokenizer):
     ids = tokenizer.encode("Hi", special=False)
     assert prompt_ids(speaker(), tokenizer, "Hi") == [START, *ids]
@@ -395,7 +468,18 @@ def test_a_megabyte_to_stop_at_costs_nothing(tokenizer):
         ({"stream": True, "n_best": 2, "beam": 2}, "pieces of one text"),
         ({"seed": [1, 2]}, "2 seeds for 1 prompts"),
         ({"allow": "("}, "no regular expression"),
-        ({"allow": "日"}, "can follow ''"),
+        ({"allow": "x^y"}, "allow='x^y' uses ^: write it with"),
+        ({"allow": "[a-z]{500}", "max_tokens": 5}, "tokens, but max_tokens=5: raise it"),
+        (
+            {"allow": "[a-c]{2000}", "max_tokens": 1000},
+            "tokens, but this model has room for 94 behind this prompt (max_len=96)",
+        ),
+        ({"allow": "ab", "min_tokens": 10}, "by the rules min_tokens=10, allow='ab': loosen"),
+        ({"allow": "dog", "bad_words": ["dog"]}, "by the rules bad_words=('dog',), allow='dog': loosen"),
+        ({"top_k": 5}, "top_k=5 says among which words to draw, and at temperature=0 none is drawn"),
+        ({"top_p": 0.5, "beam": 2}, "top_p=0.5 says among which"),
+        ({"min_p": 0.5}, "min_p=0.5 says among which"),
+        ({"beam": 2, "diversity": 0.5}, "diversity=0.5 is a price between groups, and there is one"),
         ({"allow": lambda ids: []}, "allows no token"),
         ({"bad_words": [[400]]}, "bad_words"),
         ({"bad_words": [""]}, "bad_words: '' has no tokens"),

@@ -58,6 +58,12 @@ def test_an_answer_is_one_line_whatever_a_model_writes():
     assert sink.getvalue() == b"a x y\nb x y\n"
 
 
+def test_the_mark_at_the_start_of_a_file_is_no_text():
+    sink = io.BytesIO()
+    stream(io.BytesIO("\ufeffHi\n\ufeffHi\n".encode()), sink, lambda texts, report: [ascii(text) for text in texts])
+    assert sink.getvalue() == b"'Hi'\n'\\ufeffHi'\n"
+
+
 def test_a_pipe_is_answered_before_it_ends():
     read, write = os.pipe()
     os.write(write, b"a\nb")

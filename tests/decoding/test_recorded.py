@@ -11,10 +11,11 @@ import torch
 from tiny import VOCAB, tiny
 from torch import Tensor
 
+from cutaway.decoding.allowed import Allowed
 from cutaway.decoding.beam import BeamSearch
 from cutaway.decoding.engine import Engine, Job
 from cutaway.decoding.recorded import Recorded
-from cutaway.decoding.rules import Allowed, NoRepeat
+from cutaway.decoding.rules import NoRepeat
 from cutaway.decoding.search import GreedySearch, Search
 
 #         prompt source limit

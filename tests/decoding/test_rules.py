@@ -4,10 +4,12 @@ import re
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import product
+from functools import cache
+from itertools import cycle, product
 
 import pytest
 import torch
+from decoding.test_generate import byte_fallback, letters
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tiny import VOCAB, some_ids, tiny
@@ -15,9 +17,11 @@ from tokens.test_tokenizer import byte_level
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 from cutaway.decoding import Job, write
-from cutaway.decoding.expression import Automaton, Matching
+from cutaway.decoding.allowed import Allowed
+from cutaway.decoding.automaton import Automaton, characters_from
+from cutaway.decoding.expression import Matching
+from cutaway.decoding.pieces import pieces_of
 from cutaway.decoding.rules import (
-    Allowed,
     BadWords,
     ExactLength,
     MinLength,
@@ -33,6 +37,9 @@ from cutaway.decoding.rules import (
 )
 from cutaway.decoding.sampling import Sampling
 from cutaway.decoding.search import NEVER
+from cutaway.decoding.spelling import Speller
+from cutaway.decoding.stopping import Stopping
+from cutaway.decoding.unsaid import Unsaid, unsaid
 from cutaway.errors import InputError
 
 ALL = (
@@ -66,6 +73,7 @@ def hidden(rule: Rule, prompt: list[int], new: list[int], vocab: int = 10) -> se
     return set((found[0] == NEVER).nonzero()[:, 0].tolist())
 
 
+_once = cache(lambda kind: kind())
 some = st.lists(st.integers(0, 4), min_size=1, max_size=8)
 
 
@@ -189,7 +197,7 @@ def test_an_impossible_constraint_is_an_error_that_names_it():
     for beam, (rule, match) in product(
         (1, 3),
         (
-            (BadWords(tuple((id,) for id in range(VOCAB))), "BadWords"),
+            (BadWords(tuple((id,) for id in range(VOCAB))), r"by the rules bad_words=\(\(0,\),"),
             (Allowed(lambda ids: []), "allows no token after 1 tokens"),
             (Allowed(lambda ids: [VOCAB]), f"names token {VOCAB}, outside the vocabulary 0 … {VOCAB - 1}"),
         ),
@@ -197,7 +205,7 @@ def test_an_impossible_constraint_is_an_error_that_names_it():
         with pytest.raises(InputError, match=match):
             write(model, [Job(prompt=[1], limit=5, rules=(rule,))], beam=beam)
     few = tiny("gpt2", dtype=torch.float32, vocab_size=6)
-    with pytest.raises(InputError, match=r"after 5 tokens|NoRepeat\(n=1\)"):
+    with pytest.raises(InputError, match=r"by the rules no_repeat_ngram=1: loosen"):
         write(few, [Job(prompt=[1], limit=9, rules=(NoRepeat(1),))])
 
 
@@ -269,39 +277,205 @@ def test_an_automaton_knows_what_matches_and_what_still_can(pattern):
 @pytest.mark.parametrize(
     ("pattern", "match"),
     [
-        (r"(a)\1", "groupref"),
-        (r"(?=a)b", "assert"),
-        (r"(?i)a", "flags"),
+        (r"(a)\1", r"uses \1:"),
+        (r"(?=a)b", "uses (?=…):"),
+        (r"(?i)a", "uses flags such as (?i):"),
         (r"a{100000}", "repeats too much"),
         (r"(){4000000000}", "repeats too much"),
         (r"((a{99}){99}){99}", "repeats too much"),
         (r"(((", "no regular expression"),
-        (r"a^b", "uses at"),
+        (r"a^b", "uses ^:"),
+        (r"a$b", "uses $:"),
+        (r"a\bb", r"uses \b:"),
         ("(" * 5000 + ")" * 5000, "no regular expression"),
     ],
 )
 def test_expressions_that_cannot_be_kept_are_refused(pattern, match):
-    with pytest.raises(InputError, match=match):
+    with pytest.raises(InputError, match=re.escape(match)):
         Automaton(pattern)
 
 
+@example("\ud7ff")
+@example("\ue000")
+@example("\u0800")
+@example("\U0010ffff")
+@given(st.characters(exclude_categories=["Cs"]))
+def test_the_bytes_of_a_character_lead_to_it(char):
+    data = char.encode()
+    for n in range(1, len(data) + 1):
+        low, high, whole = characters_from(data[:n])
+        assert low <= ord(char) <= high
+        assert chr(low).encode()[:n] == chr(high).encode()[:n] == data[:n]
+        assert whole is (n == len(data))
+        for edge, beyond in ((low, low - 1), (high, high + 1)):
+            assert 0x80 <= edge < 0x110000 or whole
+            if 0 <= beyond <= 0x10FFFF and not 0xD800 <= beyond <= 0xDFFF:
+                assert chr(beyond).encode()[:n] != data[:n]
+
+
+def test_bytes_of_no_character_lead_nowhere():
+    for data in (b"\x80", b"\xc0", b"\xc1\x80", b"\xe0\x80", b"\xed\xa0", b"\xf0\x80", b"\xf4\x90", b"\xf5", b"\xc3a"):
+        low, high, whole = characters_from(data)
+        assert low > high
+        assert not whole
+
+
+@pytest.mark.parametrize("pattern", [*PATTERNS, "é+!", "[à-ü]日?", "🐕+!|ü", r"[^a]é", r"\W"])
+def test_an_automaton_reads_bytes_as_it_reads_characters(pattern):
+    automaton = Automaton(pattern)
+    for word in ("".join(word) for n in range(4) for word in product("ab1,é日🐕", repeat=n)):
+        states, reading = automaton.start, (automaton.start, b"")
+        for char in word:
+            states = automaton.after(states, char)
+        for byte in word.encode():
+            reading = reading and automaton.after_byte(reading, byte)
+        assert (reading or (frozenset(), b""))[0] == states
+
+
+def test_a_byte_is_refused_where_none_of_its_characters_may_come():
+    reading = (Automaton("[à-ü]!").start, b"")
+    lead = {byte for byte in range(256) if Automaton("[à-ü]!").after_byte(reading, byte)}
+    assert lead == {0xC3}
+    half = Automaton("[à-ü]!").after_byte(reading, 0xC3)
+    assert {byte for byte in range(256) if Automaton("[à-ü]!").after_byte(half, byte)} == {
+        "à".encode()[1] + n for n in range(ord("ü") - ord("à") + 1)
+    }
+
+
+MATCHED = [
+    r" \d{4}\.", r"(yes|no|perhaps)", r"[a-c]{3,8}( [a-c]+){2}", r"é+!", r"Rüde|Hündin", r"🐕+!", r"[à-ü]{3}",
+    r"\w{9} .", r"[^\x00-\x7f]{4}", r"(日本|🐕.)*\n",
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("beam", [1, 3])
-def test_what_is_written_becomes_a_full_match(beam):
-    tokenizer = byte_level()
+@pytest.mark.parametrize("kind", [byte_level, byte_fallback])
+def test_what_is_written_becomes_a_full_match(beam, kind):
+    """At the limit too: a token after which the text could not become one in time is not written."""
+    tokenizer = kind()
     model = tiny("gpt2", dtype=torch.float32, vocab_size=400, end_ids=(2,), max_len=128)
-    for pattern in (r" \d{4}\.", r"(yes|no|perhaps)", r"[a-c]{3,8}( [a-c]+){2}", r"é+!"):
-        rules = (Matching(pattern, tokenizer), TopK(200))
-        jobs = [Job(prompt=ids, limit=100, rules=rules) for ids in some_ids(3, 4).tolist()]
-        for found in write(model, jobs, beam=beam, length_penalty=0.0):
+    prompts = [[1, *tokenizer.encode(text, special=False)] for text in ("b", "a", "the fox")]
+    for pattern, limit in zip(MATCHED, cycle((20, 12, 40)), strict=False):
+        rules = (Matching(pattern, tokenizer, limit), TopK(200))
+        jobs = [Job(prompt=ids, limit=limit, rules=rules) for ids in prompts]
+        for job, found in zip(jobs, write(model, jobs, beam=beam, length_penalty=0.0), strict=True):
             for hypothesis in found:
-                assert re.fullmatch(pattern, tokenizer.decode(hypothesis.ids)) or len(hypothesis.ids) == 100
+                speller = Speller(tokenizer, job.prompt)
+                speller.hear(hypothesis.ids)
+                assert re.fullmatch(pattern, speller.close()), hypothesis
+
+
+@pytest.mark.parametrize("kind", [byte_level, byte_fallback])
+def test_what_a_match_needs_is_enough_and_not_much_too_much(kind):
+    tokenizer = kind()
+    for pattern, most in ((r"[a-z]{50}", 50), ("", 1), ("a*", 1), ("é", 2), (r"(a|[b-z]{9})\.", 2), (r"\d{4}-\d\d", 7)):
+        needs = Matching(pattern, tokenizer).needs([1, 5])
+        assert 1 <= needs <= most
+        allowed = set(Matching(pattern, tokenizer, needs)._allowed([1, 5], [], [2]))
+        assert allowed
+        assert allowed <= set(Matching(pattern, tokenizer, needs + 1)._allowed([1, 5], [], [2]))
+    text = "Seven unlikely words stand in a row"
+    pattern = Matching(f" {text}", tokenizer)
+    fewest = [0] + [10**9] * len(f" {text}")
+    pieces = {piece.decode() for piece in pieces_of(tokenizer, True).bytes if piece and piece.isascii()}
+    for end in range(1, len(fewest)):
+        ways = [fewest[start] for start in range(end) if f" {text}"[start:end] in pieces]
+        fewest[end] = 1 + min(ways, default=10**9)
+    assert pattern.needs([1, 5]) == fewest[-1], "of a text without a choice the fewest tokens of all"
 
 
 def test_an_expression_that_the_vocabulary_cannot_spell():
-    tokenizer = byte_level()
-    model = tiny("gpt2", dtype=torch.float32, vocab_size=400, end_ids=(2,))
-    with pytest.raises(InputError, match=r"no token of this vocabulary can follow 'a'"):
-        write(model, [Job(prompt=[5], limit=9, rules=(Matching("a日", tokenizer),))])
+    model = tiny("gpt2", dtype=torch.float32, vocab_size=10, end_ids=(9,))
+    with pytest.raises(InputError, match=r"allow='a日': no token of this vocabulary can follow 'a'"):
+        write(model, [Job(prompt=[5], limit=9, rules=(Matching("a日", letters()),))])
+    (found,) = write(model, [Job(prompt=[5], limit=9, rules=(Matching("a日|b+c", letters(), 9),))])[0]
+    assert re.fullmatch("b+c", letters().decode([id for id in found.ids if id != 9])), "no way into a dead end"
     endless = tiny("gpt2", dtype=torch.float32, vocab_size=400)
     with pytest.raises(InputError, match=r"'a' is complete, but this model has no end token"):
-        write(endless, [Job(prompt=[5], limit=9, rules=(Matching("a", tokenizer),))])
+        write(endless, [Job(prompt=[5], limit=9, rules=(Matching("a", byte_level()),))])
+
+
+# --- what users see of rules ------------------------------------------------------------------------------------------
+
+
+def test_rules_are_named_as_they_were_wished():
+    tokenizer = byte_level()
+    rules = (
+        *ALL,
+        Matching("ab", tokenizer, 7),
+        Unsaid(("dog",), tokenizer),
+        Stopping((".",), tokenizer),
+        Allowed(odd_ones),
+    )
+    said = ", ".join(map(str, rules))
+    assert said == (
+        "repetition_penalty=1.3, presence_penalty=0.7, no_repeat_ngram=2, bad_words=((5,), (6, 7)), min_tokens=4, "
+        "ExactLength(n=4), temperature=0.7, top_k=9, top_p=0.8, min_p=0.02, allow='ab', bad_words=('dog',), "
+        "stop=('.',), allow=odd_ones"
+    )
+    assert "object at" not in repr(rules)
+
+
+def test_one_impossible_text_among_others_is_known_at_once():
+    model, steps = tiny("gpt2", dtype=torch.float32), []
+
+    def allow(ids: list[int]) -> list[int]:
+        steps.append(ids)
+        return [] if ids[0] == 1 else [5]
+
+    jobs = [Job(prompt=[first], limit=20, rules=(Allowed(allow),)) for first in (1, 2)]
+    with pytest.raises(InputError, match=r"by the rules allow=allow: loosen"):
+        write(model, jobs)
+    assert len(steps) <= 4
+
+
+@pytest.mark.parametrize("allow", [lambda ids: 5, lambda ids: ["a"], lambda ids: [1.0], lambda ids: None])
+def test_an_allow_that_gives_no_ids(allow):
+    with pytest.raises(InputError, match=r"gives .*, not the ids that may follow"):
+        write(tiny("gpt2", dtype=torch.float32), [Job(prompt=[1], limit=5, rules=(Allowed(allow),))])
+
+
+def test_allow_may_give_a_tensor():
+    (found,) = write(
+        tiny("gpt2", dtype=torch.float32),
+        [Job(prompt=[1], limit=3, rules=(Allowed(lambda ids: torch.tensor([4])),))],
+    )[0]
+    assert found.ids == [4, 4, 4]
+
+
+# --- words that may not come ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [byte_level, byte_fallback])
+@given(st.data())
+def test_a_token_is_hidden_if_the_text_would_hold_a_word(kind, data):
+    tokenizer = _once(kind)
+    word = st.text("abé日 \n", min_size=1, max_size=3)
+    words = tuple(data.draw(st.lists(word, min_size=1, max_size=3, unique=True)))
+    pieces = pieces_of(tokenizer, True).bytes
+    short = [id for id, piece in enumerate(pieces) if piece and set(piece) <= set("abé日 \n".encode())]
+    prompt, new = (data.draw(st.lists(st.sampled_from(short), min_size=n, max_size=6)) for n in (1, 0))
+    begun = words[0].encode()
+    new += [pieces.index(bytes([byte])) for byte in begun[: data.draw(st.integers(0, len(begun) - 1))]]
+    found = hidden(Unsaid(words, tokenizer), prompt, new, vocab=400)
+    said = b"".join(pieces[id] for id in (*prompt, *new))
+    for id, piece in enumerate(pieces):
+        ends = (said + piece)[-(len(piece) + 20) :]
+        begins = max(0, len(ends) - len(piece))
+        held = any(
+            at + len(word) > begins
+            for word in map(str.encode, words)
+            for at in range(len(ends))
+            if ends.startswith(word, at)
+        )
+        assert (id in found) is (held and bool(piece)), (id, piece, words)
+    assert found < set(range(len(pieces)))
+
+
+def test_a_rule_on_tensors_where_it_hides_as_much():
+    tokenizer = byte_level()
+    (rule,) = unsaid(("\n",), tokenizer, 400)
+    assert isinstance(rule, BadWords)
+    assert {id for (id,) in rule.words} == {id for id in range(3, 400) if "\n" in tokenizer.decode([id])}
+    assert unsaid(("日",), letters(), 9) == []
+    assert isinstance(unsaid(("dog",), tokenizer, 400)[0], Unsaid)

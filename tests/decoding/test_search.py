@@ -36,6 +36,6 @@ def test_a_text_that_cannot_go_on_is_known_at_once(beam):
     model = tiny("gpt2")
     model.head.register_forward_hook(lambda *_: steps.append(1))
     bad = BadWords(tuple((word,) for word in range(50)))
-    with pytest.raises(InputError, match="after 1 tokens"):
+    with pytest.raises(InputError, match="after 0 tokens"):
         write(model, [Job(prompt=[1, 2], limit=20, rules=(bad,)), Job(prompt=[1, 2], limit=20)], beam=beam, end_ids=[])
     assert len(steps) == 1

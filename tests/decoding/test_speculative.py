@@ -111,6 +111,21 @@ def test_a_row_alone_as_in_any_batch_and_without_a_guess():
     assert speculative(model, draft, ids, n=1, real=real).texts == [text[:1] for text in together.texts]
 
 
+def test_who_has_enough_ends_a_text():
+    model, (ids, real) = tiny("gpt2"), prompts()
+    free = speculative(model, model, ids, n=N, real=real, end_ids=[])
+    told: list[tuple[int, int]] = []
+
+    def enough(number: int, new: list[int]) -> int | None:
+        told.append((number, len(new)))
+        assert new == free.texts[number][: len(new)]
+        return number + 1 if len(new) > number and number < 3 else None
+
+    found = speculative(model, model, ids, n=N, real=real, end_ids=[], enough=enough)
+    assert found.texts == [text[: row + 1] if row < 3 else text for row, text in enumerate(free.texts)]
+    assert max(n for number, n in told if number < 3) == 5, "the first round is enough for them"
+
+
 def test_what_cannot_be_written_is_refused():
     model, ids = tiny("gpt2"), some_ids(2, 5)
     for match, draft, options in (

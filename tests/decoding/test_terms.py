@@ -15,6 +15,7 @@ from tokens.test_tokenizer import byte_level
 
 from cutaway.decoding import terms as module
 from cutaway.decoding import translate_all
+from cutaway.decoding import with_terms as searching
 from cutaway.decoding.engine import Engine
 from cutaway.decoding.grid import Borders, GridSearch, TermJob, Way
 from cutaway.decoding.search import Hypothesis
@@ -22,6 +23,7 @@ from cutaway.decoding.terms import Glossary, borders, contains, read_terms
 from cutaway.decoding.translate import candidates, translate
 from cutaway.errors import InputError
 from cutaway.model.model import Model
+from cutaway.model.tap import watching
 from cutaway.tokens import Tokenizer
 from cutaway.tokens.train import train_tokenizer
 
@@ -51,7 +53,9 @@ def searched(
     every = torch.full((VOCAB,), free)
     every[END] = True
     room = {"rows": rows or len(jobs), "most": max(one.limit for one in jobs), "ends": [END], "dtype": torch.float64}
+    pattern = more.pop("pattern", None)
     search = GridSearch(width, jobs, Borders(every, every), device=model.device, **room, **more)
+    search.pattern = pattern and (lambda: pattern(search))
     engine = Engine(model, search, rows=rows or len(jobs), source=max(len(one.source) for one in jobs))
     found = dict(engine.run(jobs))
     return [found[number] for number in range(len(jobs))]
@@ -154,6 +158,33 @@ def test_a_term_is_not_part_of_a_longer_word():
     """Where no token begins a word, a text cannot go on behind a term, nor begin one later."""
     (found,) = searched(small(0), [job(0, [(4, 3)])], 4, free=False)
     assert {tuple(one.ids) for one in found} == {(4, 3, END)}
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_a_term_stands_where_the_model_looks_at_its_word(at):
+    for seed in range(3):
+        model = small(seed)
+        one = replace(job(seed, [(4,)]), looks=((2,),))
+
+        def pattern(search: GridSearch) -> torch.Tensor:
+            looks = torch.tensor(
+                [0.0, 0.0, 0.9, 0.0, 0.1] if search.written[0] - 1 == at else [0.5, 0.5, 0.0, 0.0, 0.0]
+            )
+            return looks.expand(1, search.width, -1)
+
+        (found,) = searched(model, [one], 4, pattern=pattern)
+        assert found[0].ids[at] == 4
+
+
+def test_length_earns_nothing_beyond_the_usual():
+    usual = 2
+    for seed in range(3):
+        model = small(seed)
+        able = have(all_texts(model, source_of(seed), 5), [(4,)])
+        (found,) = searched(model, [replace(job(seed, [(4,)]), usual=usual)], 4)
+        expected = [able[tuple(one.ids)] * len(one.ids) / min(len(one.ids), usual) for one in found]
+        assert [one.score for one in found] == pytest.approx(expected)
+        assert any(len(one.ids) > usual for one in found)
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -277,7 +308,7 @@ def test_without_terms_and_with_terms_that_are_there_nothing_changes(monkeypatch
     for terms in (None, {}, {"zebra": "fox"}):
         assert candidates(model, tokenizer, texts, n_best=4, terms=terms) == free
     there = free[0][0].text.split()[-1]
-    monkeypatch.setattr(module, "_engine", lambda *_, **__: pytest.fail("searched again"))
+    monkeypatch.setattr(searching, "_searched", lambda *_, **__: pytest.fail("searched again"))
     for n_best in range(1, 1 + sum(contains(one.text, there) for one in free[0])):
         kept = candidates(model, tokenizer, texts, n_best=n_best, terms={"apple": there})
         assert kept[0] == [one for one in free[0] if contains(one.text, there)][:n_best]
@@ -341,7 +372,7 @@ def test_terms_and_a_prefix():
 
 def test_a_term_may_begin_a_sentence():
     tokenizer = byte_level()
-    (way, *_) = [way for way in Glossary({"a": "fox"}, tokenizer).ways["fox"] if way.only_first]
+    (way, *_) = [way for way in Glossary({"a": "fox"}, tokenizer).ways("fox") if way.only_first]
     assert tokenizer.decode(list(way.ids)) == "Fox"
 
 
@@ -382,6 +413,50 @@ def test_borders_of_tokens():
     for token, opens, closes in (("a", False, False), (".", True, True), ("Ġ", True, True), ("Ã", False, False)):
         id = tokenizer.id(token)
         assert (bool(known.opens[id]), bool(known.closes[id])) == (opens, closes), token
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_term_knows_the_tokens_of_its_word(kind):
+    tokenizer = trained(kind)
+    text = "the quick fox: Fox, brown"
+    ((term, its),) = Glossary({"fox": "Hund", "quicker": "Rüde"}, tokenizer).looks(text, front=1)
+    ids = tokenizer.encode(text, special=False)
+    assert term == "Hund"
+    spelled = tokenizer.decode([ids[place - 1] for place in its])
+    assert "".join(spelled.split()) == "fox"
+
+
+def test_a_search_with_terms_is_told_where_each_step_looks(monkeypatch):
+    tokenizer, model = byte_level(), translator()
+    price, told = GridSearch._begin_price, 0
+
+    def watched(search: GridSearch, n: int) -> object:
+        nonlocal told
+        looked = search.pattern()
+        assert looked.shape[:2] == (n, search.width)
+        assert torch.allclose(looked.sum(dim=2), torch.ones(()), atol=1e-4)
+        assert search.way_looks[:n].any(dim=2).all()
+        told += 1
+        return price(search, n)
+
+    monkeypatch.setattr(GridSearch, "_begin_price", watched)
+    translate(model, tokenizer, "I ate an apple.", terms={"apple": "fox"}, beam=2)
+    assert told
+    assert not watching()
+
+
+def test_many_terms_are_encoded_at_once(monkeypatch):
+    calls, whole = 0, Tokenizer.encode_batch
+
+    def counted(self: Tokenizer, *args: object, **more: object) -> object:
+        nonlocal calls
+        calls += 1
+        return whole(self, *args, **more)
+
+    monkeypatch.setattr(Tokenizer, "encode_batch", counted)
+    monkeypatch.setattr(Tokenizer, "encode", lambda *_, **__: pytest.fail("one by one"))
+    Glossary({f"word{n}": f"fox{n}" for n in range(1000)}, byte_level())
+    assert calls < 5
 
 
 def test_a_file_of_terms(tmp_path):

@@ -20,6 +20,7 @@ from cutaway.decoding.translate import (
     _together,
     candidates,
     encode_sources,
+    prefix_ids,
     translate,
 )
 from cutaway.errors import InputError
@@ -268,22 +269,27 @@ def test_a_long_text_takes_time_and_memory_by_its_length(n_best):
     assert pairs.endswith(f" {n - 1}-{n - 1}")
 
 
+def test_the_space_behind_a_prefix_is_not_written_twice(tokenizer):
+    assert prefix_ids(tokenizer, "the quick \n") == prefix_ids(tokenizer, "the quick") != ()
+
+
 def test_the_language_is_asked_for_by_its_tag():
     tokenizer, model = byte_level(), quick(vocab_size=410)
-    assert translate(model, tokenizer, "Hi", to="de") == translate(model, tokenizer, "Hi")  # it knows but one
+    with pytest.raises(InputError, match="to='de': this model has no language tags"):
+        translate(model, tokenizer, "Hi", to="de")
     tokenizer.backend.add_special_tokens([AddedToken("<2de>", special=True), AddedToken("<2fr>", special=True)])
     tokenizer = Tokenizer(tokenizer.backend)
     for to in ("de", "fr"):
         own = candidates(model, tokenizer, ["Hi"], tag=tokenizer.tag_id(to))[0][0].text.strip()
         assert translate(model, tokenizer, "Hi", to=to) == own
-    with pytest.raises(InputError, match="'en': this model knows de, fr"):
+    with pytest.raises(InputError, match="to='en': this model knows de, fr"):
         translate(model, tokenizer, "Hi", to="en")
-    with pytest.raises(InputError, match="say which language"):
+    with pytest.raises(InputError, match="Say to=de or to=fr"):
         translate(model, tokenizer, "Hi")
 
 
 def test_what_stands_twice_is_translated_once(tokenizer, monkeypatch):
-    import cutaway.decoding.terms as module
+    import cutaway.decoding.with_terms as module
 
     jobs, real = [], module.written
     monkeypatch.setattr(

@@ -190,7 +190,7 @@ def test_more_layers_than_the_file_holds(family: str, folder: Path):
     with pytest.raises(CheckpointError, match=r"lacks '.*\.1\."):
         load(with_config(folder, **{key: 2}))
     size, numbers = TINY[family]
-    export(build(size, **numbers | {"n_layers": 2}), folder)
+    export(build(size, **numbers | {"n_layers": 2}), folder, force=True)
     with pytest.raises(CheckpointError, match=r"holds '.*\.1\."):
         load(with_config(folder, **{key: 1}))
 

@@ -31,7 +31,7 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "MarianMTModel uneven": ("translate", {"encoder_layers": 1, "decoder_layers": 3}),
     "MarianModel": ("hidden", {}),
 }
-CANNOT_SAY = [{"positions": "learned"}, {"wiring": "pre_norm"}, {"tied": False}, {"norm_eps": 0.1}, {"start_id": None}]
+CANNOT_SAY = [{"positions": "learned"}, {"tied": False}, {"norm_eps": 0.1}, {"start_id": None}]
 COMPUTED = ("embed_positions.weight",)
 
 

@@ -14,12 +14,13 @@ import torch
 
 from cutaway.checkpoints.agreement import Agreement
 from cutaway.checkpoints.engines import ENGINES, export_engine
-from cutaway.checkpoints.folder import load_folder, save_folder
+from cutaway.checkpoints.folder import check_vocabulary, load_folder, save_folder
 from cutaway.checkpoints.gguf import load_gguf
 from cutaway.checkpoints.gguf_file import GGUFFile
-from cutaway.checkpoints.hf import export_hf, load_hf
+from cutaway.checkpoints.hf import config_out, export_hf, load_hf
 from cutaway.checkpoints.llama2c import load_llama2c, open_llama2c
 from cutaway.checkpoints.numbers import READABLE
+from cutaway.checkpoints.target import check_target, replacing_model
 from cutaway.errors import CheckpointError, InputError
 from cutaway.families import sizes
 from cutaway.files import MEGABYTE, read_bytes, read_json
@@ -55,26 +56,39 @@ def export(
     *,
     to: str = "hf",
     quantization: str | None = None,
-) -> None:
+    force: bool = False,
+) -> Agreement | None:
     """Writes a folder that `transformers` loads, or one for an engine: ctranslate2 or onnx.
 
-    What an engine answers is held against the model on random inputs; an error says when it differs. `quantization` is
-    CTranslate2's (float32, int8, bfloat16, float16), the model's own unless given.
+    What an engine answers is held against the model on random inputs. How far it is from ours is returned; an error
+    says when that is too far. `quantization` is CTranslate2's (float32, int8, bfloat16, float16), the model's own
+    unless given. `force` replaces the model that is in the folder.
     """
-    agreement = export_to(model, Path(folder), tokenizer, to=to, quantization=quantization)
+    folder = Path(folder)
+    check_target(folder, force)
+    with replacing_model(folder):
+        agreement = export_to(model, folder, tokenizer, to=to, quantization=quantization)
     if agreement is not None and not agreement.holds:
         raise CheckpointError(f"{folder}: {agreement}")
+    return agreement
 
 
 def export_to(
     model: Model, folder: Path, tokenizer: Tokenizer | None, *, to: str, quantization: str | None = None
 ) -> Agreement | None:
-    """The same, and says how far an engine's answers are from ours."""
+    """The same, wherever it goes and however far an engine's answers are from ours."""
     if to not in ("hf", *ENGINES):
         raise InputError(f"to={to!r} is not one of hf, {', '.join(ENGINES)}")
     if quantization is not None and to != "ctranslate2":
         raise InputError(f"quantization={quantization!r} is for ctranslate2 only: leave it out")
+    config = model.config
+    check_vocabulary(tokenizer, getattr(config, "vocab_size", 0))
     if to == "hf":
+        try:
+            config_out(config)
+        except CheckpointError as error:
+            others = "to=ctranslate2 or to=onnx" if config.task in ("language_model", "translate") else "to=onnx"
+            raise CheckpointError(f"{error}: train with what it has, or write another layout, {others}") from None
         export_hf(model, folder, tokenizer)
         return None
     return export_engine(model, folder, tokenizer, to=to, quantization=quantization)

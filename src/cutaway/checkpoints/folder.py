@@ -37,11 +37,17 @@ def write_folder(
 
     `more` are further JSON files by name.
     """
-    vocab_size = config.get("vocab_size", 0)
-    if tokenizer is not None and tokenizer.vocab_size > vocab_size:
-        raise CheckpointError(f"the tokenizer has {tokenizer.vocab_size} tokens, but the model knows {vocab_size}")
+    check_vocabulary(tokenizer, config.get("vocab_size", 0))
     write_tensors(folder / SINGLE, tensors, metadata)
     if tokenizer is not None:
         tokenizer.save(folder)
     for name, values in {**(more or {}), "config.json": config}.items():
         write_json(folder / name, values)
+
+
+def check_vocabulary(tokenizer: Tokenizer | None, vocab_size: int) -> None:
+    """A tokenizer of another model is refused; one with fewer tokens is not, since vocabularies are often padded."""
+    if tokenizer is not None and tokenizer.vocab_size > vocab_size:
+        raise CheckpointError(
+            f"the tokenizer has {tokenizer.vocab_size} tokens, but the model knows {vocab_size}: is it another's?"
+        )

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from cutaway.checkpoints.folder import write_folder
+from cutaway.checkpoints.hf_tokenizer import as_read
 from cutaway.checkpoints.layout import Layout, give_weights, read_weights
 from cutaway.checkpoints.source import TensorSource
 from cutaway.checkpoints.tensors import INDEX, SINGLE, TensorFile, open_tensors
@@ -36,6 +37,7 @@ NAMES = {
     "llama": "names_llama",
     "mistral": "names_llama",
     "marian": "names_marian",
+    "pegasus": "names_marian",
     "t5": "names_t5",
 }
 # our family → the file that writes its names
@@ -194,7 +196,8 @@ def export_hf(model: Model, folder: Path, tokenizer: Tokenizer | None) -> None:
     values = config_out(model.config) | {"torch_dtype": str(model.dtype).removeprefix("torch.")}
     tensors = give_weights(model, layout_out(model.config))
     more: dict[str, Any] = getattr(_writer(model.config), "more_files", lambda config: {})(model.config)
-    write_folder(folder, values, _contiguous(tensors), tokenizer, {"format": "pt"}, more)
+    beside = None if tokenizer is None else as_read(tokenizer, model.config)
+    write_folder(folder, values, _contiguous(tensors), beside, {"format": "pt"}, more)
 
 
 def config_out(config: Config) -> dict[str, Any]:

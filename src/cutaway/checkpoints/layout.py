@@ -134,6 +134,32 @@ class Turned(Same):
 
 
 @dataclass(frozen=True)
+class Reordered(Rule):
+    """Theirs counts the rows or columns of ours in another order: `order` names, for each of theirs, ours."""
+
+    rule: Rule
+    axis: int
+    order: Sequence[int]
+
+    def names(self) -> Iterator[str]:
+        return self.rule.names()
+
+    def renamed(self, new: Callable[[str], str]) -> "Reordered":
+        return replace(self, rule=self.rule.renamed(new))
+
+    def fill(self, source: TensorSource, ours: Tensor) -> None:
+        theirs = torch.empty_like(ours)
+        self.rule.fill(source, theirs)
+        ours.index_copy_(self.axis, self._index(ours), theirs)
+
+    def give(self, ours: Tensor) -> dict[str, Tensor]:
+        return self.rule.give(ours.index_select(self.axis, self._index(ours)))
+
+    def _index(self, ours: Tensor) -> Tensor:
+        return torch.tensor(list(self.order), device=ours.device)
+
+
+@dataclass(frozen=True)
 class Table:
     """Numbers that we compute, and not before a file holds some of the same shape: it costs no more than the file."""
 

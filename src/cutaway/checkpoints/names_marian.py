@@ -1,20 +1,30 @@
-"""Marian in the Hugging Face layout: the 2017 Transformer as OPUS-MT's translators are published."""
+"""Marian in the Hugging Face layout: the 2017 Transformer as OPUS-MT's translators are published. Pegasus is the same
+with norms before its parts.
+
+Its positions have all sines first, those of the paper a sine and a cosine in turn: the same numbers. Nothing in a
+Transformer depends on how the d_model numbers of its stream are ordered, so a model of the paper's goes out with every
+matrix reordered that reads or writes the stream, and its words are the same. Its hidden states are not.
+"""
 
 from typing import Any
 
 from cutaway.checkpoints.hf import Keys
-from cutaway.checkpoints.layout import Layout, Rule, Same, Shaped, Table
+from cutaway.checkpoints.layout import Layout, Reordered, Rule, Same, Shaped, Table
 from cutaway.checkpoints.names import activation_out, joined, linear
 from cutaway.errors import CheckpointError
 from cutaway.families.transformer import TransformerConfig
 from cutaway.model.positions import SinusoidalHalves
 
-ARCHITECTURES = {"MarianMTModel": "translate", "MarianModel": "hidden"}
+PEGASUS = {"translate": "PegasusForConditionalGeneration", "hidden": "PegasusModel"}
+ARCHITECTURES = {
+    "MarianMTModel": "translate",
+    "MarianModel": "hidden",
+    **{name: task for task, name in PEGASUS.items()},
+}
 PREFIX = "model."
 # what their config cannot say; one matrix serves source, target and output
 FIXED = {
     "positions": "sinusoidal_halves",
-    "wiring": "post_norm",
     "source_vocab_size": None,
     "tied": True,
     "norm_eps": 1e-5,
@@ -33,7 +43,8 @@ def config_in(keys: Keys, task: str) -> TransformerConfig:
     for unused in ("num_hidden_layers", "encoder_layerdrop", "decoder_layerdrop", "init_std", "activation_dropout",
                    "classif_dropout", "extra_pos_embeddings"):  # fmt: skip
         keys.take(unused)
-    vocab_size = keys.take("vocab_size", 58101)
+    pegasus = keys.values["model_type"] == "pegasus"
+    vocab_size = keys.take("vocab_size", 50265 if pegasus else 58101)
     keys.values.pop("decoder_vocab_size", None)
     keys.classes(task)
     return TransformerConfig(
@@ -47,23 +58,25 @@ def config_in(keys: Keys, task: str) -> TransformerConfig:
         d_ff=d_ff,
         activation=keys.activation("activation_function", "gelu"),
         positions="sinusoidal_halves",
+        wiring="pre_norm" if pegasus else "post_norm",
         scale_embedding=keys.take("scale_embedding", False),
         dropout=keys.take("dropout", 0.1),
         attention_dropout=keys.take("attention_dropout", 0.0),
         tied=keys.take("tie_word_embeddings", True),
         output_bias=keys.holds("final_logits_bias"),
-        **keys.special(start="decoder_start_token_id", defaults=(58100, 58100, 0)),
+        **keys.special(start="decoder_start_token_id", defaults=(0, 0, 1) if pegasus else (58100, 58100, 0)),
     )
 
 
 def config_out(c: TransformerConfig) -> dict[str, Any]:
     for name, value in FIXED.items():
-        if (own := getattr(c, name)) != value:
+        if (own := getattr(c, name)) != value and not (own == "sinusoidal" and c.task == "translate"):
             raise CheckpointError(f"Marian's layout has {name}={value!r} and no word for {name}={own!r}")
     if c.start_id is None:
         raise CheckpointError("Marian's layout names the token that a translation begins with: set start_id")
-    return {
-        "model_type": "marian",
+    pre_norm = c.wiring == "pre_norm"
+    named = {"model_type": "pegasus", "architectures": [PEGASUS[c.task]]} if pre_norm else {"model_type": "marian"}
+    return named | {
         "is_encoder_decoder": True,
         "vocab_size": c.vocab_size,
         "decoder_vocab_size": c.vocab_size,
@@ -92,6 +105,8 @@ def layout(c: TransformerConfig) -> Layout:
     for side, n_layers in (("encoder", c.n_encoder_layers), ("decoder", c.n_decoder_layers)):
         for layer in range(n_layers):
             rules |= _block(c, f"{side}.{layer}", f"model.{side}.layers.{layer}", across=side == "decoder")
+        if c.wiring == "pre_norm":
+            rules |= linear(f"{side}.final_norm", f"model.{side}.layer_norm")
     if c.task == "translate":
         if c.output_bias:
             rules["head.bias"] = Shaped("final_logits_bias", (1, c.vocab_size))
@@ -99,9 +114,22 @@ def layout(c: TransformerConfig) -> Layout:
             copies["lm_head.weight"] = "model.shared.weight"
         else:
             rules["head.weight"] = Same("lm_head.weight")
+    if c.positions == "sinusoidal":
+        order = [*range(0, c.d_model, 2), *range(1, c.d_model, 2)]
+        rules = {
+            name: rule if (axis := _stream_axis(name)) is None else Reordered(rule, axis, order)
+            for name, rule in rules.items()
+        }
     table = Table((c.max_len, c.d_model), lambda: SinusoidalHalves(c.max_len, c.d_model).rows())
     tables = {f"model.{side}.embed_positions.weight": table for side in ("encoder", "decoder")}
     return Layout(rules, copies, tables)
+
+
+def _stream_axis(name: str) -> int | None:
+    """Where a weight counts the numbers of the stream: what reads it in its columns, what writes it in its rows."""
+    if name.endswith(("tokens.weight", "query_key_value.weight", "query.weight", "key_value.weight", "up.weight")):
+        return 1
+    return 0 if "norm." in name or ".output." in name or ".down." in name else None
 
 
 def _block(c: TransformerConfig, ours: str, theirs: str, *, across: bool) -> dict[str, Rule]:

@@ -77,8 +77,6 @@ def vocabulary(size: int, tokenizer: Tokenizer | None) -> list[str]:
     """The tokens by id: the tokenizer's names; without one, their numbers."""
     if tokenizer is None:
         return [str(id) for id in range(size)]
-    if tokenizer.vocab_size > size:
-        raise CheckpointError(f"the tokenizer has {tokenizer.vocab_size} tokens, but the model knows {size}")
     names = {id: token for token, id in tokenizer.backend.get_vocab(with_added_tokens=True).items()}
     tokens = [names.get(id, f"<unused {id}>") for id in range(size)]  # the vocabulary may be padded to a round number
     if len(set(tokens)) < size:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from cutaway.cli.wording import in_options
 from cutaway.errors import CutawayError
 
 COMMANDS = {  # command → file in this folder
@@ -70,8 +71,16 @@ class _LazyCommands(_Lazy):
         except CutawayError as error:
             if ctx.params["debug"]:
                 raise
-            print("error:", " ".join(str(error).split()), file=sys.stderr)
+            print("error:", in_options(" ".join(str(error).split()), self._options(ctx)), file=sys.stderr)
             raise typer.Exit(2) from None
+
+    def _options(self, ctx: Any) -> set[str]:
+        """Those of the command that was asked for, or of all in its group."""
+        asked: Any = self.get_command(ctx, ctx.invoked_subcommand)
+        each: list[Any] = [asked]
+        if isinstance(asked, TyperGroup):
+            each = [asked.get_command(ctx, name) for name in asked.commands]
+        return {name for command in each for option in command.params for name in option.opts}
 
 
 app = typer.Typer(

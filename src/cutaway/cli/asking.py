@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -63,12 +63,3 @@ def reading(tokenizer: "Tokenizer | None", path: Path) -> "Tokenizer":
 def as_trained(path: Path) -> bool:
     """`cutaway train` leaves its recipe beside the model, and puts special tokens around texts by its own rule."""
     return (path / "recipe.toml").is_file()
-
-
-def table(*columns: str) -> Any:
-    from rich.table import Table
-
-    made = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim", show_header=any(columns))
-    for title in columns:
-        made.add_column(title, overflow="fold")
-    return made

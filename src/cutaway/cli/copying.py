@@ -15,15 +15,6 @@ Kind = Annotated[Dtype, typer.Option("--dtype", help="Of the weights that are wr
 Force = Annotated[bool, typer.Option("--force", help="Replace the model that is in the folder.")]
 NoTokenizer = Annotated[bool, typer.Option("--no-tokenizer", help="Leave the tokenizer behind.")]
 
-# What makes a model folder. With --force, those of an earlier model that the new one does not write are removed: an old
-# tokenizer beside a new model would be read as its own. Nothing else in the folder is touched.
-MODEL_FILES = """
-    config.json generation_config.json preprocessor_config.json model.safetensors model.safetensors.index.json
-    certificate.json tokenizer.json tokenizer_config.json special_tokens_map.json vocab.json merges.txt vocab.txt
-    tokenizer.model model.bin vocabulary.json shared_vocabulary.json source_vocabulary.json target_vocabulary.json
-    model.onnx encoder.onnx decoder.onnx model.onnx.data encoder.onnx.data decoder.onnx.data
-""".split()
-
 
 def copy_model(
     source: Path,
@@ -43,19 +34,16 @@ def copy_model(
     from rich.console import Console
 
     from cutaway.checkpoints import load, tokenizer_of
+    from cutaway.checkpoints.target import replacing_model
 
-    _check_target(source, target, force)
+    _check_target(source, target, force)  # before anything is read
     with Console(stderr=True).status("") as spinner:
         spinner.update(f"reading {source} …")
         model = load(source, dtype=getattr(torch, dtype.value))
         tokenizer = None if no_tokenizer else tokenizer_of(source)
-        before = {_version(file) for file in _files(target)}
         spinner.update(f"writing {target} …")
-        agreement = write(model, target, tokenizer)
-    written = [file for file in _files(target) if _version(file) not in before]
-    for file in _files(target):
-        if file not in written and file.name in MODEL_FILES:
-            file.unlink()
+        with replacing_model(target) as written:
+            agreement = write(model, target, tokenizer)
     found = {
         "from": str(source),
         "to": str(target),
@@ -75,29 +63,12 @@ def copy_model(
 
 
 def _check_target(source: Path, target: Path, force: bool) -> None:
-    """Nothing is read before it is clear that it may be written."""
+    from cutaway.checkpoints.target import check_target, files_in
     from cutaway.errors import InputError
 
-    if target.exists() and not target.is_dir():
-        raise InputError(f"{target} is a file: name a folder to write")
-    if not _files(target):
-        return
-    if source.exists() and target.samefile(source):
+    if files_in(target) and source.exists() and target.samefile(source):
         raise InputError(f"{target} is the model itself: name another folder to write")
-    if not force:
-        raise InputError(f"{target} is not empty: name another folder, or replace the model in it with --force")
-    if not (target / "config.json").exists():
-        raise InputError(f"{target} holds other files and no model: name another folder")
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir()) if folder.is_dir() else []
-
-
-def _version(file: Path) -> tuple[str, int, int]:
-    """Another one after the file was written anew."""
-    status = file.stat()
-    return file.name, status.st_ino, status.st_mtime_ns
+    check_target(target, force, by="--force")
 
 
 def _report(found: dict[str, Any], agreement: Any) -> None:

@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading, ready, table
+from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading, ready
 from cutaway.cli.lines import Cut, Input, Output, Resume, answer_lines, given, of_model, of_words
 from cutaway.cli.options import Json
+from cutaway.cli.showing import GAP, echo, grid, stdout
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class Pool(StrEnum):
     first = "first"
 
 
+WIDE = 64  # cells of a terminal that has room for numbers beside a text
 How = Annotated[Pool, typer.Option("--pool", help="The mean of all tokens' states, or the first token's.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Write the vectors as a numpy array, text × d_model.")]
 
@@ -79,9 +81,7 @@ def embed(
             for text, vector in zip(asked, said, strict=True):
                 print(_line(text, vector, True))
         else:
-            from rich.console import Console
-
-            Console(highlight=False).print(_table(asked, said))
+            _show(asked, said)
 
 
 @contextmanager
@@ -119,12 +119,19 @@ def _line(text: str, vector: "np.ndarray | None", as_json: bool) -> str:
     return " ".join(f"{x:.6g}" for x in numbers)
 
 
-def _table(texts: list[str], vectors: "np.ndarray") -> Any:
-    """Few numbers of each vector, and how like the first each is: the cosine of the angle between them."""
-    from rich.text import Text
-
-    shown = table("like the first", f"the first 4 of {vectors.shape[1]} numbers", "text")
-    for text, vector in zip(texts, vectors, strict=True):
-        few = " ".join(f"{x:+.3f}" for x in vector[:4])
-        shown.add_row(f"{float(vector @ vectors[0]):.3f}", f"{few} …", Text(text))
-    return shown
+def _show(texts: list[str], vectors: "np.ndarray") -> None:
+    """How like the first each is, the cosine of the angle between them, and, where there is room, a few numbers."""
+    console, shown = stdout(), grid(header=True)
+    columns = {"like the first": [f"{vector @ vectors[0]:.3f}" for vector in vectors]}
+    if console.width >= WIDE:
+        few = [" ".join(f"{x:+.3f}" for x in vector[:4]) + " …" for vector in vectors]
+        columns[f"the first 4 of {vectors.shape[1]} numbers"] = few
+    room = console.width
+    for title, cells in columns.items():
+        width = max(map(len, (title, *cells)))
+        shown.add_column(title, width=width)
+        room -= width + GAP
+    shown.add_column("text")
+    for text, *cells in zip(texts, *columns.values(), strict=True):
+        shown.add_row(*cells, echo(text, room))
+    console.print(shown)

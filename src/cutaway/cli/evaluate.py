@@ -9,20 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.options import Dtype, Json
+from cutaway.cli.options import Device, Dtype, Json, On
 
 if TYPE_CHECKING:
     from cutaway.evaluation.report import Report
     from cutaway.model.model import Model
     from cutaway.tokens import Tokenizer
-
-
-class Device(StrEnum):
-    """Where the model runs."""
-
-    auto = "auto"  # the GPU where there is one
-    cpu = "cpu"
-    cuda = "cuda"
 
 
 class Split(StrEnum):
@@ -58,7 +50,6 @@ Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the firs
 Resamples = Annotated[int, typer.Option("--resamples", min=0, help="Draws for the intervals; 0 leaves them out.")]
 Seed = Annotated[int, typer.Option("--seed", help="Of those draws, and of the words that are hidden.")]
 Kind = Annotated[Dtype, typer.Option("--dtype", help="Of the weights.")]
-On = Annotated[Device, typer.Option("--device", help="Where the model runs.")]
 
 
 def evaluate(

@@ -11,6 +11,7 @@ from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading,
 from cutaway.cli.lines import Input, Output, Resume, answer_lines, given, of_model, of_words
 from cutaway.cli.options import Json
 from cutaway.cli.showing import chance, grid, stdout
+from cutaway.cli.wording import shown
 
 if TYPE_CHECKING:
     from cutaway.decoding.fill import Filled
@@ -63,10 +64,10 @@ def _show(filled: "Filled") -> None:
     from rich.text import Text
 
     console = stdout()
-    console.print(Text(filled.sentence, "bold"))
-    shown = [grid(f"blank {n}" if len(filled.blanks) > 1 else "") for n in range(1, len(filled.blanks) + 1)]
-    for blank, words in zip(shown, filled.blanks, strict=True):
+    console.print(Text(shown(filled.sentence), "bold"))
+    tables = [grid(f"blank {n}" if len(filled.blanks) > 1 else "") for n in range(1, len(filled.blanks) + 1)]
+    for blank, words in zip(tables, filled.blanks, strict=True):
         for word in words:
             said, *bar = chance(word.probability, console)
-            blank.add_row(said, Text(word.word), *bar)
-    console.print(Columns(shown, padding=(0, 4)))  # as many side by side as there is room for
+            blank.add_row(said, Text(shown(word.word)), *bar)
+    console.print(Columns(tables, padding=(0, 4)))  # as many side by side as there is room for

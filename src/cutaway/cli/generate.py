@@ -12,10 +12,14 @@ import typer
 
 from cutaway.cli.asking import In, Precision, Where, importing, reading, ready
 from cutaway.cli.options import Json
+from cutaway.cli.wording import shown, unescaped
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
-    from cutaway.decoding.generate import Wishes
+    from collections.abc import Sequence
+
+    from cutaway.decoding.drafted import Drafted
+    from cutaway.decoding.generate import Wishes, Written
     from cutaway.model.model import DecoderModel
     from cutaway.tokens import Tokenizer
 
@@ -30,14 +34,18 @@ Least = Annotated[
 Again = Annotated[float, typer.Option("--repetition-penalty", help="Above 1, words that were used get less likely.")]
 Present = Annotated[float, typer.Option("--presence-penalty", help="The same, subtracted: above 0, for new words.")]
 Ngram = Annotated[int | None, typer.Option("--no-repeat-ngram", help="No so many tokens in a row stand twice.")]
-BadWords = Annotated[list[str] | None, typer.Option("--bad-words", help="A word not to write; may be given again.")]
+BadWords = Annotated[list[str] | None, typer.Option("--bad-words", help="A text not to write; may be given again.")]
 MinTokens = Annotated[int, typer.Option("--min-tokens", help="The text does not end before so many tokens.")]
 Allow = Annotated[str | None, typer.Option("--allow", help="A regular expression that the text has to match.")]
-Stop = Annotated[list[str] | None, typer.Option("--stop", help="A text that ends the answer; may be given again.")]
+Stop = Annotated[
+    list[str] | None, typer.Option("--stop", help=r"A text that ends the answer, such as \n; may be given again.")
+]
 Beam = Annotated[int, typer.Option("--beam", help="How many beginnings are kept.")]
 NBest = Annotated[int, typer.Option("--n-best", "--nbest", help="How many texts to show: of the beam, or drawn.")]
 Groups = Annotated[int, typer.Option("--groups", help="Cut the beam into groups that avoid each other's words.")]
-Diversity = Annotated[float, typer.Option("--diversity", help="What a word costs that another group has just taken.")]
+Diversity = Annotated[
+    float | None, typer.Option("--diversity", help="What a word costs that another group has just taken: 0.5.")
+]
 Draft = Annotated[
     Path | None, typer.Option("--draft", help="A smaller model that guesses ahead: the same words, sooner.")
 ]
@@ -62,7 +70,7 @@ def generate(
     beam: Beam = 1,
     n_best: NBest = 1,
     groups: Groups = 1,
-    diversity: Diversity = 0.5,
+    diversity: Diversity = None,
     seed: Seed = 0,
     draft: Draft = None,
     precision: In = Precision.fp32,
@@ -76,8 +84,8 @@ def generate(
     wishes = Wishes(
         max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
         repetition_penalty=repetition_penalty, presence_penalty=presence_penalty, no_repeat_ngram=no_repeat_ngram,
-        bad_words=tuple(bad_words or ()), min_tokens=min_tokens, allow=allow, stop=tuple(stop or ()), beam=beam,
-        n_best=n_best, groups=groups, diversity=diversity, seed=seed,
+        bad_words=tuple(bad_words or ()), min_tokens=min_tokens, allow=allow, stop=tuple(map(unescaped, stop or ())),
+        beam=beam, n_best=n_best, groups=groups, diversity=diversity, seed=seed,
     )  # fmt: skip
     text = _read() if prompt == "-" else prompt
     loaded, found_tokenizer = ready(model, precision)
@@ -90,12 +98,14 @@ def generate(
         _drafted(loaded, tokenizer, model, draft, text, wishes, precision, as_json)
         return
     if n_best == 1 and not as_json:
+        wholes: list[Written] = []
         with _enough_memory(wishes):
-            stream = pieces(loaded, tokenizer, text, wishes)
-            _say(f"\033[1m{text}\033[0m" * sys.stdout.isatty())
+            stream = pieces(loaded, tokenizer, text, wishes, tell=wholes.append)
+            _begin(text)
             for piece in stream:
-                _say(piece)
+                _say(shown(piece))
         _say("\n")
+        _tell_if_full(wholes, loaded)
         return
     with _enough_memory(wishes):
         (found,) = write_texts(loaded, tokenizer, [text], wishes)
@@ -108,7 +118,8 @@ def generate(
         _say(json.dumps(said, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     else:
         for one in found:
-            _say(f"{one.score:.3f}\t{one.text}\n")
+            _say(f"{one.score:.3f}\t{shown(one.text)}\n")
+    _tell_if_full(found, loaded)
 
 
 def _drafted(
@@ -135,7 +146,19 @@ def _drafted(
                 "texts": [{**asdict(found), "tokens": len(found.ids)}]}  # fmt: skip
         _say(json.dumps(said, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     else:
-        _say(f"\033[1m{text}\033[0m" * sys.stdout.isatty() + found.text + "\n")
+        _begin(text)
+        _say(shown(found.text) + "\n")
+    _tell_if_full([found], loaded)
+
+
+def _begin(prompt: str) -> None:
+    if sys.stdout.isatty():
+        _say(f"\033[1m{shown(prompt)}\033[0m")
+
+
+def _tell_if_full(found: "Sequence[Written | Drafted]", model: "DecoderModel") -> None:
+    if any(one.ended == "full" for one in found):
+        print(f"the model is full (max_len={model.max_len:,}): --max-tokens were not reached", file=sys.stderr)
 
 
 @contextmanager

@@ -3,8 +3,8 @@
 import hashlib
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from io import BufferedIOBase
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -46,7 +46,7 @@ def answer_lines(
     """From a file or stdin, to a file or stdout. `unit` is what `answer` counts when it tells how far it is."""
     from cutaway.decoding.lines import stream, to_file
 
-    with ExitStack() as stack:
+    with _telling(output), ExitStack() as stack:
         name = "stdin" if input is None else str(input)
         try:
             source: Any = sys.stdin.buffer if input is None else stack.enter_context(input.open("rb"))
@@ -66,6 +66,19 @@ def answer_lines(
         else:
             counted = bar.counting(answer)
             to_file(source, output, counted, settings=settings, resume=resume, name=name, report=bar.report)
+
+
+@contextmanager
+def _telling(output: Path | None) -> Iterator[None]:
+    """Ctrl-C ends a run; whoever pressed it is told what there is, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if output is not None and output.is_file():
+            with output.open("rb") as file:
+                count = sum(data.count(b"\n") for data in iter(lambda: file.read(1 << 20), b""))
+            print(f"{count:,} lines written to {output}; --resume goes on", file=sys.stderr)
+        raise
 
 
 def of_model(path: Path) -> dict[str, str]:

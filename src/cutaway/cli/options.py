@@ -14,3 +14,14 @@ class Dtype(StrEnum):
     float32 = "float32"
     bfloat16 = "bfloat16"
     float16 = "float16"
+
+
+class Device(StrEnum):
+    """Where the model runs."""
+
+    auto = "auto"  # the GPU where there is one
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+On = Annotated[Device, typer.Option("--device", help="Where the model runs.")]

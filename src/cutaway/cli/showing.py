@@ -2,10 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
+from cutaway.cli.wording import shown
+
 if TYPE_CHECKING:
     from rich.console import Console
 
 BAR = 8  # cells of a bar for certainty
+GAP = 2  # cells between columns
 
 
 def stdout() -> "Console":
@@ -16,11 +19,11 @@ def stdout() -> "Console":
     return terminal if terminal.is_terminal else Console(highlight=False, width=100_000)
 
 
-def grid(title: str = "") -> Any:
+def grid(title: str = "", *, header: bool = False) -> Any:
     from rich.table import Table
 
-    titled: dict[str, Any] = {"title": title or None, "title_justify": "left", "title_style": "dim"}
-    return Table(**titled, box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
+    dim: dict[str, Any] = {"title": title or None, "title_justify": "left", "title_style": "dim", "header_style": "dim"}
+    return Table(**dim, box=None, padding=(0, GAP, 0, 0), pad_edge=False, show_header=header)
 
 
 def chance(probability: float, console: "Console") -> list[Any]:
@@ -29,3 +32,12 @@ def chance(probability: float, console: "Console") -> list[Any]:
 
     said = f"{probability:6.1%}"
     return [said, Bar(1.0, 0.0, probability, width=BAR)] if console.is_terminal else [said]
+
+
+def echo(text: str, room: int) -> Any:
+    """A text that was given, on one line, there only to be recognised: what does not fit is cut."""
+    from rich.text import Text
+
+    line = Text(shown(" ".join(text.split())))
+    line.truncate(max(1, room), overflow="ellipsis")
+    return line

@@ -101,15 +101,18 @@ def _answers(model: Path, precision: Precision, options: dict[str, Any]) -> Call
 
 def _terms(options: list[str], file: Path | None) -> dict[str, str]:
     """Words and their translations, from a file and from the options, which count more."""
-    pairs = [option.split("=", 1) for option in options]
-    for option, pair in zip(options, pairs, strict=True):
-        if len(pair) != 2:
+    found: dict[str, str] = {}
+    for option in options:
+        word, equals, term = (part.strip() for part in option.partition("="))
+        if not equals:
             raise InputError(f"--term {option!r} has no translation: write WORD=TRANSLATION")
+        if found.setdefault(word, term) != term:
+            raise InputError(f"--term {word!r} is given twice, as {found[word]!r} and as {term!r}: leave one out")
     if file is None:
-        return dict(pairs)
+        return found
     from cutaway.decoding.terms import read_terms
 
-    return {**read_terms(file), **dict(pairs)}
+    return {**read_terms(file), **found}
 
 
 def _fingerprint(terms: dict[str, str]) -> str | None:

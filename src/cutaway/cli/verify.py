@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.evaluate import Device, On
-from cutaway.cli.options import Json
+from cutaway.cli.options import Device, Json, On
+from cutaway.cli.showing import grid, stdout
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
@@ -81,16 +81,18 @@ def _measured(model: Path, quick: bool, seed: int, device: Device) -> "Certifica
 
 
 def _show(model: Path, certificate: "Certificate", path: Path, changed: list[str]) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False)
+    console, reasons = stdout(), list(dict.fromkeys(entry.why for entry in certificate.entries if entry.why))
     about = [certificate.family, certificate.task, f"{certificate.parameters:,} parameters"]
     about.append(f"{certificate.precision} on {certificate.machine.get('device', '?')}")
     console.print(Text.assemble((str(model), "bold"), *(f" · {word}" for word in about)))
     console.print()
-    console.print(_table(certificate.entries))
+    console.print(_table(certificate.entries, reasons))
     console.print()
+    if reasons:
+        console.print(_below(reasons))
+        console.print()
     console.print(_count(certificate.entries))
     inputs = next((entry.inputs for entry in certificate.entries if entry.inputs), "")
     versions = [f"{name} {version}" for name, version in certificate.versions.items()]
@@ -102,26 +104,36 @@ def _show(model: Path, certificate: "Certificate", path: Path, changed: list[str
         console.print(Text(said, "bold red"), soft_wrap=True)
 
 
-def _table(entries: "list[Entry]") -> Any:
-    from rich.table import Table
+def _table(entries: "list[Entry]", reasons: list[str]) -> Any:
     from rich.text import Text
 
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("law", no_wrap=True)
+    table = grid(header=True)
+    table.add_column("law")
     table.add_column("verdict", no_wrap=True)
     table.add_column("found", justify="right", no_wrap=True)
     table.add_column("")
     for entry in entries:
         value = "" if entry.value is None else f"{entry.value:.2g}"
-        table.add_row(entry.law, Text(entry.verdict, STYLES[entry.verdict]), value, Text(_note(entry), "dim"))
+        note = f"({reasons.index(entry.why) + 1})" if entry.why else _bound(entry)
+        table.add_row(entry.law, Text(entry.verdict, STYLES[entry.verdict]), value, Text(note, "dim"))
     return table
 
 
-def _note(entry: "Entry") -> str:
-    """What the number is held against, or why there is none."""
-    if entry.value is None or entry.tolerance is None:
-        return f"({entry.why})"
-    if entry.tolerance == 0:
+def _below(reasons: list[str]) -> Any:
+    """Why a law has no number; each reason once, since several laws may share it."""
+    from rich.text import Text
+
+    notes = grid()
+    notes.add_column(width=len(f"({len(reasons)})"))
+    notes.add_column(overflow="fold")
+    for number, reason in enumerate(reasons, 1):
+        notes.add_row(Text(f"({number})", "dim"), Text(reason, "dim"))
+    return notes
+
+
+def _bound(entry: "Entry") -> str:
+    """What the number is held against."""
+    if not entry.tolerance or entry.value is None:
         return entry.what
     sign = "≤" if entry.value <= entry.tolerance else ">"
     agreement = "" if entry.agreement is None else f" · {entry.agreement:.1%} agree"

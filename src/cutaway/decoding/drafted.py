@@ -5,11 +5,10 @@ generate(model, tokenizer, "Once upon a time", draft=small)
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Literal
 
 import torch
 
-from cutaway.decoding.generate import Wishes, prompt_ids
+from cutaway.decoding.generate import Ended, Wishes, ending, prompt_ids, room
 from cutaway.decoding.speculative import speculative
 from cutaway.decoding.spelling import Speller
 from cutaway.errors import InputError
@@ -25,7 +24,7 @@ class Drafted:
 
     text: str
     ids: list[int]
-    ended: Literal["end", "stop", "limit"]
+    ended: Ended
     proposed: int
     accepted: int
     rounds: int
@@ -48,13 +47,18 @@ def write_drafted(
     found = []
     for prompt in prompts:
         ids = prompt_ids(model, tokenizer, prompt)
-        n = wishes.max_tokens if model.max_len is None else min(wishes.max_tokens, model.max_len - len(ids) + 1)
-        said = speculative(model, draft, torch.tensor([ids], device=model.device), n=n, k=k)
-        (new,) = said.texts
+        n = room(model, ids, wishes)
         speller = Speller(tokenizer, ids, ends=ends, stops=wishes.stops)
+
+        def stopped(_: int, new: list[int], speller: Speller = speller) -> int | None:
+            return speller.heard if speller.hear(new) else None
+
+        prompt_row = torch.tensor([ids], device=model.device)
+        said = speculative(model, draft, prompt_row, n=n, k=k, enough=stopped if wishes.stops else None)
+        (new,) = said.texts
         speller.hear(new)
         text = speller.close()
-        ended: Literal["end", "stop", "limit"] = "stop" if speller.stopped else "end" if new[-1] in ends else "limit"
+        ended = ending(speller, new[-1] in ends, n < wishes.max_tokens)
         found.append(Drafted(text, new, ended, said.proposed, said.accepted, said.rounds))
     return found
 

@@ -1,243 +1,208 @@
-"""A regular expression as a rule: only tokens after which the text can still become a full match.
+"""A regular expression as a rule: only tokens after which the text can still become a full match, and in time.
 
     generate(model, tokenizer, "The year was", allow=r" \\d{4}\\.")
 
-The expression becomes an automaton (Thompson 1968) that reads characters. The tokens' texts stand in a tree of
-characters, so that all of them are tried at once; what may follow a state is found once and kept (Willard & Louf 2023).
-The end is allowed where the text matches. Tokens that are part of a character are not.
+The expression becomes an automaton. The tokens stand in a tree of bytes, so that all of them are tried at once; what
+may follow a state is found once and kept (Willard & Louf 2023). The end is allowed where the text matches. A token
+after which the text could not become a match within its limit is not.
 """
 
-import re
-from collections.abc import Callable, Iterator
+from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from re import _parser as parser  # type: ignore[attr-defined]
-from typing import Any, ClassVar
+from heapq import heappop, heappush
+from typing import ClassVar
 
-from cutaway.decoding.rules import Rule, Scores, Stuck, Text, only
+from cutaway.decoding.allowed import Stuck, only
+from cutaway.decoding.automaton import LAST, Automaton, Reading, characters_from, first
+from cutaway.decoding.pieces import Pieces, marks_ends_of_words, pieces_of
+from cutaway.decoding.rules import Rule, Scores, Text
 from cutaway.errors import InputError
 from cutaway.tokens import Tokenizer
 
-MOST_STATES = 10_000
-CATEGORIES: dict[str, Callable[[str], bool]] = {
-    "digit": str.isdecimal,
-    "space": str.isspace,
-    "word": lambda char: char.isalnum() or char == "_",
-}
-States = frozenset[int]
+UNKNOWN = 1 << 40  # tokens, or more: no way is known
+UNLIKELY = 1000  # bytes: a way over characters that no token stands for is taken if there is no other
 
 
-class Automaton:
-    """State 0 begins. `after` reads a character; no states: the text can no longer match."""
+class Completion:
+    """In how many tokens a match can be completed from each state: of one way, so that there may be a shorter one.
 
-    def __init__(self, pattern: str) -> None:
-        self.pattern = pattern
-        self.free: list[list[int]] = [[]]  # from each state, where one gets without a character
-        self.moves: list[tuple[Callable[[str], bool], int] | None] = [None]  # and with one
-        self.known: dict[tuple[States, str], States] = {}
-        try:
-            parsed = parser.parse(pattern)
-        except (re.error, RecursionError, OverflowError, TypeError) as error:
-            raise InputError(f"allow={pattern!r} is no regular expression: {error}") from None
-        if parsed.state.flags & ~(re.UNICODE | re.DOTALL):
-            raise self._unknown("flags")
-        self.dot_all = bool(parsed.state.flags & re.DOTALL)
-        items = list(parsed)
-        if items and str(items[0][1]) == "AT_BEGINNING":  # the whole text has to match: they say nothing new
-            items = items[1:]
-        if items and str(items[-1][1]) == "AT_END":
-            items = items[:-1]
-        self.last = self._sequence(items, 0)
-        self.start = self._closed([0])
+    The way is the shortest in bytes, with the first character of each class; all ways lead into one another, so that
+    the number of tokens along them is found from the end, one state after another.
+    """
 
-    def after(self, states: States, char: str) -> States:
-        key = (states, char)
-        if key not in self.known:
-            moves = (self.moves[state] for state in states)
-            self.known[key] = self._closed(
-                [to for move in moves if move is not None for test, to in [move] if test(char)]
-            )
-        return self.known[key]
+    def __init__(self, automaton: Automaton, pieces: Pieces) -> None:
+        self.automaton, self.pieces = automaton, pieces
+        self.way: dict[int, tuple[bytes, int]] = {}  # from each state: the next character, and where it leads
+        self.tokens: dict[int, list[int]] = {automaton.last: [0]}  # from each state, and from inside that character
+        self._partial: dict[Reading, int] = {}
+        self._find_ways()
 
-    def matches(self, states: States) -> bool:
-        return self.last in states
+    def of(self, reading: Reading) -> int:
+        """Tokens; `UNKNOWN` where no way is known."""
+        states, open_ = reading
+        if not open_:
+            return min((self.tokens[state][0] for state in states if state in self.tokens), default=UNKNOWN)
+        if reading not in self._partial:
+            low, high, _ = characters_from(open_)
+            best = UNKNOWN
+            for move in (self.automaton.moves[state] for state in states):
+                if move is not None and move[1] in self.tokens and (code := self._choose(move[0], low, high)) >= 0:
+                    best = min(best, self._spell(chr(code).encode()[len(open_) :], move[1])[0])
+            self._partial[reading] = best
+        return self._partial[reading]
 
-    def _closed(self, states: list[int]) -> States:
-        found: set[int] = set()
-        while states:
-            state = states.pop()
-            if state not in found:
-                found.add(state)
-                states.extend(self.free[state])
-        return frozenset(found)
+    def _find_ways(self) -> None:
+        """Shortest paths from the end (Dijkstra 1959)."""
+        back: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
+        for state, (free, move) in enumerate(zip(self.automaton.free, self.automaton.moves, strict=True)):
+            for to in free:
+                back[to].append((state, b""))
+            if move is not None and (code := self._choose(move[0], 0, LAST)) >= 0:
+                back[move[1]].append((state, chr(code).encode()))
+        waiting, done = [(0, self.automaton.last, b"", self.automaton.last)], set()
+        while waiting:
+            far, state, char, to = heappop(waiting)
+            if state in done:
+                continue
+            done.add(state)
+            if state != self.automaton.last:
+                self.way[state] = (char, to)
+                self.tokens[state] = self._spell(char, to) if char else self.tokens[to]
+            for before, its in back[state]:
+                known = not its or ord(its.decode()) in self._characters or self.pieces.spells_all
+                heappush(waiting, (far + len(its) + UNLIKELY * (not known), before, its, state))
 
-    def _state(self) -> int:
-        if len(self.free) == MOST_STATES:
-            raise InputError(f"allow={self.pattern!r} repeats too much: it needs more than {MOST_STATES} states")
-        self.free.append([])
-        self.moves.append(None)
-        return len(self.free) - 1
+    @cached_property
+    def _characters(self) -> set[int]:
+        return set(self.pieces.characters)
 
-    def _sequence(self, items: Any, at: int) -> int:
-        """States that read these items from state `at` on; the state after them."""
-        for kind, what in items:
-            at = self._item(str(kind), what, at)
-        return at
+    def _choose(self, ranges: tuple[tuple[int, int], ...], low: int, high: int) -> int:
+        """A character that a token stands for, if there is one."""
+        code = first(ranges, low, high, self.pieces.characters)
+        return code if code >= 0 else first(ranges, low, high)
 
-    def _item(self, kind: str, what: Any, at: int) -> int:
-        if kind == "SUBPATTERN":
-            _, add, remove, inner = what
-            if add or remove:
-                raise self._unknown("flags")
-            return self._sequence(inner, at)
-        if kind == "BRANCH":
-            end = self._state()
-            for inner in what[1]:
-                first = self._state()
-                self.free[at].append(first)
-                self.free[self._sequence(inner, first)].append(end)
-            return end
-        if kind in ("MAX_REPEAT", "MIN_REPEAT"):
-            least, most, inner = what
-            return self._repeat(least, most, inner, at)
-        if kind in ("LITERAL", "NOT_LITERAL", "ANY", "IN"):
-            end = self._state()
-            self.moves[at] = (self._test(kind, what), end)
-            return self._fresh(end)
-        raise self._unknown(kind)
-
-    def _repeat(self, least: int, most: Any, inner: Any, at: int) -> int:
-        for _ in range(least):
-            at = self._sequence(inner, self._fresh(at))
-        if most is parser.MAXREPEAT:
-            loop = self._fresh(at)
-            back = self._sequence(inner, self._fresh(loop))
-            self.free[back].append(loop)
-            return self._fresh(loop)
-        end = self._state()
-        for _ in range(most - least):
-            self.free[at].append(end)
-            at = self._sequence(inner, self._fresh(at))
-        self.free[at].append(end)
-        return end
-
-    def _fresh(self, at: int) -> int:
-        """A state behind this one, so that each state has one move at most and loops stay apart."""
-        state = self._state()
-        self.free[at].append(state)
-        return state
-
-    def _test(self, kind: str, what: Any) -> Callable[[str], bool]:
-        match kind:
-            case "LITERAL":
-                return chr(what).__eq__
-            case "NOT_LITERAL":
-                return chr(what).__ne__
-            case "ANY":
-                return (lambda char: True) if self.dot_all else "\n".__ne__
-            case "RANGE":
-                return lambda char: what[0] <= ord(char) <= what[1]
-            case "CATEGORY":
-                _, *no, name = str(what).lower().split("_")
-                test = CATEGORIES[name]
-                return (lambda char: not test(char)) if no else test
-            case "IN":
-                inside = bool(what) and str(what[0][0]) != "NEGATE"
-                tests = [self._test(str(kind), item) for kind, item in what if str(kind) != "NEGATE"]
-                return lambda char: any(test(char) for test in tests) is inside
-        raise self._unknown(kind)
-
-    def _unknown(self, what: str) -> InputError:
-        return InputError(
-            f"allow={self.pattern!r} uses {what.lower()}: write it with characters, classes, | and repeats"
-        )
+    def _spell(self, data: bytes, to: int) -> list[int]:
+        """The tokens for data[i:] and then for the way from `to` on, for every i."""
+        counts: list[int] = [UNKNOWN] * len(data)
+        for i in reversed(range(len(data))):
+            node, state, piece, at, here = self.pieces.root, to, data, i, counts
+            while True:
+                if at == len(piece):
+                    if state == self.automaton.last:
+                        break
+                    here = self.tokens[state]
+                    piece, state = self.way[state]
+                    at = 0
+                    continue
+                if piece[at] not in node.children:
+                    break
+                node, at = node.children[piece[at]], at + 1
+                if node.ids:
+                    counts[i] = min(counts[i], 1 + (here[at] if at < len(piece) else self.tokens[state][0]))
+        return counts
 
 
-@dataclass
-class Node:
-    """The tokens whose text ends here, and what longer ones go on with."""
+class Expression:
+    """An expression and a vocabulary: which tokens may follow, and how soon a match can be complete behind each."""
 
-    ids: list[int] = field(default_factory=list)
-    children: dict[str, "Node"] = field(default_factory=dict)
-
-
-class Pieces:
-    """What each token adds to a text that has begun, or begins a text with; nothing where it is part of a character."""
-
-    def __init__(self, tokenizer: Tokenizer, *, begun: bool) -> None:
-        if type(tokenizer.backend.decoder).__name__ == "BPEDecoder":
+    def __init__(self, pattern: str, tokenizer: Tokenizer) -> None:
+        if marks_ends_of_words(tokenizer):
             raise InputError("allow: this tokenizer marks the ends of words, so a token's text depends on the next one")
-        anchor = tokenizer.encode("a", special=False)[-1:] if begun else []
-        skip = len(tokenizer.decode(anchor))
-        texts = tokenizer.backend.decode_batch([[*anchor, id] for id in range(tokenizer.vocab_size)])
-        self.texts = ["" if "\ufffd" in text else text[skip:] for text in texts]
-        self.root = Node()
-        for id, text in enumerate(self.texts):
-            node = self.root
-            for char in text:
-                node = node.children.setdefault(char, Node())
-            if text:
-                node.ids.append(id)
+        self.automaton, self.tokenizer = Automaton(pattern), tokenizer
+        self.special = set(tokenizer.special_ids().values())
+        self.following = lru_cache(maxsize=256)(self._following)
+
+    @cached_property
+    def completion(self) -> Completion:
+        return Completion(self.automaton, pieces_of(self.tokenizer, True))
+
+    def begun(self, prompt: list[int]) -> bool:
+        return not self.special.issuperset(prompt)
+
+    def spelled(self, new: list[int], begun: bool) -> bytes:
+        return b"".join(pieces_of(self.tokenizer, begun or place > 0).bytes[id] for place, id in enumerate(new))
+
+    def read(self, data: bytes) -> Reading:
+        reading: Reading | None = (self.automaton.start, b"")
+        for byte in data:
+            reading = self.automaton.after_byte(reading, byte) if reading else None
+        return reading or (frozenset(), b"")
+
+    def _following(self, reading: Reading, begun: bool) -> list[tuple[int, list[int]]]:
+        """Tokens by how many more are needed behind them; the fewest first."""
+        found: dict[int, list[int]] = defaultdict(list)
+        waiting = [(pieces_of(self.tokenizer, begun).root, reading)]
+        while waiting:
+            node, reading = waiting.pop()
+            if node.ids:
+                found[self.completion.of(reading)] += node.ids
+            for byte, child in node.children.items():
+                if after := self.automaton.after_byte(reading, byte):
+                    waiting.append((child, after))
+        return sorted(found.items())
 
 
-@lru_cache(maxsize=8)
-def _pieces(tokenizer: Tokenizer, begun: bool) -> Pieces:
-    return Pieces(tokenizer, begun=begun)
+@lru_cache(maxsize=16)
+def _expression(pattern: str, tokenizer: Tokenizer) -> Expression:
+    return Expression(pattern, tokenizer)
 
 
 @dataclass(frozen=True)
 class Matching(Rule):
-    """What is written, the prompt aside, becomes a full match of `pattern`, unless its limit cuts it off."""
+    """What is written, the prompt aside, becomes a full match of `pattern`, within `limit` tokens if one is given."""
 
     pattern: str
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer = field(repr=False)
+    limit: int | None = None
+    option: ClassVar[str] = "allow"
     on_host: ClassVar[bool] = True
     rank: ClassVar[int] = 4
 
     def __post_init__(self) -> None:
-        self.automaton  # noqa: B018  a broken expression is an error now
+        self.expression  # noqa: B018  a broken expression is an error now
 
-    @cached_property
-    def automaton(self) -> Automaton:
-        return Automaton(self.pattern)
+    @property
+    def expression(self) -> Expression:
+        return _expression(self.pattern, self.tokenizer)
 
-    @cached_property
-    def _special(self) -> set[int]:
-        return set(self.tokenizer.special_ids().values())
+    def matches(self, text: str) -> bool:
+        return self.expression.automaton.matches_text(text)
 
-    @cached_property
-    def _following(self) -> dict[tuple[States, bool], list[int]]:
-        return {}
+    def needs(self, prompt: list[int]) -> int:
+        """How many tokens are enough for a match behind this prompt; `UNKNOWN` where no way is known."""
+        expression = self.expression
+        reading = expression.read(b"")
+        ways = [1 + far for far, _ in expression.following(reading, expression.begun(prompt))]
+        return min([1 if expression.automaton.matches(reading[0]) else UNKNOWN, *ways])
 
     def __call__(self, scores: Scores, text: Text) -> Scores:
-        ends = text.ends.tolist()
-        return only(scores, text, lambda prompt, new: self._allowed(prompt, new, ends))
+        ends, n = text.ends.tolist(), scores.shape[1]
+
+        def allowed(prompt: list[int], new: list[int]) -> list[int]:
+            ids = self._allowed(prompt, new, ends)
+            return ids if self.tokenizer.vocab_size <= n else [id for id in ids if id < n]  # it may know more
+
+        return only(scores, text, allowed)
 
     def _allowed(self, prompt: list[int], new: list[int], ends: list[int]) -> list[int]:
-        blank = self._special.issuperset(prompt)
-        states, said = self.automaton.start, []
-        for place, id in enumerate(new):
-            said.append(_pieces(self.tokenizer, place > 0 or not blank).texts[id])
-            for char in said[-1]:
-                states = self.automaton.after(states, char)
-        key = (states, bool(new) or not blank)
-        if key not in self._following:
-            self._following[key] = list(self._search(*key))
-        ids = self._following[key] + (ends if self.automaton.matches(states) else [])
+        expression, begun = self.expression, self.expression.begun(prompt)
+        said = expression.spelled(new, begun)
+        states, open_ = expression.read(said)
+        complete = not open_ and expression.automaton.matches(states)
+        groups = expression.following((states, open_), begun or bool(new))
+        left = UNKNOWN - 1 if self.limit is None else self.limit - len(new) - 1
+        ids = [id for far, some in groups if far <= left for id in some]
+        if not ids:  # ways that are not known may be there
+            ids = [id for far, some in groups if far >= UNKNOWN for id in some]
+        ids += ends if complete else []
         if not ids:
-            text = "".join(said)
+            text = said.decode(errors="replace")
             raise Stuck(
-                f"allow={self.pattern!r}: {text!r} is complete, but this model has no end token: lower max_tokens"
-                if self.automaton.matches(states)
-                else f"allow={self.pattern!r}: no token of this vocabulary can follow {text!r}"
+                f"{self}: {text!r} is complete, but this model has no end token: lower max_tokens"
+                if complete
+                else f"{self}: {text!r} cannot become a match within {self.limit} tokens: raise max_tokens"
+                if groups
+                else f"{self}: no token of this vocabulary can follow {text!r}"
             )
         return ids
-
-    def _search(self, states: States, begun: bool) -> Iterator[int]:
-        waiting = [(_pieces(self.tokenizer, begun).root, states)]
-        while waiting:
-            node, states = waiting.pop()
-            yield from node.ids
-            for char, child in node.children.items():
-                if after := self.automaton.after(states, char):
-                    waiting.append((child, after))

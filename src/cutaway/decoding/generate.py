@@ -7,11 +7,13 @@
 Several prompts are written side by side; each text is the same as if it were written alone.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from cutaway.decoding.engine import Engine
+from cutaway.decoding.expression import UNKNOWN, Matching
+from cutaway.decoding.given import check_given
 from cutaway.decoding.rules import Rule
 from cutaway.decoding.search import Hypothesis, Job
 from cutaway.decoding.spelling import Speller
@@ -22,15 +24,17 @@ from cutaway.errors import InputError
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
 from cutaway.tokens import Tokenizer
 
+Ended = Literal["end", "stop", "limit", "full"]
+
 
 @dataclass(frozen=True)
 class Written:
-    """One text, and why it ended: the model ended it, a stop string did, or its limit."""
+    """One text, and why it ended: the model ended it, a stop string or the limit did, or the model is full."""
 
     text: str
     ids: list[int]
     score: float  # log p of its tokens, divided by how many they are
-    ended: Literal["end", "stop", "limit"]
+    ended: Ended
 
 
 def generate(
@@ -54,7 +58,7 @@ def generate(
     beam: int = 1,
     n_best: int = 1,
     groups: int = 1,
-    diversity: float = 0.5,
+    diversity: float | None = None,
     seed: int | Sequence[int] = 0,
     stream: bool = False,
     draft: DecoderModel | None = None,
@@ -64,11 +68,12 @@ def generate(
     At most `max_tokens` are written, fewer where the model ends the text, is full (`max_len`), or writes one of `stop`,
     which is left out; of a beam, texts that are then the same are given once. At temperature 0 the likeliest token is
     taken, or the likeliest text of a `beam`, whose `groups` avoid each other's words: one that another has just taken
-    costs `diversity`. Above, words are drawn, the same for the same `seed` (one for all prompts, or one for each; the
-    second of `n_best` has the next). `bad_words` are texts or ids; `allow` is a regular expression for the text, or
-    says which ids may follow given ids. What the others mean stands in `cutaway.decoding.rules`, whose `rules` may also
-    be given themselves. With `stream`, the text of one prompt comes in pieces as it is written. A `draft` is a smaller
-    model of the same vocabulary that guesses ahead: the likeliest words are the same, and come sooner.
+    costs `diversity` (0.5). Above, words are drawn, the same for the same `seed` (one for all prompts, or one for each;
+    the second of `n_best` has the next). `bad_words` are texts that the text never holds, or ids; `allow` is a regular
+    expression that all of it matches, or says which ids may follow given ids. What the others mean stands in
+    `cutaway.decoding.rules`, whose `rules` may also be given themselves. With `stream`, the text of one prompt comes in
+    pieces as it is written. A `draft` is a smaller model of the same vocabulary that guesses ahead: the likeliest words
+    are the same, and come sooner.
     """
     wishes = Wishes(
         max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
@@ -76,6 +81,7 @@ def generate(
         bad_words=bad_words, min_tokens=min_tokens, allow=allow, rules=rules, stop=stop, beam=beam, n_best=n_best,
         groups=groups, diversity=diversity, seed=seed,
     )  # fmt: skip
+    check_given(model, tokenizer)
     if not isinstance(prompt, Sequence):
         raise InputError(f"the prompt is a {type(prompt).__name__}, not a text")
     if draft is not None:
@@ -110,8 +116,17 @@ def write_texts(
     ]
 
 
-def pieces(model: DecoderModel, tokenizer: Tokenizer, prompt: str, wishes: Wishes) -> Iterator[str]:
-    """The text of one prompt as it is written. All that can be wrong with the request is said at once."""
+def pieces(
+    model: DecoderModel,
+    tokenizer: Tokenizer,
+    prompt: str,
+    wishes: Wishes,
+    tell: Callable[[Written], None] = lambda whole: None,
+) -> Iterator[str]:
+    """The text of one prompt as it is written; at last `tell` is told all of it.
+
+    All that can be wrong with the request is said at once.
+    """
     plan = _Plan(model, tokenizer, [prompt], wishes, hearing=True)
     engine = plan.engine()
 
@@ -120,10 +135,12 @@ def pieces(model: DecoderModel, tokenizer: Tokenizer, prompt: str, wishes: Wishe
         for done in engine.steps(plan.jobs):
             text = speller.said
             for number, found in done:
-                text = plan.told(number, found)[0].text
+                whole = plan.told(number, found)[0]
+                text = whole.text
             if len(text) > said:
                 yield text[said:]
                 said = len(text)
+        tell(whole)
 
     return speak()
 
@@ -144,20 +161,21 @@ class _Plan:
             raise InputError(f"beam={wishes.beam:,} is more than this model's vocabulary of {vocab_size:,}: lower it")
         if wishes.beam > 1 and wishes.stops and not self.ends:
             raise InputError(f"stop and beam={wishes.beam}, but this model has no end token: leave out one of the two")
-        rules = wishes.all_rules(tokenizer, vocab_size)
         hearing = (hearing or bool(wishes.stops)) and wishes.beam == 1
         self.jobs: list[Job] = []
         self.spellers: list[Speller] = []
         for text, seed in zip(prompts, wishes.seeds(len(prompts)), strict=True):
             ids = prompt_ids(model, tokenizer, text)
-            room = wishes.max_tokens if model.max_len is None else model.max_len - len(ids) + 1
+            limit = room(model, ids, wishes)
+            rules = wishes.all_rules(tokenizer, vocab_size, limit)
+            self._check_room(rules, ids, limit)
             for extra in range(wishes.n_best if wishes.beam == 1 else 1):
                 speller = Speller(tokenizer, ids, ends=self.ends, stops=wishes.stops)
                 self.spellers.append(speller)
                 self.jobs.append(
                     Job(
                         prompt=ids,
-                        limit=min(wishes.max_tokens, room),
+                        limit=limit,
                         rules=rules,
                         seed=seed + extra if wishes.temperature else None,
                         hear=speller.hear if hearing else None,
@@ -166,7 +184,17 @@ class _Plan:
 
     def engine(self) -> Engine:
         wishes = self.wishes
-        return engine_for(self.model, self.jobs, beam=wishes.beam, groups=wishes.groups, diversity=wishes.diversity)
+        return engine_for(self.model, self.jobs, beam=wishes.beam, groups=wishes.groups, diversity=wishes.price)
+
+    def _check_room(self, rules: Sequence[Rule], ids: list[int], limit: int) -> None:
+        for rule in rules:
+            if isinstance(rule, Matching) and limit < (needs := rule.needs(ids)) < UNKNOWN:
+                raise InputError(f"{rule} may need {needs:,} tokens, but {self._bound(limit)}")
+
+    def _bound(self, limit: int) -> str:
+        if limit == self.wishes.max_tokens:
+            return f"max_tokens={limit:,}: raise it"
+        return f"this model has room for {limit:,} behind this prompt (max_len={self.model.max_len:,})"
 
     def told(self, number: int, found: Sequence[Hypothesis]) -> list[Written]:
         """The texts of one job, the best first. Those that a stop string has made equal are one."""
@@ -175,20 +203,44 @@ class _Plan:
             speller = self.spellers[number]
             if place:  # each has a speller of its own
                 speller = Speller(speller.tokenizer, self.jobs[number].prompt, ends=self.ends, stops=self.wishes.stops)
-            texts.append(self._written(hypothesis, speller))
+            texts.append(self._written(hypothesis, speller, self.jobs[number].limit))
+        texts = self._matching(texts, self.jobs[number])
         texts.sort(key=lambda one: -one.score)
         once: dict[str, Written] = {}
         for one in texts:
             once.setdefault(one.text, one)
         return list(once.values()) if self.wishes.stops else texts
 
-    def _written(self, found: Hypothesis, speller: Speller) -> Written:
+    def _matching(self, texts: list[Written], job: Job) -> list[Written]:
+        """What other rules have kept from becoming a match is no text."""
+        for rule in job.rules:
+            if isinstance(rule, Matching):
+                kept = [one for one in texts if one.ended == "stop" or rule.matches(one.text)]
+                if not kept:
+                    raise InputError(
+                        f"{rule} and the other rules: {texts[0].text!r} is no match, but {self._bound(job.limit)}"
+                    )
+                texts = kept
+        return texts
+
+    def _written(self, found: Hypothesis, speller: Speller, limit: int) -> Written:
         ids, score, ended = found.ids, found.score, found.ids[-1] in self.ends
         if speller.hear(ids[:-1]) and ended:  # the end says no more than the stop string did: see `Stopping`
             ids, score = ids[:-1], score * len(ids) / (len(ids) - 1)
         speller.hear(ids)
         text = speller.close()
-        return Written(text, ids, score, "stop" if speller.stopped else "end" if ended else "limit")
+        return Written(text, ids, score, ending(speller, ended, limit < self.wishes.max_tokens))
+
+
+def room(model: DecoderModel, prompt: Sequence[int], wishes: Wishes) -> int:
+    """How many tokens may be written behind a prompt: as many as wished, or as the model has room for."""
+    if model.max_len is None:
+        return wishes.max_tokens
+    return min(wishes.max_tokens, model.max_len - len(prompt) + 1)
+
+
+def ending(speller: Speller, by_itself: bool, is_full: bool) -> Ended:
+    return "stop" if speller.stopped else "end" if by_itself else "full" if is_full else "limit"
 
 
 def prompt_ids(model: DecoderModel, tokenizer: Tokenizer, text: str) -> list[int]:

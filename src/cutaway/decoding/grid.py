@@ -8,9 +8,15 @@ narrow banks find less. Only what owes nothing may end. A term can be begun at o
 behind any other, at any time: then some bank below is always filled, and a text with all terms is found.
 
 Whole words: a term begins and ends at a border, where one token ends a word or the next one begins one.
+
+Where does a term belong? A rare one is unlikely anywhere, and often cheapest as junk behind a sentence that is
+complete: "Ein Hund läuft. Vierbeiner." So two things count in the choice besides log p. The cross-attention of a step
+says which source words the next token comes from; a term that begins there pays by the share s of them that are its
+own, `PRICE` · log s. And length earns nothing beyond `usual`, the length of the translation without terms, and
+room for these.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +30,8 @@ from cutaway.decoding.search import NEVER, Job
 
 FREE = -1  # in no way: any token may come
 WAY, AT, AT_BORDER, MUST_OPEN, N_STATE = range(5)  # must open: a term has just ended, in a token that could go on
+
+PRICE, LEAST = 5.0, 1e-3  # of a share of attention that is smaller nothing more is known
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,8 @@ class TermJob(Job):
     """A text that has to contain a way of each of these terms."""
 
     terms: tuple[tuple[Way, ...], ...]
+    looks: tuple[tuple[int, ...], ...] = ()  # of each term: the places of its word in the source; none: anywhere
+    usual: int = 1 << 30
     fresh: bool = True  # nothing is written yet: the prompt is but a start token
 
     @property
@@ -67,15 +77,20 @@ class Moves:
         return Moves(*(x.gather(2, which) for x in (self.scores, self.parents, self.tokens, self.ways)))
 
 
+Pattern = Callable[[], Float[Tensor, "row hypothesis source"]]  # where each hypothesis looked in this step
+
+
 class GridSearch(BeamSearch):
     """Bank b, hypotheses b · each … (b + 1) · each - 1, owes b tokens."""
 
     recordable = False
 
-    def __init__(self, width: int, jobs: Sequence[TermJob], borders: Borders, **options: Any) -> None:
+    def __init__(
+        self, width: int, jobs: Sequence[TermJob], borders: Borders, pattern: Pattern | None = None, **options: Any
+    ) -> None:
         self.banks = 1 + max(job.owed for job in jobs)
         super().__init__(width * self.banks, groups=self.banks, diversity=0.0, **options)
-        self.borders = borders
+        self.borders, self.pattern = borders, pattern
         rows, device = len(self.done), self.done.device
         whole: dict[str, Any] = {"dtype": torch.long, "device": device}
         n_ways = max(sum(map(len, job.terms)) for job in jobs)
@@ -85,6 +100,10 @@ class GridSearch(BeamSearch):
         self.way_terms = torch.zeros(rows, n_ways, **whole)
         self.way_saves = torch.zeros(rows, n_ways, **whole)  # tokens that the longest way has more
         self.way_first = torch.zeros(rows, n_ways, dtype=torch.bool, device=device)
+        source = max(len(job.source) for job in jobs)
+        self.way_looks = torch.zeros(rows, n_ways, source, device=device)
+        self.words = torch.zeros(rows, source, device=device)  # all but the end, where a step looks that knows nothing
+        self.usual = torch.zeros(rows, **whole)
         self.fresh = torch.zeros(rows, dtype=torch.bool, device=device)
         # what each hypothesis has to know: in which way it is, how far, the two borders, and the terms that it has
         self.state = torch.zeros(rows, self.width, N_STATE + max(len(job.terms) for job in jobs), **whole)
@@ -95,10 +114,12 @@ class GridSearch(BeamSearch):
         self.state[rows] = 0
         self.state[rows, :, WAY] = FREE
         self.way_lengths[rows] = 0
+        self.way_looks[rows] = self.words[rows] = 0.0
         for row, job in enumerate(jobs, rows.start):
             assert isinstance(job, TermJob)
             self.scores[row, job.owed * self.each] = 0.0
-            self.fresh[row] = job.fresh
+            self.fresh[row], self.usual[row] = job.fresh, job.usual
+            self.words[row, : len(job.source) - 1] = 1.0
             self.state[row, :, AT_BORDER] = job.fresh or bool(self.borders.closes[job.prompt[-1]])
             number = 0
             for term, ways in enumerate(job.terms):
@@ -108,6 +129,7 @@ class GridSearch(BeamSearch):
                     self.way_lengths[row, number], self.way_terms[row, number] = length, term
                     self.way_saves[row, number] = longest(ways) - length
                     self.way_first[row, number] = way.only_first
+                    self.way_looks[row, number, list(job.looks[term]) if job.looks else []] = 1.0
                     number += 1
 
     def advance(
@@ -131,6 +153,21 @@ class GridSearch(BeamSearch):
         moves = moves.pick(chosen)
         return moves.parents.flatten(1), moves.tokens.flatten(1)
 
+    def _divisor(self, lengths: Int[Tensor, "row *more"]) -> Float[Tensor, "row *more"]:
+        usual = self.usual[: len(lengths)].view(-1, *[1] * (lengths.ndim - 1))
+        return super()._divisor(lengths.minimum(usual))
+
+    def _begin_price(self, n: int) -> Float[Tensor, "row hypothesis way"] | float:
+        """What it costs to begin each way here, by what the step looked at."""
+        if self.pattern is None:
+            return 0.0
+        looked = self.pattern().to(self.words.dtype)
+        source = looked.shape[2]
+        its = looked @ self.way_looks[:n, :, :source].mT
+        share = its / (looked @ self.words[:n, :source, None]).clamp(min=LEAST)
+        known = self.way_looks[:n].any(dim=2)[:, None]
+        return torch.where(known, PRICE * share.clamp(LEAST, 1.0).log(), 0.0).to(self.scores.dtype)
+
     def _moves(self, log_p: Float[Tensor, "row hypothesis vocab"]) -> Moves:
         """The likeliest of each bank: free ones, and those that begin a term or go on with it."""
         n, width, vocab = log_p.shape
@@ -152,7 +189,8 @@ class GridSearch(BeamSearch):
         begins &= (~self.way_first[:n] | (self.fresh[:n] & (self.written[:n] == 1))[:, None])[:, None]
         may = torch.where(in_way, way == number, begins) & (self.way_lengths[:n] > 0)[:, None]
         owes = place // self.each - 1 - torch.where(in_way, 0, self.way_saves[:n, None])
-        price = (self.scores[:n, :, None] + log_p.gather(2, forced)).masked_fill(~may, NEVER)
+        price = self.scores[:n, :, None] + log_p.gather(2, forced)
+        price = (price + torch.where(in_way, 0.0, self._begin_price(n))).masked_fill(~may, NEVER)
 
         def beside(free: Tensor, of_ways: Tensor) -> Tensor:
             return torch.cat(

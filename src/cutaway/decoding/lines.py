@@ -161,7 +161,8 @@ def _decoded(lines: list[bytes], name: str, before: int) -> tuple[list[str], Inp
     texts = []
     for number, line in enumerate(lines, before + 1):
         try:
-            texts.append(line.decode())
+            text = line.decode()
+            texts.append(text.removeprefix("\ufeff") if number == 1 else text)  # some editors mark a file so
         except UnicodeDecodeError as error:
             return texts, InputError(f"{name}, line {number}: not UTF-8 ({error.reason} at byte {error.start})")
     return texts, None

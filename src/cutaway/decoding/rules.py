@@ -9,9 +9,10 @@ weighs and forbids single tokens, then temperature, then what cuts the tail off.
 about every text says so: `on_host`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
+from reprlib import repr as shorter
 from typing import ClassVar
 
 import torch
@@ -72,8 +73,16 @@ class Text:
 class Rule:
     """Rules that are equal do the same: rows that share them are treated together."""
 
+    option: ClassVar[str] = ""  # of `generate`, whose value is the first field
     on_host: ClassVar[bool] = False
     rank: ClassVar[int] = 0
+
+    def __str__(self) -> str:
+        """As a user wished it."""
+        if not self.option:
+            return repr(self)
+        value = getattr(self, fields(self)[0].name)
+        return f"{self.option}={shorter(value) if isinstance(value, tuple) else repr(value)}"
 
     def __call__(self, scores: Scores, text: Text) -> Scores:
         raise NotImplementedError
@@ -92,6 +101,7 @@ class Temperature(Rule):
     """score / temperature: below 1 the likely gets likelier, above 1 all become alike. (Ackley et al. 1985)"""
 
     temperature: float
+    option: ClassVar[str] = "temperature"
     rank: ClassVar[int] = 5
 
     def __post_init__(self) -> None:
@@ -109,6 +119,7 @@ class TopK(Rule):
     """Only the k likeliest, and what is as likely as the last of them. (Fan et al. 2018)"""
 
     k: int
+    option: ClassVar[str] = "top_k"
     rank: ClassVar[int] = 6
 
     def __post_init__(self) -> None:
@@ -124,6 +135,7 @@ class TopP(Rule):
     """The fewest of the likeliest whose probabilities add up to p. (Holtzman et al. 2020, nucleus sampling)"""
 
     p: float
+    option: ClassVar[str] = "top_p"
     rank: ClassVar[int] = 7
 
     def __post_init__(self) -> None:
@@ -142,6 +154,7 @@ class MinP(Rule):
     """Only what is at least p times as likely as the likeliest. (Nguyen et al. 2024)"""
 
     p: float
+    option: ClassVar[str] = "min_p"
     rank: ClassVar[int] = 8
 
     def __post_init__(self) -> None:
@@ -161,6 +174,7 @@ class RepetitionPenalty(Rule):
     """A token of prompt or text: score / penalty, or score · penalty where negative. (Keskar et al. 2019)"""
 
     penalty: float
+    option: ClassVar[str] = "repetition_penalty"
 
     def __post_init__(self) -> None:
         if not 0 < self.penalty < float("inf"):
@@ -176,6 +190,7 @@ class PresencePenalty(Rule):
     """A token that was written, the prompt aside: score − penalty, however often. (the OpenAI API's)"""
 
     penalty: float
+    option: ClassVar[str] = "presence_penalty"
 
     def __post_init__(self) -> None:
         if not float("-inf") < self.penalty < float("inf"):
@@ -191,6 +206,7 @@ class NoRepeat(Rule):
     """No n tokens in a row stand twice in prompt and text. (Paulus et al. 2018)"""
 
     n: int
+    option: ClassVar[str] = "no_repeat_ngram"
     rank: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -212,6 +228,7 @@ class BadWords(Rule):
     """None of these sequences of tokens: the last token is hidden where the text ends with those before it."""
 
     words: tuple[tuple[int, ...], ...]
+    option: ClassVar[str] = "bad_words"
     rank: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
@@ -236,6 +253,7 @@ class MinLength(Rule):
     """No end before n tokens are written."""
 
     n: int
+    option: ClassVar[str] = "min_tokens"
     rank: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
@@ -249,54 +267,11 @@ class MinLength(Rule):
 class ExactLength(MinLength):
     """No end before n tokens are written, and then nothing but an end: give the job a limit above n."""
 
+    option: ClassVar[str] = ""
+
     def __call__(self, scores: Scores, text: Text) -> Scores:
         only_ends = torch.full_like(scores, NEVER).index_copy(1, text.ends, scores[:, text.ends])
         return torch.where((text.written >= self.n)[:, None], only_ends, super().__call__(scores, text))
-
-
-# --- what the caller allows -----------------------------------------------------------------------------------------
-
-
-class Stuck(InputError):
-    """Nothing may follow a text."""
-
-
-def only(scores: Scores, text: Text, allowed: Callable[[list[int], list[int]], list[int]]) -> Scores:
-    """Hides all but the tokens that `allowed` names. A beam loses hypotheses that are stuck; if all are, it is told."""
-    may = torch.zeros(scores.shape, dtype=torch.bool)
-    running, stuck = 0, []
-    for row, known in enumerate(text.rows()):
-        if known is not None:
-            running += 1
-            try:
-                may[row, allowed(*known)] = True
-            except Stuck as error:
-                stuck.append(error)
-    if stuck and len(stuck) == running:
-        raise stuck[0]
-    return scores.masked_fill(~may.to(scores.device), NEVER)
-
-
-@dataclass(frozen=True)
-class Allowed(Rule):
-    """Only the tokens that `allow` names, given the ids of prompt and text. (De Cao et al. 2021)"""
-
-    allow: Callable[[list[int]], Iterable[int]]
-    on_host: ClassVar[bool] = True
-    rank: ClassVar[int] = 4
-
-    def __call__(self, scores: Scores, text: Text) -> Scores:
-        return only(scores, text, lambda prompt, new: self._ids([*prompt, *new], scores.shape[1]))
-
-    def _ids(self, known: list[int], vocab: int) -> list[int]:
-        ids = list(self.allow(known))
-        name = getattr(self.allow, "__name__", repr(self.allow))
-        if not ids:
-            raise Stuck(f"allow: {name} allows no token after {len(known)} tokens, the last of them {known[-3:]}")
-        if not 0 <= min(ids) <= max(ids) < vocab:
-            wrong = next(id for id in ids if not 0 <= id < vocab)
-            raise InputError(f"allow: {name} names token {wrong}, outside the vocabulary 0 … {vocab - 1}")
-        return ids
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------

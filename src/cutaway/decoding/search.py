@@ -177,7 +177,7 @@ class Search:
         if not found:
             names = ", ".join(map(str, self.rules[row]))
             raise InputError(
-                f"after {int(self.written[row])} tokens no other may follow by the rules {names}: loosen them"
+                f"after {int(self.written[row]) - 1} tokens no other may follow by the rules {names}: loosen them"
                 if names
                 else "this model's scores are not numbers: its weights are damaged, or too large for their precision"
             )

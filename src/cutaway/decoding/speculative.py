@@ -9,7 +9,7 @@ draft decides how fast the text comes, never what it says (Leviathan et al. 2023
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -49,8 +49,13 @@ def speculative(
     source: Source = None,
     source_real: SourceReal = None,
     end_ids: Sequence[int] | None = None,
+    enough: Callable[[int, list[int]], int | None] | None = None,
 ) -> Speculation:
-    """At most `n` new tokens for each prompt: the model's own greedy ones. Those of a translator are start tokens."""
+    """At most `n` new tokens for each prompt: the model's own greedy ones. Those of a translator are start tokens.
+
+    `enough` is told, after each round, the number of a prompt and what is written behind it by now: it says after how
+    many of those tokens the text ends, or None if it goes on.
+    """
     _check(model, draft, ids, n, k, source)
     end_ids = model.config.end_ids or () if end_ids is None else end_ids
     begun = [len(ids[0])] * len(ids) if real is None else real.sum(dim=1).tolist()
@@ -72,8 +77,9 @@ def speculative(
         proposed, accepted, rounds = proposed + guesses * len(whose), accepted + int(right.sum()), rounds + 1
         for row in reversed(range(len(whose))):
             text = _until_end(texts[row, begun[whose[row]] : lengths[row]].tolist()[:n], end_ids)
-            if len(text) == n or text[-1] in end_ids:
-                done[whose[row]] = text
+            last_one = None if enough is None else enough(whose[row], text)
+            if last_one is not None or len(text) == n or text[-1] in end_ids:
+                done[whose[row]] = text[:last_one]
                 last = len(whose) - 1
                 texts[row], lengths[row] = texts[last], lengths[last]
                 big.cache.move(last, row)

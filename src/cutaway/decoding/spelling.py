@@ -36,12 +36,14 @@ class Speller:
         self.broken = False  # whether the bytes in a row, of which those are the last, hold some that are no character
 
     def hear(self, ids: Sequence[int]) -> bool:
-        """All that is written by now; whether that is enough."""
+        """All that is written by now; whether that is enough: then `heard` says how many tokens were."""
         for id in ids[self.heard :]:
+            if self.stopped:
+                break
             # a model's vocabulary may be padded to a round number: those places stand for nothing
-            if not self.stopped and id not in self.silent and id < self.tokenizer.vocab_size:
+            if id not in self.silent and id < self.tokenizer.vocab_size:
                 self._take(id)
-        self.heard = max(self.heard, len(ids))
+            self.heard += 1
         return self.stopped
 
     def close(self) -> str:

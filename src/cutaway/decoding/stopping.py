@@ -6,7 +6,7 @@ follow, and that for certain: the search goes on as with any other text that has
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
@@ -22,7 +22,8 @@ class Stopping(Rule):
     """log p(end) = 0 behind one of the stop strings, whatever other rules say."""
 
     stops: tuple[str, ...]
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer = field(repr=False)
+    option: ClassVar[str] = "stop"
     on_host: ClassVar[bool] = True
     rank: ClassVar[int] = 9
 

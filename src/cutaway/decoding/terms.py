@@ -13,26 +13,22 @@ the words before it, too: with `cat=Kater`, "Die Katze" has to become "Der Kater
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby, takewhile
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from cutaway.decoding.engine import Engine
-from cutaway.decoding.grid import Borders, GridSearch, TermJob, Way
-from cutaway.decoding.search import Hypothesis, Job
+from cutaway.decoding.grid import Borders, Way
 from cutaway.decoding.sentences import split_sentences
-from cutaway.decoding.write import written
 from cutaway.errors import InputError
 from cutaway.files import MEGABYTE, read_bytes
-from cutaway.model.model import DecoderModel
 from cutaway.tokens import Tokenizer
 
 # scripts that are written without spaces: Thai to Myanmar, Khmer, kana, Han
 SPACELESS = re.compile("[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+Looks = tuple[tuple[str, tuple[int, ...]], ...]  # terms, and the places of their words among the source's tokens
 
 
 class Glossary:
@@ -43,37 +39,64 @@ class Glossary:
             raise InputError(f"terms is a {type(terms).__name__}; write it as {{'dog': 'Rüde'}}")
         self.tokenizer = tokenizer
         self.targets: dict[str, str] = {}
-        self.ways: dict[str, tuple[Way, ...]] = {}
+        self.spelled: dict[str, str] = {}  # each target as it was given, by how the tokenizer spells it
         self.begin: dict[str, list[str]] = {}  # the terms that begin with a word, in either case
         for source, target in terms.items():
             for text in (source, target):
                 if not isinstance(text, str) or not text.strip():
                     raise InputError(f"terms: {source!r} = {target!r} has an empty side: give a word on either")
-            said, ways = self._written(target.strip())
+        written = self._written(list(dict.fromkeys(target.strip() for target in terms.values())))
+        for source, target in terms.items():
+            said = written[target.strip()]
             source = source.strip()
             if source not in self.targets:
                 for first in {_first(source), _first(capital(source))}:
                     self.begin.setdefault(first, []).append(source)
-            self.targets[source], self.ways[said] = said, ways
+            self.targets[source], self.spelled[said] = said, target.strip()
 
     @property
     def borders(self) -> Borders:
         return borders(self.tokenizer)
 
-    def _written(self, target: str) -> tuple[str, tuple[Way, ...]]:
-        """A term as the tokenizer spells it, and the ways to write it."""
-        plain = ids_of(target, self.tokenizer)
-        if plain is None:
-            raise InputError(f"terms: this model's tokenizer has no tokens for {target!r}: choose another word")
+    def _written(self, targets: list[str]) -> dict[str, str]:
+        """Each term as the tokenizer spells it."""
+        found = all_ids_of(targets, self.tokenizer)
+        for target, ids in zip(targets, found, strict=True):
+            if ids is None:
+                raise InputError(f"terms: this model's tokenizer has no tokens for {target!r}: choose another word")
+        texts = self.tokenizer.backend.decode_batch([list(ids or ()) for ids in found])
+        return {target: text.strip() for target, text in zip(targets, texts, strict=True)}
+
+    def ways(self, term: str) -> tuple[Way, ...]:
+        """The ways to write a term: of those that some text wants, which are few."""
+        target = self.spelled[term]
+        plain, spaced, first = all_ids_of([target, f" {target}", capital(target)], self.tokenizer)
+        assert plain is not None
         ways = {plain: Way(plain)}
-        if not self.borders.opens[plain[0]] and (spaced := ids_of(f" {target}", self.tokenizer)):  # it needs its space
+        if spaced and not self.borders.opens[plain[0]]:  # it needs its space
             ways.setdefault(spaced, Way(spaced))
-        if first := ids_of(capital(target), self.tokenizer):
+        if first:
             ways.setdefault(first, Way(first, only_first=True))
-        return self.tokenizer.decode(plain).strip(), tuple(ways.values())
+        return tuple(ways.values())
 
     def wanted(self, text: str) -> tuple[str, ...]:
         """What the translation of a text has to contain."""
+        return tuple(self.spans(text))
+
+    def looks(self, text: str, front: int = 0) -> "Looks":
+        """The same, and which tokens of the source, `front` tokens before it, are to be translated so."""
+        spans = self.spans(text)
+        tokens = self.tokenizer.encoding(text, special=False).offsets if spans else []
+        return tuple(
+            (
+                term,
+                tuple(n for n, (begin, end) in enumerate(tokens, front) if any(begin < b and a < end for a, b in its)),
+            )
+            for term, its in spans.items()
+        )
+
+    def spans(self, text: str) -> dict[str, list[tuple[int, int]]]:
+        """The same, and where the words stand in the text that are to be translated so."""
         # a source may stand under two first words that are both in the text
         able = {source: None for first in _firsts(text) for source in self.begin.get(first, ())}
         spans = sorted(
@@ -82,20 +105,33 @@ class Glossary:
             if all(word in text for word in source[1:].split())
             for start, stop in places(text, source)
         )
-        found: dict[str, None] = {}
+        found: dict[str, list[tuple[int, int]]] = {}
         free = 0
         for start, minus_stop, source in spans:
             if start >= free:
-                found[self.targets[source]], free = None, -minus_stop
-        return tuple(term for term in found if not any(contains(other, term) for other in found if other != term))
+                free = -minus_stop
+                found.setdefault(self.targets[source], []).append((start, free))
+        return {
+            term: its
+            for term, its in found.items()
+            if not any(contains(other, term) for other in found if other != term)
+        }
 
 
 def ids_of(text: str, tokenizer: Tokenizer, *, spaces: bool = True) -> tuple[int, ...] | None:
     """What writes a text; None where something else would come of it. White space counts, unless `spaces` is False."""
-    ids, normalizer = tokenizer.encode(text, special=False), tokenizer.backend.normalizer
-    both = [one if spaces else "".join(one.split()) for one in (tokenizer.decode(ids), text)]
-    said, wanted = ((one if normalizer is None else normalizer.normalize_str(one)).strip() for one in both)
-    return None if tokenizer.unk_id in ids or not both[0].strip() or said != wanted else tuple(ids)
+    return all_ids_of([text], tokenizer, spaces=spaces)[0]
+
+
+def all_ids_of(texts: Sequence[str], tokenizer: Tokenizer, *, spaces: bool = True) -> list[tuple[int, ...] | None]:
+    """The same for each of many, at once."""
+    every, normalizer = tokenizer.encode_batch(texts, special=False), tokenizer.backend.normalizer
+    found: list[tuple[int, ...] | None] = []
+    for text, ids, back in zip(texts, every, tokenizer.backend.decode_batch(every), strict=True):
+        both = [one if spaces else "".join(one.split()) for one in (back, text)]
+        said, wanted = ((one if normalizer is None else normalizer.normalize_str(one)).strip() for one in both)
+        found.append(None if tokenizer.unk_id in ids or not both[0].strip() or said != wanted else tuple(ids))
+    return found
 
 
 def read_terms(file: Path) -> dict[str, str]:
@@ -162,7 +198,8 @@ def _firsts(text: str) -> set[str]:
 
 
 def _first(term: str) -> str:
-    return "".join(takewhile(_in_run, term)) or term[0]
+    word = term.split(None, 1)[0]
+    return word if word.isascii() and word.isalnum() else "".join(takewhile(_in_run, term)) or term[0]
 
 
 @lru_cache(maxsize=1 << 12)
@@ -197,104 +234,3 @@ def borders(tokenizer: Tokenizer) -> Borders:
     opens = [bool(text) and text[0] != "\ufffd" and _border("a", text[0]) for text in known]
     closes = [bool(text) and text[-1] != "\ufffd" and _border(text[-1], "a") for text in known]
     return Borders(torch.tensor(opens), torch.tensor(closes))
-
-
-def with_terms(
-    model: DecoderModel,
-    jobs: Sequence[Job],
-    wanted: Sequence[Sequence[str]],
-    glossary: Glossary,
-    spell: Callable[[Job, Hypothesis], str],
-    *,
-    most: int,
-    n_best: int = 1,
-    rows: int | None = None,
-    **search: Any,
-) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """What `written` gives, where each text contains what is wanted; `most` tokens have room in a target.
-
-    `n_best` of each are looked for. The best of them does not depend on how many: what a grid finds besides a
-    translation that has its terms comes after it, or not at all.
-    """
-
-    def kept(number: int, found: Sequence[Hypothesis]) -> list[Hypothesis]:
-        terms = wanted[number]
-        return [one for one in found if all(contains(spell(jobs[number], one), term) for term in terms)]
-
-    ends = set(search["end_ids"])
-    there: dict[int, list[Hypothesis]] = {}
-    best: dict[int, float] = {}
-    again: dict[int, dict[int, TermJob]] = {}  # by the tokens that they owe: a grid has a bank for each
-    for job, terms in zip(jobs, wanted, strict=True):
-        if terms:
-            _term_job(job, terms, glossary, most, ends)  # what is impossible is said before anything is written
-    for number, found in written(model, jobs, rows=rows, **search):
-        good = kept(number, found)
-        stays = bool(good) and good[0] is found[0]
-        if stays and (len(good) >= n_best or not wanted[number]):
-            yield number, good
-        else:
-            job = _term_job(jobs[number], wanted[number], glossary, most, ends)
-            again.setdefault(job.owed, {})[number] = job
-            there[number], best[number] = good, good[0].score if stays else float("inf")
-    for some in again.values():
-        numbers = list(some)
-        engine = _engine(model, list(some.values()), glossary.borders, rows, **search)
-        for at, found in engine.run(some.values()):
-            number = numbers[at]
-            more = [one for one in kept(number, found) if one.score <= best[number]]
-            every: dict[tuple[int, ...], Hypothesis] = {}
-            for one in [*there[number], *more]:
-                every.setdefault(tuple(one.ids), one)
-            if not every:
-                raise InputError(f"no translation with the terms {', '.join(wanted[number])} was found: widen the beam")
-            yield number, sorted(every.values(), key=lambda one: -one.score)
-
-
-def _term_job(job: Job, wanted: Sequence[str], glossary: Glossary, most: int, ends: set[int]) -> TermJob:
-    """The same job, with these terms, and room for them."""
-    terms = tuple(tuple(way for way in glossary.ways[term] if not ends.intersection(way.ids)) for term in wanted)
-    for term, ways in zip(wanted, terms, strict=True):
-        if not ways:
-            raise InputError(f"terms: {term!r} holds a token that ends a text in this model: choose another word")
-    room = most - len(job.prompt) + 1
-    made = TermJob(
-        prompt=job.prompt, source=job.source, limit=job.limit, rules=job.rules, terms=terms, fresh=len(job.prompt) == 1
-    )
-    if made.owed > room:
-        raise InputError(
-            f"the terms {', '.join(map(repr, wanted))} take {made.owed} tokens, but only {room} have room in a"
-            " translation: leave some out, or cut the text"
-        )
-    return TermJob(**{**vars(made), "limit": min(room, job.limit + made.owed)})
-
-
-def _engine(
-    model: DecoderModel,
-    jobs: Sequence[TermJob],
-    known: Borders,
-    rows: int | None,
-    *,
-    beam: int,
-    end_ids: Sequence[int],
-    **search: Any,
-) -> Engine:
-    extra = torch.zeros(max(0, model.config.vocab_size - len(known.opens)), dtype=torch.bool)  # type: ignore[attr-defined]
-    opens, closes = torch.cat([known.opens, extra]), torch.cat([known.closes, extra])
-    opens[list(end_ids)] = True
-    rows = min(len(jobs), max(1, (rows or 32) // (1 + jobs[0].owed)))
-    source = max(len(job.source) for job in jobs)
-    prompt = max(len(job.prompt) for job in jobs)
-    grid = GridSearch(
-        max(2, beam),  # in a bank of one, the first place for a term is the last
-        jobs,
-        Borders(opens.to(model.device), closes.to(model.device)),
-        rows=rows,
-        most=max(job.limit for job in jobs),
-        ends=end_ids,
-        device=model.device,
-        dtype=torch.promote_types(model.dtype, torch.float32),
-        prompt=prompt,
-        **search,
-    )
-    return Engine(model, grid, rows=rows, prompt=prompt, source=source)

@@ -18,9 +18,11 @@ from typing import Any, NamedTuple
 from cutaway.decoding.align import Alignment, align, joined
 from cutaway.decoding.beam import EarlyStopping
 from cutaway.decoding.engine import Job
+from cutaway.decoding.given import check_given
 from cutaway.decoding.search import Hypothesis
 from cutaway.decoding.sentences import cut, split_sentences
-from cutaway.decoding.terms import Glossary, ids_of, with_terms
+from cutaway.decoding.terms import Glossary, Looks, ids_of
+from cutaway.decoding.with_terms import with_terms
 from cutaway.errors import InputError
 from cutaway.model.model import EncoderDecoderModel
 from cutaway.tokens import Tokenizer
@@ -83,6 +85,7 @@ def translate(
 
     The options are those of `translations`.
     """
+    check_given(model, tokenizer)
     texts = [text] if isinstance(text, str) else text
     found = translations(model, tokenizer, texts, n_best=n_best, aligned=align, **options)
     answers = found if scores or align or n_best > 1 else [one.text for one in found]
@@ -205,14 +208,17 @@ def _woven(frame: list[str | None], said: Said | None) -> str:
 
 
 def tag_for(tokenizer: Tokenizer, to: str | None) -> int | None:
-    """The token that asks for a language; None where a model knows but one."""
+    """The token that asks for a language; None where a model knows but one, which nothing can be said of."""
     found = [(TAG.fullmatch(token), id) for token, id in tokenizer.special_ids().items()]
     known = {match[1] or match[2]: id for match, id in found if match}
+    if not known and to is not None:
+        raise InputError(f"to={to!r}: this model has no language tags and knows one language only: leave it out")
     if not known:
         return None
+    if to is None:
+        raise InputError(f"which language is wanted? Say {' or '.join(f'to={name}' for name in known)}")
     if to not in known:
-        said = "say which language is wanted" if to is None else f"no language is called {to!r}"
-        raise InputError(f"{said}: this model knows {', '.join(known)}")
+        raise InputError(f"to={to!r}: this model knows {', '.join(known)}")
     return known[to]
 
 
@@ -255,11 +261,11 @@ def candidates(
     begins = {prefix: prefix_ids(tokenizer, prefix) for prefix in dict.fromkeys(prefixes or [None])}
     forced = [begins[prefix] for prefix in prefixes or [None] * len(texts)]
     longest = max_len if model.max_len is None else min(max_len, model.max_len)
-    a, b = growth
+    (a, b), front = growth, int(tag is not None)
     glossary = terms if isinstance(terms, Glossary) else Glossary(terms or {}, tokenizer)
-    same: dict[tuple[tuple[int, ...], tuple[int, ...], tuple[str, ...]], list[int]] = {}  # what stands twice, once
+    same: dict[tuple[tuple[int, ...], tuple[int, ...], Looks], list[int]] = {}  # what stands twice, once
     for row in sorted((row for row in range(len(texts)) if sources[row]), key=lambda row: -len(sources[row])):
-        same.setdefault((tuple(sources[row]), forced[row], glossary.wanted(texts[row])), []).append(row)
+        same.setdefault((tuple(sources[row]), forced[row], glossary.looks(texts[row], front)), []).append(row)
     jobs = []
     for source, begin, _ in same:
         if len(begin) >= longest:
@@ -292,6 +298,7 @@ def prefix_ids(tokenizer: Tokenizer, prefix: str | None) -> tuple[int, ...]:
     """The tokens that write how a translation has to begin; what they cannot write is refused."""
     if prefix is None or not prefix.strip():
         return ()
+    prefix = prefix.rstrip()  # the space belongs to the next word
     ids = ids_of(prefix, tokenizer, spaces=False)
     if ids is None:
         lost = next((word for word in prefix.split() if ids_of(word, tokenizer, spaces=False) is None), prefix)

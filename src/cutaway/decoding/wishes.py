@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from cutaway.decoding.allowed import Allowed
 from cutaway.decoding.expression import Matching
 from cutaway.decoding.rules import (
-    Allowed,
     BadWords,
     MinLength,
     MinP,
@@ -20,6 +20,7 @@ from cutaway.decoding.rules import (
     in_order,
 )
 from cutaway.decoding.stopping import Stopping
+from cutaway.decoding.unsaid import unsaid
 from cutaway.errors import InputError
 from cutaway.tokens import Tokenizer
 
@@ -46,7 +47,7 @@ class Wishes:
     beam: int = 1
     n_best: int = 1
     groups: int = 1
-    diversity: float = 0.5
+    diversity: float | None = None
     seed: int | Sequence[int] = 0
 
     def __post_init__(self) -> None:
@@ -63,6 +64,9 @@ class Wishes:
             raise InputError(f"n_best={self.n_best} needs beam={self.n_best}, or a temperature above 0 to draw as many")
         if self.beam % self.groups:
             raise InputError(f"groups={self.groups} do not share beam={self.beam} evenly: make one a multiple")
+        if self.diversity is not None and self.groups == 1:
+            raise InputError(f"diversity={self.diversity} is a price between groups, and there is one: give groups too")
+        self._check_drawing()
         for name in ("stop", "bad_words", "rules"):
             if not isinstance(getattr(self, name), Sequence):
                 raise InputError(f"{name}={getattr(self, name)!r} is not a list")
@@ -78,18 +82,33 @@ class Wishes:
     def _check_numbers(self) -> None:
         for name in ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "diversity"):
             x = getattr(self, name)
-            if not (isinstance(x, int | float) or (x is None and name in ("top_p", "min_p"))):
+            if not (isinstance(x, int | float) or (x is None and name in ("top_p", "min_p", "diversity"))):
                 raise InputError(f"{name}={x!r} is not a number")
         for name in ("temperature", "diversity"):
-            if not 0 <= getattr(self, name) < float("inf"):
+            if not 0 <= (getattr(self, name) or 0) < float("inf"):
                 raise InputError(f"{name}={getattr(self, name)} is not a finite number of at least 0")
         for seed in self.seed if _is_list(self.seed) else [self.seed]:
             if not is_whole(seed):
                 raise InputError(f"seed={seed!r} is not a whole number, nor a list of one for each prompt")
 
+    def _check_drawing(self) -> None:
+        """What cuts the tail off means nothing where the likeliest is taken."""
+        for rule in self._tail():
+            if not self.temperature:
+                raise InputError(f"{rule} says among which words to draw, and at temperature=0 none is drawn: raise it")
+
+    def _tail(self) -> list[Rule]:
+        kinds = ((TopK, self.top_k), (TopP, self.top_p), (MinP, self.min_p))
+        return [kind(value) for kind, value in kinds if value is not None]  # type: ignore[arg-type]
+
     @property
     def stops(self) -> tuple[str, ...]:
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+
+    @property
+    def price(self) -> float:
+        """Of a word that another group has just taken."""
+        return 0.5 if self.diversity is None else self.diversity
 
     def seeds(self, n: int) -> Sequence[int]:
         """Those of n prompts."""
@@ -99,19 +118,13 @@ class Wishes:
             raise InputError(f"{len(self.seed)} seeds for {n} prompts: give one for each, or one for all")
         return self.seed
 
-    def all_rules(self, tokenizer: Tokenizer, vocab_size: int) -> tuple[Rule, ...]:
-        """Those that change anything."""
-        found = list(self.rules)
+    def all_rules(self, tokenizer: Tokenizer, vocab_size: int, limit: int) -> tuple[Rule, ...]:
+        """Those that change anything, for a text of at most `limit` tokens."""
+        found = [*self.rules, *self._tail()]
         if self.temperature:
             found.append(Temperature(self.temperature))
-        for kind, value in (
-            (TopK, self.top_k),
-            (TopP, self.top_p),
-            (MinP, self.min_p),
-            (NoRepeat, self.no_repeat_ngram),
-        ):
-            if value is not None:
-                found.append(kind(value))  # type: ignore[arg-type]
+        if self.no_repeat_ngram is not None:
+            found.append(NoRepeat(self.no_repeat_ngram))
         if self.repetition_penalty != 1:
             found.append(RepetitionPenalty(self.repetition_penalty))
         if self.presence_penalty:
@@ -119,9 +132,11 @@ class Wishes:
         if self.min_tokens:
             found.append(MinLength(self.min_tokens))
         if self.bad_words:
-            found.append(BadWords(_spelled(tokenizer, self.bad_words, vocab_size)))
-        if self.allow is not None:
-            found.append(Matching(self.allow, tokenizer) if isinstance(self.allow, str) else Allowed(self.allow))
+            found += _bad_words(tokenizer, self.bad_words, vocab_size)
+        if isinstance(self.allow, str):
+            found.append(Matching(self.allow, tokenizer, limit))
+        elif self.allow is not None:
+            found.append(Allowed(self.allow))
         if self.stops and self.beam > 1:
             found.append(Stopping(self.stops, tokenizer))
         return in_order(found)
@@ -135,20 +150,20 @@ def _is_list(x: object) -> TypeGuard[Sequence[Any]]:
     return isinstance(x, Sequence) and not isinstance(x, str | bytes)
 
 
-def _spelled(
-    tokenizer: Tokenizer, words: Sequence[str | Sequence[int]], vocab_size: int
-) -> tuple[tuple[int, ...], ...]:
-    """Words as tokens: at the beginning of a text, and behind a space."""
-    found: dict[tuple[int, ...], None] = {}
+def _bad_words(tokenizer: Tokenizer, words: Sequence[str | Sequence[int]], vocab_size: int) -> list[Rule]:
+    """Texts are hidden however they are spelled, ids as they are."""
+    texts: dict[str, None] = {}
+    given: dict[tuple[int, ...], None] = {}
     for word in [words] if isinstance(words, str) else words:
         if isinstance(word, str):
-            ways = [tuple(tokenizer.encode(way, special=False)) for way in (word, f" {word}")]
+            fits = bool(word)
+            texts[word] = None
         elif _is_list(word) and all(map(is_whole, word)):
-            ways = [tuple(word)]
+            fits = bool(word) and 0 <= min(word) <= max(word) < vocab_size
+            given[tuple(word)] = None
         else:
             raise InputError(f"bad_words: {word!r} is neither a text nor a list of token ids")
-        for ids in ways:
-            if not ids or not 0 <= min(ids) <= max(ids) < vocab_size:
-                raise InputError(f"bad_words: {word!r} has no tokens of this model's vocabulary 0 … {vocab_size - 1}")
-            found[ids] = None
-    return tuple(found)
+        if not fits:
+            raise InputError(f"bad_words: {word!r} has no tokens of this model's vocabulary 0 … {vocab_size - 1}")
+    by_ids: list[Rule] = [BadWords(tuple(given))] if given else []
+    return by_ids + (unsaid(tuple(texts), tokenizer, vocab_size) if texts else [])

@@ -2,14 +2,14 @@
 
 import gc
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
 T = TypeVar("T")
 
 
-def record(call: Callable[[], T], pool: tuple[int, int]) -> tuple[torch.cuda.CUDAGraph, T]:
+def record(call: Callable[[], T], pool: Any) -> tuple[torch.cuda.CUDAGraph, T]:
     """Records what `call` would do, and does it not yet: the graph, and where its results will be."""
     graph, collects = torch.cuda.CUDAGraph(), gc.isenabled()
     gc.disable()  # garbage that gives memory or events back would spoil the recording,

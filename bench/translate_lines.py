@@ -64,8 +64,11 @@ def memory(pid: int) -> tuple[float, float]:
     return now, peak
 
 
-def watched(what: str, n: int, arguments: list[str], **pipes: object) -> float:
-    """Runs it, and prints its peak of memory halfway and at the end; how many seconds it took."""
+GROWTH = 1.15  # of memory, for ten times the lines: more is a leak
+
+
+def watched(what: str, n: int, arguments: list[str], **pipes: object) -> tuple[float, float]:
+    """Runs it, and prints its peak of memory halfway and at the end; how many seconds it took, and MiB."""
     begin, peaks = time.perf_counter(), [0.0]
     process = subprocess.Popen(arguments, **pipes)  # type: ignore[call-overload]
     while process.poll() is None:
@@ -75,7 +78,7 @@ def watched(what: str, n: int, arguments: list[str], **pipes: object) -> float:
     took = time.perf_counter() - begin
     print(f"{what:<16} {n:>9,} lines  peak halfway {peaks[len(peaks) // 2]:6.1f} MiB, at the end {peaks[-1]:6.1f} MiB  "
           f"{took:6.1f} s  {n / took:6.0f} lines/s", flush=True)  # fmt: skip
-    return took
+    return took, peaks[-1]
 
 
 def killed(source: Path, output: Path, model: Path, kills: int, seconds: float) -> int:
@@ -103,15 +106,19 @@ def main(n: int, kills: int) -> None:
         folder = Path(name)
         model = folder / "model"
         write_model(model)
+        peaks: dict[str, list[float]] = {"file": [], "pipe": []}
         for some in (n // 10, n):
             source, output = folder / f"{some}.in", folder / f"{some}.out"
             write_lines(source, some)
-            seconds = watched("file to file", some, command(model, "--input", source, "--output", output))
+            seconds, peak = watched("file to file", some, command(model, "--input", source, "--output", output))
+            peaks["file"].append(peak)
             piped = folder / f"{some}.piped"
             with source.open("rb") as stdin, piped.open("wb") as stdout:
-                watched("stdin to stdout", some, command(model), stdin=stdin, stdout=stdout)
+                peaks["pipe"].append(watched("stdin to stdout", some, command(model), stdin=stdin, stdout=stdout)[1])
             assert piped.read_bytes() == output.read_bytes()
             assert output.read_bytes().count(b"\n") == some
+        for way, (few, many) in peaks.items():
+            assert many < GROWTH * few, f"{way}: {many:.0f} MiB for {n:,} lines, {few:.0f} for a tenth of them"
         resumed = folder / "resumed"
         count = killed(source, resumed, model, kills, seconds)
         assert resumed.read_bytes() == output.read_bytes(), "the resumed output differs"

@@ -199,7 +199,6 @@ class Engine:
             for kept in self._kept():
                 kept[row] = kept[last]
                 kept.pop()
-        self.search.done[len(self.jobs) :] = True
 
     def _done(self) -> list[int]:
         """The rows whose texts are done; on a GPU a step later, unless somebody listens."""

@@ -1,8 +1,8 @@
 """Steps on a GPU, recorded once as a CUDA graph and replayed: the host says "again" instead of launching every kernel.
 
-A graph is for so many rows as there are texts, rounded up to a power of two; rows beyond them are done and stand still.
-So does a text that has ended until the host has heard of it: it hears of every step while the next one runs, so that
-the GPU never waits.
+A graph is for so many rows as there are texts, rounded up to a power of two; nobody looks at rows beyond them. A text
+that has ended stands still until the host has heard of it: it hears of every step while the next one runs, so that the
+GPU never waits.
 """
 
 from collections.abc import Callable, Sequence

@@ -52,16 +52,18 @@ class Shelf:
 
 def kept_engine(model: DecoderModel, kind: Hashable, room: Room, make: Callable[[Room], Engine]) -> Engine:
     """The engine of this kind that the model keeps, if it has room and is free; otherwise a new one, which is kept."""
-    weights = tuple(parameter.data_ptr() for parameter in model.parameters())
+    weights = tuple(tensor.data_ptr() for tensor in (*model.parameters(), *model.buffers()))
     shelf = vars(model).setdefault("_shelf", Shelf())
     if shelf.kept is not None:
         known, its, engine = shelf.kept
         if known == (kind, weights) and its.holds(room) and not engine.busy:
+            engine.busy = True  # from now on, not only when it runs: another may ask before that
             return engine
         shelf.kept = None  # before another is made: there may not be memory for both
         del engine
     room = room.rounded(model.max_len)
     engine = make(room)
+    engine.busy = True
     shelf.kept = (kind, weights), room, engine
     return engine
 

@@ -80,11 +80,11 @@ def test_out_and_in_again(tmp_path: Path, changes: dict[str, Any]):
 def test_the_window_decides_the_layout(tmp_path: Path):
     config = LlamaConfig(vocab_size=9, max_len=8, n_layers=1, d_model=8, n_heads=2, n_kv_heads=1, d_ff=8)
     for window, name in ((None, "llama"), (3, "mistral")):
-        export(build(config, window=window), tmp_path)
-        values = json.loads((tmp_path / "config.json").read_text())
+        export(build(config, window=window), tmp_path / name)
+        values = json.loads((tmp_path / name / "config.json").read_text())
         assert (values["model_type"], values["architectures"]) == (name, [f"{name.capitalize()}ForCausalLM"])
     with pytest.raises(CheckpointError, match="window and attention_bias"):
-        export(build(config, window=3, attention_bias=True), tmp_path)
+        export(build(config, window=3, attention_bias=True), tmp_path / "neither")
 
 
 def test_the_other_heads(tmp_path: Path):

@@ -114,12 +114,13 @@ def _options(
     model: "Model", tokenizer: "Tokenizer | None", path: Path, *, to: str | None, **asked: Any
 ) -> dict[str, Any]:
     """Those of all options that the model's task knows."""
-    from cutaway.decoding.translate import tag_for
+    from cutaway.decoding.translate import languages, tag_for
     from cutaway.evaluation.examples import picture_numbers
     from cutaway.model.model import EncoderDecoderModel
 
     if isinstance(model, EncoderDecoderModel):
-        tag = None if tokenizer is None else tag_for(tokenizer, to)
+        # of a model that knows one language, --to chooses the column only
+        tag = tag_for(tokenizer, to) if tokenizer is not None and languages(tokenizer) else None
         return {"beam": asked["beam"], "length_penalty": asked["length_penalty"], "tag": tag}
     if model.config.task == "language_model":
         return {name: asked[name] for name in ("context", "stride", "start")}

@@ -207,10 +207,15 @@ def _woven(frame: list[str | None], said: Said | None) -> str:
     return "".join(last_first.pop() if part is None else part for part in frame)
 
 
+def languages(tokenizer: Tokenizer) -> dict[str, int]:
+    """The languages that can be asked for, and the token that does; none where a model knows but one."""
+    found = [(TAG.fullmatch(token), id) for token, id in tokenizer.special_ids().items()]
+    return {match[1] or match[2]: id for match, id in found if match}
+
+
 def tag_for(tokenizer: Tokenizer, to: str | None) -> int | None:
     """The token that asks for a language; None where a model knows but one, which nothing can be said of."""
-    found = [(TAG.fullmatch(token), id) for token, id in tokenizer.special_ids().items()]
-    known = {match[1] or match[2]: id for match, id in found if match}
+    known = languages(tokenizer)
     if not known and to is not None:
         raise InputError(f"to={to!r}: this model has no language tags and knows one language only: leave it out")
     if not known:

@@ -203,11 +203,13 @@ def undisturbed(starter: Starter, folder: Path, recipe: Values, **more: Any) -> 
     return Reference(recipe, out, record, lines, fingerprints(out))
 
 
-def kill_at_random(starter: Starter, recipe: Values, folder: Path, *names: Any, first: int = 0) -> tuple[Path, Path]:
+def kill_at_random(
+    starter: Starter, recipe: Values, folder: Path, *names: Any, first: int = 0, last: int = STEPS
+) -> tuple[Path, Path]:
     """A run that was killed a random while after a random step, or after its start; where it is, and its record."""
     for attempt, draw in enumerate(draws(SEED, *names)):
         out, record = folder / f"out-{attempt}", folder / f"steps-{attempt}.jsonl"
-        kill = {"after": draw.randint(first, STEPS), "seconds": draw.random() * 0.05}
+        kill = {"after": draw.randint(first, last), "seconds": draw.random() * 0.05}
         ended = starter.train(recipe, out, record=record, kill=kill)
         if was_in_the_middle(ended, out):
             print(f"seed {SEED}, {names}: killed {kill}, having {[path.name for path in checkpoint_folders(out)]}")

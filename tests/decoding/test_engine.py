@@ -51,8 +51,9 @@ def texts(found: list[list[Hypothesis]]) -> list[list[list[int]]]:
 
 
 def run(engine: Engine, jobs: list[Job]) -> list[list[list[int]]]:
-    found = dict(engine.run(jobs))
-    assert sorted(found) == list(range(len(jobs)))
+    answers = list(engine.run(jobs))
+    assert sorted(number for number, _ in answers) == list(range(len(jobs)))  # each once
+    found = dict(answers)
     return texts([found[number] for number in range(len(jobs))])
 
 

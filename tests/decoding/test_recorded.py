@@ -14,8 +14,8 @@ from torch import Tensor
 from cutaway.decoding.allowed import Allowed
 from cutaway.decoding.beam import BeamSearch
 from cutaway.decoding.engine import Engine, Job
-from cutaway.decoding.recorded import Recorded
-from cutaway.decoding.rules import NoRepeat
+from cutaway.decoding.recorded import MOST, Recorded
+from cutaway.decoding.rules import NoRepeat, Temperature
 from cutaway.decoding.search import GreedySearch, Search
 
 #         prompt source limit
@@ -98,3 +98,25 @@ def test_rules_that_ask_the_host_and_mixed_ones_are_not_recorded() -> None:
         engine = engine_for("gpt2", 1, 2, jobs, recorded=True)
         list(engine.run(jobs))
         assert not engine.recorded.tried
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_what_was_heard_of_a_run_that_was_given_up_is_forgotten(beam: int) -> None:
+    """Its texts were done when it was given up, and nobody had heard of it yet."""
+    engine = engine_for("gpt2", beam, 2, [Job(prompt=[1], limit=9)], recorded=True)
+    engine.search.ends = engine.search.ends[:0]
+    given_up = engine.steps([Job(prompt=[1], limit=1)] * 2)
+    assert next(given_up) == []
+    assert engine.search.done.all()
+    given_up.close()
+    found = dict(engine.run([Job(prompt=[1], limit=9)] * 2))
+    assert [len(texts[0].ids) for texts in found.values()] == [9, 9]
+
+
+def test_graphs_are_not_kept_for_ever() -> None:
+    engine = engine_for("gpt2", 1, 1, [Job(prompt=[1], limit=3)], recorded=True)
+    for n in range(MOST + 5):
+        list(engine.run([Job(prompt=[1], limit=3, rules=(Temperature(1.0 + n),))]))
+    assert isinstance(engine.recorded, Stepped)
+    assert len(engine.recorded.tried) <= MOST
+    assert len(engine.recorded.graphs) <= MOST

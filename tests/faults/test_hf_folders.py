@@ -75,6 +75,7 @@ def test_fault_21_keys_that_nobody_knows(folder: Path):
 def test_fault_21_any_value_in_any_key(folder: Path):
     """Every key with every odd value, or without it: an error of ours, or a model."""
     config = json.loads((folder / "config.json").read_text())
+    others = []
     for key in config:
         for value in [*ODD, ...]:
             try:
@@ -82,7 +83,8 @@ def test_fault_21_any_value_in_any_key(folder: Path):
             except CutawayError:
                 continue
             except Exception as error:
-                raise AssertionError(f"{key}={value!r} ends in {error!r}") from error
+                others.append(f"{key}={value!r} ends in {error!r}")
+    assert not others
 
 
 SIZES = {

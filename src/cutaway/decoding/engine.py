@@ -29,13 +29,8 @@ class Engine:
     """Rows for texts of at most `prompt` and `search.most` tokens; of sources of at most `source`."""
 
     def __init__(self, model: DecoderModel, search: Search, *, rows: int, prompt: int = 1, source: int = 0) -> None:
-        self.model, self.search, self.most_rows, self.most_prompt, self.most_source = (
-            model,
-            search,
-            rows,
-            prompt,
-            source,
-        )
+        self.model, self.search = model, search
+        self.most_rows, self.most_prompt, self.most_source = rows, prompt, source
         slots = prompt - 1 + search.width * search.most
         cache = model.new_cache(rows, prompt - 1 + search.most, slots=slots)
         if isinstance(model, EncoderDecoderModel):
@@ -70,7 +65,7 @@ class Engine:
                 yield list(self._leave())
         finally:  # a run may be given up
             self.search.done.fill_(True)
-            self._viewed, self.busy = NOTHING_VIEWED, False
+            self.busy = False
             for kept in self._kept():
                 kept.clear()
 
@@ -95,7 +90,7 @@ class Engine:
 
     def _read(self, rows: slice, jobs: Sequence[Job]) -> None:
         """Encodes the sources, and reads the prompts up to their last token, which the next step reads."""
-        self._viewed = NOTHING_VIEWED
+        self._rows_changed()
         texts, room = [], []
         if isinstance(self.model, EncoderDecoderModel):
             texts, room = [[job.source for job in jobs]], [self.most_source]
@@ -186,9 +181,7 @@ class Engine:
         done = self._done()
         if not done:
             return
-        self._viewed = NOTHING_VIEWED
-        if self.recorded is not None:
-            self.recorded.forget()
+        self._rows_changed()
         for row, found in zip(reversed(done), reversed(self.search.leaving(done)), strict=True):
             yield self.jobs[row], found
             last = len(self.jobs) - 1
@@ -199,6 +192,12 @@ class Engine:
             for kept in self._kept():
                 kept[row] = kept[last]
                 kept.pop()
+
+    def _rows_changed(self) -> None:
+        """What was known of the rows no longer holds: texts have entered, left or been given up."""
+        self._viewed = NOTHING_VIEWED
+        if self.recorded is not None:
+            self.recorded.forget()
 
     def _done(self) -> list[int]:
         """The rows whose texts are done; on a GPU a step later, unless somebody listens."""

@@ -6,7 +6,7 @@ This is the engine for those who have tensors: padded prompts or sources in, pad
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from cutaway.decoding.engine import Engine
@@ -18,7 +18,6 @@ from cutaway.model.model import DecoderModel, EncoderDecoderModel
 Ids = Int[Tensor, "batch seq"]
 New = Int[Tensor, "batch new"]
 Real = Bool[Tensor, "batch seq"] | None
-Hidden = Float[Tensor, "batch seq d_model"]
 
 
 def greedy(model: DecoderModel, ids: Ids, *, n: int, real: Real = None, end_ids: Sequence[int] | None = None) -> New:

@@ -17,6 +17,7 @@ from cutaway.model.graphs import record
 Kind = tuple[int, int, tuple[Rule, ...]]  # rows, places of the sources, the rules that all of them share
 Given = tuple[Tensor, Tensor]  # ids, and which of them are real
 LONGEST = 256  # tokens of prompts or sources: reading longer ones takes longer than launching the kernels
+MOST = 64  # kinds that are kept: every other temperature is one
 SOURCES = 16  # places of sources are counted in blocks: fewer kinds of graph
 
 
@@ -54,6 +55,9 @@ class Recorded:
         if kind in self.tried:
             self._replay(kind)
         else:
+            if len(self.tried) == MOST:
+                self.tried.clear()
+                self.graphs.clear()
             self.tried.add(kind)
             self.take(rows, source)
 
@@ -71,6 +75,9 @@ class Recorded:
         """New texts enter, as ids and which of them are real: the first of a kind as they are, the second recorded."""
         kind = (rows.stop, *(ids.shape[1] for ids, _ in given))
         if kind not in self.given:
+            if len(self.given) == MOST:
+                self.given.clear()
+                self.readings.clear()
             self.given[kind] = [(ids.to(self.device), real.to(self.device)) for ids, real in given]
             take_in(rows, self.given[kind])
             return
@@ -103,5 +110,5 @@ class Recorded:
         return heard
 
     def forget(self) -> None:
-        """Rows have changed places: what was heard no longer holds."""
+        """The rows have changed: what was heard no longer holds."""
         self.heard = None

@@ -13,16 +13,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cutaway.decoding.greedy import Hidden, Ids, Real, check
+from cutaway.decoding.greedy import Ids, Real, check
 from cutaway.errors import InputError
 from cutaway.model.cache import Cache
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
 
 Texts = Int[Tensor, "batch place"]
 Lengths = Int[Tensor, " batch"]
+Hidden = Float[Tensor, "batch seq d_model"]
 Source = Int[Tensor, "batch source"] | None
 SourceReal = Bool[Tensor, "batch source"] | None
 

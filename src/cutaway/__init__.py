@@ -4,6 +4,7 @@ tokens        text → ids and back
 model         the parts: embeddings, positions, masks, attention, feed-forward, norms, blocks, encoder, decoder, heads
 families      assemblies of parts, one file each
 baselines     what came before: Markov chains, n-grams, recurrent models
+bundled       the models that come along, and how a name finds one
 checkpoints   a model folder on disk; published layouts in and out
 objectives    what a model is trained to do
 data          files → examples → batches
@@ -25,6 +26,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cutaway.bundled import models
     from cutaway.certificate import verify
     from cutaway.checkpoints import export, load, load_tokenizer, save
     from cutaway.decoding import greedy, greedy_translate, speculative, trace_beam
@@ -54,6 +56,7 @@ __all__ = [
     "greedy_translate",
     "load",
     "load_tokenizer",
+    "models",
     "next_token_loss",
     "save",
     "speculative",
@@ -78,6 +81,7 @@ _HOME = {
     "greedy_translate": "cutaway.decoding",
     "load": "cutaway.checkpoints",
     "load_tokenizer": "cutaway.checkpoints",
+    "models": "cutaway.bundled",
     "next_token_loss": "cutaway.objectives",
     "save": "cutaway.checkpoints",
     "speculative": "cutaway.decoding",
@@ -93,9 +97,12 @@ _HOME = {
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        return version("cutaway")
+        try:
+            return version("cutaway")
+        except PackageNotFoundError:  # run from its source, where nothing can be installed
+            return "not installed"
     if name not in _HOME:
         raise AttributeError(f"module 'cutaway' has no attribute {name!r}; it has {', '.join(__all__)}")
     value = globals()[name] = getattr(import_module(_HOME[name]), name)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from cutaway import cli
 from cutaway.checkpoints import save
-from cutaway.evaluation import Sureness, evaluate
+from cutaway.evaluation import Pair, Sureness, evaluate
 from cutaway.tokens.train import train_tokenizer
 
 FEW = ["--resamples", "20"]
@@ -50,6 +50,7 @@ def test_a_translator(tmp_path):
     assert found["scores"] == expected.scores
     assert found["signatures"] == expected.signatures
     assert (found["n"], found["settings"]["beam"], found["task"]) == (6, 2, "translate")
+    assert said(tmp_path / "model", tmp_path / "a.en", tmp_path / "a.de", "--beam", 2)["scores"] == found["scores"]
     table = tmp_path / "a.tsv"
     table.write_text("".join(f"{a}\t{b}\n" for a, b in zip(sources, sources[::-1], strict=True)))
     again = said(tmp_path / "model", table, "--beam", 2, "--header", "en,de", "--to", "de")
@@ -160,3 +161,47 @@ def test_errors_name_the_thing(tmp_path: Path):
     save(translator(), tmp_path / "mute")
     (tmp_path / "b.tsv").write_text("source\ttarget\na\tb\n")
     assert "give its tokenizer" in failed(tmp_path / "mute", tmp_path / "b.tsv")
+
+
+def test_minimal_pairs(tmp_path):
+    model, tokenizer = tiny("gpt2", vocab_size=400, end_ids=(2,), dtype=torch.float32), byte_level()
+    save(model, tmp_path / "model", tokenizer)
+    pairs = [
+        Pair(a, b, {"kind": f"kind{i}"})
+        for i, (a, b) in enumerate(zip(SENTENCES * 3, SENTENCES[::-1] * 3, strict=True))
+    ]
+    for pair in pairs:
+        row = {"sentence_good": pair.good, "sentence_bad": pair.bad}
+        (tmp_path / f"{pair.of['kind']}.jsonl").write_text(json.dumps(row) + "\n")
+    tables = [tmp_path / f"{pair.of['kind']}.jsonl" for pair in pairs]
+    found = said(tmp_path / "model", *tables)
+    expected = evaluate(model, tokenizer, pairs)
+    assert (found["task"], found["n"], found["scores"]) == ("minimal_pairs", 18, expected.scores)
+    assert found["groups"]["kind"]["kind3"]["accuracy"] == expected.groups["kind"]["kind3"].accuracy
+    assert found["settings"]["behind"] == repr("\n\n")
+    shown = run(tmp_path / "model", *tables, "--before", "So:", *FEW)
+    assert "kind0.jsonl and 17 more: 18 pairs" in shown
+    assert "by kind" in shown
+    assert "and 6 more: --json" in shown
+    assert "behind 'So:'" in shown
+    named = {"field": "morphology", "linguistics_term": "binding", "UID": "x"}
+    table = tmp_path / "one.jsonl"
+    table.write_text(json.dumps({"right": "a man", "wrong": "man a", **named}) + "\n")
+    shown = run(tmp_path / "model", table, "--good-column", "right", "--bad-column", "wrong", *FEW)
+    assert "morphology" in shown
+    assert "binding" in shown
+    assert "by kind" not in shown
+    assert "one.jsonl: 1 pair\n" in shown
+
+
+def test_minimal_pairs_of_a_model_that_fills_blanks(tmp_path):
+    tokenizer = train_tokenizer(SENTENCES, kind="wordpiece", vocab_size=60)
+    model = tiny("bert", task="pretrain", vocab_size=tokenizer.vocab_size, dtype=torch.float32)
+    save(model, tmp_path / "model", tokenizer)
+    (tmp_path / "model" / "recipe.toml").write_text("")
+    pairs = [Pair(a, b) for a, b in zip(SENTENCES, SENTENCES[::-1], strict=True)]
+    rows = [{"sentence_good": pair.good, "sentence_bad": pair.bad} for pair in pairs]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = said(tmp_path / "model", tmp_path / "a.jsonl")
+    assert found["scores"] == evaluate(model, tokenizer, pairs, as_trained=True).scores
+    assert found["settings"]["by"] == "pseudo-log-likelihood"

@@ -4,15 +4,18 @@ import json
 
 import numpy as np
 import pytest
+import tokenizers
 from data.samples import KINDS, REFUSED, bpe, wordpiece, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tokenizers import models
 
 from cutaway.data import columns as module
-from cutaway.data.columns import tokenised_columns
+from cutaway.data.columns import Cuts, tokenised_columns
 from cutaway.data.labels import LabelColumn
 from cutaway.data.tables import read_parallel, read_table
 from cutaway.errors import InputError
+from cutaway.tokens import Tokenizer
 
 FIELD = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\t\ufeff"), max_size=20)
 WORD = st.text(st.sampled_from("abcat1.,'é漢"), min_size=1, max_size=8)
@@ -42,6 +45,62 @@ def test_columns_hold_the_tokens_of_full_rows(tmp_path_factory, pairs):
     for side, name in enumerate(("source", "target")):
         assert sequences(data.columns[name]) == [tokenizer.encode(pair[side], special=False) for pair in full]
         assert data.columns[name].n_bytes == sum(len(pair[side].encode()) for pair in full)
+
+
+# --- cut in several ways ----------------------------------------------------------------------------------------------
+
+
+@same_folder
+@given(pairs=st.lists(st.tuples(FIELD, FIELD), max_size=8), n=st.integers(1, 4), size=st.sampled_from([1, 3, 4096]))
+def test_a_row_becomes_as_many_examples_as_cuts(tmp_path_factory, pairs, n, size):
+    """Whose texts are the row's; rows without a text or a token are left out, as ever; batches change nothing."""
+    folder, tokenizer = tmp_path_factory.mktemp("columns"), bpe()
+    rows = table(folder, [{"a": a, "b": b} for a, b in [("the cat", "on the mat")] * 3 + pairs])
+    plain = tokenised_columns(rows, ["a", "b"], tokenizer, cache=folder / "cache")
+    cuts = Cuts(0.4, n, seed=1)
+    data = tokenised_columns(rows, ["a", "b"], tokenizer, cuts=cuts, cache=folder / "cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cutaway.data.corpus.MOST_TEXTS", size)
+        again = tokenised_columns(rows, ["a", "b"], tokenizer, cuts=cuts, cache=folder / "other")
+    assert (len(data), data.n_rows, data.skipped) == (n * len(plain), plain.n_rows, plain.skipped)
+    for name, column in data.columns.items():
+        texts, wanted = (
+            ["".join(map(tokenizer.token, ids)) for ids in sequences(c)] for c in (column, plain.columns[name])
+        )
+        assert texts == [text for text in wanted for _ in range(n)]
+        assert sequences(column) == sequences(again.columns[name])
+        assert column.n_bytes == n * plain.columns[name].n_bytes
+    chosen = np.arange(0, plain.n_rows, 2)
+    expected = [example * n + i for example in plain.examples_of(chosen).tolist() for i in range(n)]
+    assert data.examples_of(chosen).tolist() == expected
+
+
+def test_rows_without_a_token_have_no_cuts_and_move_no_other(tmp_path):
+    rows = table(tmp_path, [{"text": text} for text in ("ab", "x", "aba", " ", "x", "ba")])
+    model = models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")])  # has no token for x, nor one for what is unknown
+    tokenizer = Tokenizer(tokenizers.Tokenizer(model))
+    data = tokenised_columns(rows, ["text"], tokenizer, cuts=Cuts(0.5, 3, 0), cache=tmp_path / "cache")
+    assert (len(data), data.n_rows, data.tokenless, data.skipped) == (9, 5, (1, 3), 3)
+    assert data.examples_of(np.array([1, 2, 3])).tolist() == [3, 4, 5]
+    assert data.examples_of(np.array([0, 4])).tolist() == [0, 1, 2, 6, 7, 8]
+
+
+def test_columns_are_cut_independently(tmp_path):
+    rows = table(tmp_path, [{"a": "the other cat sat", "b": "the other cat sat"}] * 20)
+    data = tokenised_columns(rows, ["a", "b"], bpe(), cuts=Cuts(0.3, 8, 0), cache=tmp_path / "cache")
+    same = [a == b for a, b in zip(*map(sequences, data.columns.values()), strict=True)]
+    assert sum(same) < 0.3 * len(same)
+
+
+def test_what_decides_the_cuts_decides_the_fingerprint(tmp_path):
+    rows, cache = table(tmp_path, [{"a": "the other cat sat"}]), tmp_path / "cache"
+    ways = (None, Cuts(0.1, 2, 0), Cuts(0.2, 2, 0), Cuts(0.1, 3, 0), Cuts(0.1, 2, 1))
+    assert len({tokenised_columns(rows, ["a"], bpe(), cuts=cuts, cache=cache).fingerprint for cuts in ways}) == 5
+    with pytest.raises(InputError, match="texts with labels are cut in one way"):
+        tokenised_columns(rows, ["a"], bpe(), LabelColumn("a"), cuts=ways[1], cache=cache)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def test_the_second_time_no_text_is_cut(tmp_path, monkeypatch):

@@ -7,10 +7,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import TRANSLATORS, VOCAB
+from tiny import TRANSLATORS, VOCAB, tiny
 from toy import gradient, loss_and_gradient, near, still
 
 from cutaway.objectives import IGNORED, Translation, mean_loss
+from cutaway.objectives.objective import as_tensors
+from cutaway.objectives.translation import disagreement
 
 NO_RANDOM = np.random.default_rng(0)
 TOKENS = "<pad> <sos> <eos> I ate an apple Ich habe einen Apfel gegessen <2de> <2en>".split()
@@ -124,3 +126,59 @@ def test_a_batch_of_empty_rows_gives_no_loss_and_no_nan(name: str) -> None:
     loss = mean_loss(objective, model, objective.prepare(empty, NO_RANDOM))
     assert loss == 0
     assert not gradient(model, loss).any()
+
+
+# --- two readings that should agree (R-Drop) --------------------------------------------------------------------------
+
+
+def two_pairs() -> dict[str, np.ndarray]:
+    return batch(["I ate an apple", "I ate", ""], ["Ich habe einen Apfel gegessen", "Ich habe gegessen", ""])
+
+
+def agreeing(agree: float) -> Translation:
+    return Translation(start_id=ID["<sos>"], end_id=ID["<eos>"], agree=agree)
+
+
+def test_without_dropout_two_readings_are_one() -> None:
+    """The loss, its gradient and what is counted are those of one reading, and nothing disagrees."""
+    model = tiny("transformer", dropout=0.0, dtype=torch.float64).train()
+    prepared = agreeing(5.0).prepare(two_pairs(), NO_RANDOM)
+    tensors = as_tensors(prepared)
+    one, two = agreeing(0.0).losses(model, tensors), agreeing(5.0).losses(model, tensors)
+    assert abs(two["agreement"].item()) < 1e-12
+    torch.testing.assert_close(one["translation"], two["translation"])
+    ours, theirs = (loss_and_gradient(agreeing(agree), model, prepared)[1] for agree in (5.0, 0.0))
+    assert near(ours, theirs, 1e-12)
+    assert agreeing(5.0).counts(prepared) == {"translation": 10, "agreement": 10}
+
+
+def test_disagreement_is_both_divergences_of_the_targets_that_count() -> None:
+    first, second = torch.randn(2, 4, 3, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    targets = torch.tensor([[1, 2, IGNORED]] * 4)
+    p, q = (torch.distributions.Categorical(logits=scores) for scores in (first, second))
+    both = torch.distributions.kl_divergence(p, q) + torch.distributions.kl_divergence(q, p)
+    torch.testing.assert_close(disagreement(first, second, targets), both[:, :2].sum() / 4)
+
+
+def test_with_dropout_readings_differ_and_learning_brings_them_together() -> None:
+    torch.manual_seed(0)
+    model = tiny("transformer", dropout=0.3).train()
+    objective = agreeing(50.0)
+    tensors = as_tensors(objective.prepare(two_pairs(), NO_RANDOM))
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    apart = []
+    for _ in range(60):
+        terms = objective.losses(model, tensors)
+        apart.append(terms["agreement"].item())
+        optimizer.zero_grad()
+        terms["agreement"].backward()
+        optimizer.step()
+    assert apart[0] > 0
+    assert sum(apart[-10:]) < 0.5 * sum(apart[:10])
+
+
+def test_measured_at_rest_only_the_translation_counts() -> None:
+    model = tiny("transformer", dropout=0.3).eval()
+    prepared = agreeing(5.0).prepare(two_pairs(), NO_RANDOM)
+    losses = [mean_loss(agreeing(agree), model, prepared) for agree in (0.0, 5.0)]
+    torch.testing.assert_close(*losses)

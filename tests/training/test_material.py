@@ -1,10 +1,12 @@
 """From files to batches: nothing is wider than asked, nothing held out is learnt from, bytes are counted right."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from data.test_apart import book, printed_otherwise, written
 from toy import KINDS, toy, values, write_files
 
 from cutaway.data.batches import Windows
@@ -14,6 +16,7 @@ from cutaway.objectives import IGNORED
 from cutaway.training.material import prepare
 from cutaway.training.material.common import Material, check_classes
 from cutaway.training.material.pictures import changes_of, statistics
+from cutaway.training.material.texts import training_texts
 from cutaway.training.measure import bits
 from cutaway.training.recipe import recipe_from
 from cutaway.training.train import train
@@ -366,6 +369,76 @@ def test_pairs_that_are_too_long_are_left_out_and_counted(tmp_path: Path) -> Non
         prepare(toy("translate", tmp_path, data={"seq_len": 1}), None)
 
 
+# --- cut in many ways -------------------------------------------------------------------------------------------------
+
+DROPOUT = {"kind": "bpe", "vocab_size": 300, "dropout": 0.3, "cuts": 5}
+
+
+def rows_in(source: Any) -> list[tuple[int, ...]]:
+    """Every pair of an epoch, as it is cut: tag, source, 0, target."""
+    found = []
+    for step in range(source.steps):
+        batch = source(step)
+        for i in np.flatnonzero(batch["example"] >= 0):
+            a, b = (batch[name][i, : batch[f"{name}_length"][i]].tolist() for name in ("source", "target"))
+            found.append((int(batch["tag"][i]), *a, 0, *b))
+    return found
+
+
+@pytest.mark.parametrize("held_out", [{"valid_share": 0.3}, {"valid_share": 0.0, "valid_last": 24}])
+def test_what_is_held_out_is_held_out_in_all_its_cuts_and_cut_as_always(
+    held_out: dict[str, Any], tmp_path: Path
+) -> None:
+    write_files(tmp_path)
+    for side in ("en", "de"):
+        words = (f"{side} number{i} {'' if i % 9 else ' ' * i}" for i in range(80))
+        (tmp_path / f"pairs.{side}").write_text("".join(f"{word}\n" if i % 7 else "\n" for i, word in enumerate(words)))
+    data = {"directions": ["en-de", "de-en"], "seq_len": 100, **held_out}
+    plain, cut = (
+        prepare(toy("translate", tmp_path, data=data, tokenizer=changes), None)
+        for changes in (DROPOUT | {"dropout": 0.0}, DROPOUT)
+    )
+    tokenizer = plain.tokenizer
+    assert tokenizer is not None
+    assert rows_in(plain.valid) == rows_in(cut.valid)
+    assert plain.sample_source == cut.sample_source
+    texts = [Counter((row[0], tokenizer.decode(row[1:])) for row in rows_in(m.train)) for m in (plain, cut)]
+    assert texts[1] == Counter({text: 5 * n for text, n in texts[0].items()})
+    assert not set(texts[1]) & {(row[0], tokenizer.decode(row[1:])) for row in rows_in(cut.valid)}
+    assert len(set(rows_in(cut.train))) > 0.9 * cut.train.n_examples
+    assert cut.notes == [f"each of {plain.train.n_examples // 2} training pairs is cut in 5 ways", *plain.notes]
+
+
+def test_cuts_that_are_too_long_are_left_out_and_counted(tmp_path: Path) -> None:
+    material = prepare(toy("translate", tmp_path, data={"seq_len": 20}, tokenizer=DROPOUT), None)
+    lost = 72 * 5 - material.train.n_examples
+    assert lost > 0
+    assert f"{lost} cuts of training pairs are longer than seq_len=20 and were left out" in material.notes
+
+
+def test_examples_to_measure_with_from_a_file_of_their_own_are_cut_as_always(tmp_path: Path) -> None:
+    data = {"valid": ["pairs.en", "pairs.de"], "valid_share": 0.0, "seq_len": 120}
+    material = prepare(toy("translate", tmp_path, data=data, tokenizer=DROPOUT), None)
+    assert material.valid is not None
+    assert (material.train.n_examples, material.valid.n_examples) == (400, 80)
+
+
+def test_another_seed_is_cut_in_other_ways_and_the_fingerprint_says_it(tmp_path: Path) -> None:
+    found = [
+        prepare(toy("translate", tmp_path, seed=seed, data={"valid_share": 0.0}, tokenizer=DROPOUT | changes), None)  # type: ignore[arg-type]
+        for seed, changes in ((1, {}), (2, {}), (1, {"dropout": 0.2}), (1, {"cuts": 4}))
+    ]
+    assert len({material.fingerprint for material in found}) == 4
+    assert len({frozenset(rows_in(material.train)) for material in found}) == 4
+
+
+def test_a_tokenizer_without_merges_has_none_to_drop(tmp_path: Path) -> None:
+    words = prepare(toy("translate", tmp_path), None).tokenizer
+    recipe = toy("translate", tmp_path, tokenizer={"kind": None, "dropout": 0.1})
+    with pytest.raises(InputError, match="only BPE has merges to drop; this is a WordLevel"):
+        prepare(recipe, words)
+
+
 def test_samples_fit_into_the_model(tmp_path: Path) -> None:
     """A source that the model cannot read is not shown, and a prompt that is too long is cut: no run ends for it."""
     events: list[dict[str, Any]] = []
@@ -460,3 +533,17 @@ def test_a_column_that_is_not_there_is_named_before_a_tokenizer_is_trained(tmp_p
         with pytest.raises(InputError, match=r"no column 'lable'|valid.tsv: no column 'label'; there are text, lable"):
             prepare(toy("classify", tmp_path, data=data), None, said.append)
         assert said == []
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_book_that_is_in_the_validation_text_is_not_learnt(tmp_path: Path, apart: bool) -> None:
+    written(tmp_path / "train.txt", book(0), printed_otherwise(book(1)), book(2))
+    written(tmp_path / "valid.txt", book(1))
+    files = {"root": str(tmp_path), "train": ["train.txt"], "valid": ["valid.txt"], "valid_share": 0.0}
+    recipe = toy("next_token", tmp_path, data={**files, "split": "form_feed", "apart": apart})
+    material = prepare(recipe, None)
+    assert isinstance(material.train, Windows)
+    assert len(material.train.corpus) == (2 if apart else 3)
+    assert bool(material.notes) == apart
+    first = printed_otherwise(book(1))[:40]
+    assert (first in "".join(training_texts(recipe))) != apart

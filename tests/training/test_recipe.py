@@ -22,6 +22,7 @@ SMALL: dict[str, Any] = {"model": {"size": "gpt2"}}
 NUMBERS = st.floats(0, allow_nan=False)  # inf too: no limit
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 CHOICES = {
+    "objective.agree": [0.0],  # for translate alone
     "train.precision": ["fp32", "bf16"],
     "train.compile": ["no", "default"],
     "data.split": ["file", "line", "form_feed", "blank_line"],
@@ -31,6 +32,7 @@ CHOICES = {
     "train.average": [0],  # or train.ema would have to be
     "train.tokens": [10**9],  # at least a window
     **{name: [0.0, 0.1, 1.0] for name in SHARES},
+    "tokenizer.dropout": [0.0],  # or the objective would have to be translate
 }
 
 
@@ -140,6 +142,14 @@ def test_an_unknown_key_at_the_top_is_refused() -> None:
         ),
         ({"objective": {"smoothing": float("nan")}}, r"objective.smoothing=nan must be at least 0"),
         ({"objective": {"smoothing": 1.5}}, r"objective.smoothing=1.5 is a share, at most 1"),
+        ({"tokenizer": {"dropout": 0.1}}, r"tokenizer.dropout=0.1 is for translate, not for next_token: leave it out"),
+        (
+            {"tokenizer": {"dropout": 0.1, "kind": "unigram"}, "objective": {"kind": "translate"}},
+            r"tokenizer.dropout=0.1 drops merges of BPE, and unigram has none",
+        ),
+        ({"tokenizer": {"dropout": 1.0}, "objective": {"kind": "translate"}}, r"dropout=1 leaves no merge"),
+        ({"tokenizer": {"dropout": 1.5}}, r"tokenizer.dropout=1.5 is a share, at most 1"),
+        ({"tokenizer": {"cuts": 0}}, r"tokenizer.cuts=0 must be at least 1"),
         ({"train": 3}, r"train is a table: \[train\]"),
         ({"train": {"precision": "fp16"}}, r"train.precision='fp16' is not one of fp32, bf16"),
         ({"objective": {"kind": "guess"}}, r"objective.kind='guess' is not one of next_token, masked"),

@@ -1,5 +1,6 @@
 """Whole runs: the same twice to the last bit, what is kept, when it stops, and what lies in the folder."""
 
+import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,29 @@ def test_the_same_run_twice_is_the_same_to_the_last_bit(kind: str, tmp_path: Pat
     assert [event["step"] for event in told(first[1], "step")] == [1, 2, 3, 4]
 
 
+def test_a_run_with_dropped_merges_goes_on_to_the_same_bits_though_its_cuts_are_drawn_again(tmp_path: Path) -> None:
+    tokenizer = {"kind": "bpe", "vocab_size": 300, "dropout": 0.3, "cuts": 3}
+    recipe = toy("translate", tmp_path, tokenizer=tokenizer, data={"seq_len": 64}, model={"dropout": 0.1})
+    whole = run(recipe, tmp_path / "whole")
+    shutil.rmtree(tmp_path / "cache")
+
+    def stop(event: dict[str, Any]) -> None:
+        if event["event"] == "step" and event["step"] == 3:
+            raise RuntimeError("stopped")
+
+    with pytest.raises(RuntimeError, match="stopped"):
+        train(recipe, tmp_path / "half", listeners=[stop])
+    shutil.rmtree(tmp_path / "cache")
+    events: Events = []
+    train(recipe, tmp_path / "half", resume=True, listeners=[events.append])
+    assert told(events, "step") == told(whole[1], "step")[2:]
+    assert same_weights(load(tmp_path / "whole"), load(tmp_path / "half"))
+    for changes, said in (({"dropout": 0.2}, "tokenizer.dropout: 0.3 → 0.2"), ({"cuts": 4}, "tokenizer.cuts: 3 → 4")):
+        other = toy("translate", tmp_path, tokenizer=tokenizer | changes, data={"seq_len": 64}, model={"dropout": 0.1})
+        with pytest.raises(ConfigError, match=f"{said}; the data"):
+            train(other, tmp_path / "half", resume=True)
+
+
 def test_another_seed_is_another_run(tmp_path: Path) -> None:
     first, other = (run(toy("next_token", tmp_path, seed=seed), tmp_path / str(seed)) for seed in (1, 2))  # type: ignore[arg-type]
     assert told(first[1], "step") != told(other[1], "step")
@@ -65,7 +89,8 @@ def test_a_model_folder_is_whole(tmp_path: Path) -> None:
     assert (model.config.start_id, model.config.end_ids) == (tokenizer.bos_id, (tokenizer.eos_id,))
     assert recipe_from(tomllib.loads((out / "recipe.toml").read_text())) == recipe
     card = (out / "README.md").read_text()
-    assert card.startswith("# tiny\n\nA toy.\n")
+    assert card.startswith('---\nabout: "A toy."\nlicense: "none"\nscore: "loss ')
+    assert "\n---\n\n# tiny\n\nA toy.\n" in card
     assert f"| loss | {outcome.scores['loss']:.4f} |" in card
     assert "| licence of the data | none |" in card
     assert f"| parameters | {model.n_parameters():,} |" in card

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from cutaway import __version__
+from cutaway.bundled import find
 from cutaway.certificate import export, laws, words
 from cutaway.certificate.asked import questions
 from cutaway.certificate.certificate import Certificate, fingerprint
@@ -48,12 +49,12 @@ def verify(
 ) -> Certificate:
     """Measures every law on a model, in single precision; `quick` leaves compiling out.
 
-    `model` is a folder or a file, whose own tokenizer is used unless another is given, or a model that is loaded
+    `model` is a folder, file or name, whose own tokenizer is used unless another is given, or a model that is loaded
     already, of which a certificate speaks without naming files. `report` is told which law is next.
     """
     files: dict[str, str] = {}
     if not isinstance(model, Model):
-        path = Path(model)
+        path = find(model)
         files = fingerprint(path)
         tokenizer = tokenizer_of(path) if tokenizer is None else tokenizer
         model = load(path, device=device)

@@ -1,6 +1,7 @@
 """Models on disk: our own folders, and what others have published. No pickle is read, nothing in a folder is run.
 
 model = load("folder")            # ours, or in the Hugging Face layout; a .gguf file; a llama2.c .bin file
+model = load("en-de")             # one that is here by name: `cutaway models` lists them
 tokenizer = load_tokenizer(…)     # of the same places
 save(model, "folder", tokenizer)  # ours
 export(model, "folder")           # in the Hugging Face layout; to="ctranslate2" or "onnx" for those engines
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from cutaway.bundled import find
 from cutaway.checkpoints.agreement import Agreement
 from cutaway.checkpoints.engines import ENGINES, export_engine
 from cutaway.checkpoints.folder import check_vocabulary, load_folder, save_folder
@@ -31,22 +33,32 @@ LLAMA2C_TOKENIZER = "tokenizer.bin"  # beside its model
 
 
 def load(path: Path | str, *, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> Model:
-    """The model in a folder or file, whatever its layout, ready to be asked (dropout off)."""
-    path = Path(path)
+    """The model in a folder or file, whatever its layout, or of a name, ready to be asked (dropout off)."""
+    path = _found(path)
     return _reader(path)(path, dtype=dtype, device=device).eval()
 
 
 def load_tokenizer(path: Path | str) -> Tokenizer:
     """The tokenizer that came with a model, whatever the layout; an error where none did."""
-    found = tokenizer_of(Path(path))
+    found = tokenizer_of(path)
     if found is None:
         raise CheckpointError(f"{path} has no tokenizer")
     return found
 
 
-def save(model: Model, folder: Path | str, tokenizer: Tokenizer | None = None) -> None:
-    """Writes a model folder of our own."""
-    save_folder(model, Path(folder), tokenizer)
+def save(
+    model: Model,
+    folder: Path | str,
+    tokenizer: Tokenizer | None = None,
+    *,
+    store: str | None = None,
+    shard_size: int | None = None,
+) -> None:
+    """Writes a model folder of our own. `store` rounds its matrices: int8 with a scale for each row, or bf16.
+
+    `shard_size` splits the weights into files of so many bytes.
+    """
+    save_folder(model, Path(folder), tokenizer, store=store, shard_size=shard_size)
 
 
 def export(
@@ -98,13 +110,19 @@ def import_model(
     source: Path | str, folder: Path | str, *, tokenizer: bool = True, dtype: torch.dtype = torch.float32
 ) -> None:
     """Makes a model folder of our own from a published one; its tokenizer comes along, if it has one and may."""
-    save(load(source, dtype=dtype), folder, tokenizer_of(Path(source)) if tokenizer else None)
+    save(load(source, dtype=dtype), folder, tokenizer_of(source) if tokenizer else None)
+
+
+def _found(path: Path | str) -> Path:
+    try:
+        return find(path)
+    except CheckpointError as error:
+        if str(path) in sizes():
+            raise CheckpointError(f"{error} (a size of that name can be built with new weights: build)") from None
+        raise
 
 
 def _reader(path: Path) -> Callable[..., Model]:
-    if not path.exists():
-        size = " (a size of that name can be built with new weights: build)" if str(path) in sizes() else ""
-        raise CheckpointError(f"{path} does not exist{size}: give a model's folder or file")
     if path.is_dir():
         if not (path / "config.json").exists():
             raise CheckpointError(f"{path} holds no config.json: a model folder has one beside its .safetensors files")
@@ -118,8 +136,9 @@ def _reader(path: Path) -> Callable[..., Model]:
     raise CheckpointError(f"{path}: {READABLE}")
 
 
-def tokenizer_of(path: Path) -> Tokenizer | None:
+def tokenizer_of(path: Path | str) -> Tokenizer | None:
     """The tokenizer that came with a model, None where none did."""
+    path = _found(path)
     if path.is_dir():
         return find_tokenizer(path)
     if path.suffix == ".gguf":

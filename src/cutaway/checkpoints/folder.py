@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from cutaway.checkpoints.layout import give_weights, native, read_weights
+from cutaway.checkpoints.packed import Unpacked, pack
+from cutaway.checkpoints.shards import write_shards
 from cutaway.checkpoints.tensors import SINGLE, open_tensors, write_tensors
 from cutaway.errors import CheckpointError
 from cutaway.families import bare, config_from_dict
@@ -18,11 +20,15 @@ from cutaway.tokens import Tokenizer
 
 def load_folder(folder: Path, *, dtype: torch.dtype, device: torch.device | str) -> Model:
     model = bare(config_from_dict(read_json(folder / "config.json")))
-    return read_weights(model, native(model), open_tensors(folder), dtype=dtype, device=device)
+    return read_weights(model, native(model), Unpacked(open_tensors(folder)), dtype=dtype, device=device)
 
 
-def save_folder(model: Model, folder: Path, tokenizer: Tokenizer | None) -> None:
-    write_folder(folder, model.config.to_dict(), give_weights(model, native(model)), tokenizer)
+def save_folder(
+    model: Model, folder: Path, tokenizer: Tokenizer | None, *, store: str | None = None, shard_size: int | None = None
+) -> None:
+    weights = give_weights(model, native(model))
+    weights = weights if store is None else pack(weights, store)
+    write_folder(folder, model.config.to_dict(), weights, tokenizer, shard_size=shard_size)
 
 
 def write_folder(
@@ -32,13 +38,18 @@ def write_folder(
     tokenizer: Tokenizer | None,
     metadata: Mapping[str, str] | None = None,
     more: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    shard_size: int | None = None,
 ) -> None:
     """Weights first, config last: a folder with a config is whole, and what is refused leaves nothing behind.
 
     `more` are further JSON files by name.
     """
     check_vocabulary(tokenizer, config.get("vocab_size", 0))
-    write_tensors(folder / SINGLE, tensors, metadata)
+    if shard_size is None:
+        write_tensors(folder / SINGLE, tensors, metadata)
+    else:
+        write_shards(folder, tensors, shard_size, metadata)
     if tokenizer is not None:
         tokenizer.save(folder)
     for name, values in {**(more or {}), "config.json": config}.items():

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from pathlib import Path
 
 from cutaway.errors import InputError
@@ -10,6 +11,7 @@ from cutaway.errors import InputError
 # beside a new model would be read as its own. Nothing else in the folder is touched.
 MODEL_FILES = """
     config.json generation_config.json preprocessor_config.json model.safetensors model.safetensors.index.json
+    model-*-of-*.safetensors
     certificate.json tokenizer.json tokenizer_config.json special_tokens_map.json vocab.json merges.txt vocab.txt
     tokenizer.model model.bin vocabulary.json shared_vocabulary.json source_vocabulary.json target_vocabulary.json
     model.onnx encoder.onnx decoder.onnx model.onnx.data encoder.onnx.data decoder.onnx.data
@@ -36,7 +38,7 @@ def replacing_model(target: Path) -> Iterator[list[Path]]:
     yield written
     written += [file for file in files_in(target) if _version(file) not in before]
     for file in files_in(target):
-        if file not in written and file.name in MODEL_FILES:
+        if file not in written and any(fnmatch(file.name, known) for known in MODEL_FILES):
             file.unlink()
 
 

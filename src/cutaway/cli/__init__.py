@@ -28,6 +28,8 @@ COMMANDS = {  # command → file in this folder
     "fill": "fill",
     "generate": "generate",
     "import": "import_",
+    "models": "models",
+    "pack": "pack",
     "plot": "plot",
     "runs": "runs",
     "tokenizer show": "tokenizer.show",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cutaway.cli.options import located
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Precision(StrEnum):
 Texts = Annotated[
     list[str] | None, typer.Argument(metavar="[TEXT…]", help="Texts; without any, or with -, stdin's lines.")
 ]
-Where = Annotated[Path, typer.Option("--model", help="A model's folder or file.")]
+Where = Annotated[Path, typer.Option("--model", callback=located, help="A model's folder, file or name.")]
 In = Annotated[Precision, typer.Option("--precision", help="fp32, bf16, or 8-bit matrices on the CPU.")]
 
 

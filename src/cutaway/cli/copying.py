@@ -1,4 +1,4 @@
-"""What `import` and `export` share: read a model in any layout, write it in one, and say what it was."""
+"""What `import`, `export` and `pack` share: read a model in any layout, write it in one, and say what it was."""
 
 import dataclasses
 import json
@@ -9,8 +9,15 @@ from typing import Annotated, Any
 
 import typer
 
-from cutaway.cli.options import Dtype
+from cutaway.cli.options import Dtype, located
 
+Which = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODEL", callback=located, help="A model's folder, file or name, in any layout that is read."
+    ),
+]
+Out = Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")]
 Kind = Annotated[Dtype, typer.Option("--dtype", help="Of the weights that are written.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the model that is in the folder.")]
 NoTokenizer = Annotated[bool, typer.Option("--no-tokenizer", help="Leave the tokenizer behind.")]

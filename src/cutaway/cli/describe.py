@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 WIDE = 100  # columns from which the tree names the kind of each part
 
-Which = Annotated[str, typer.Argument(metavar="MODEL", help="A named size such as gpt2, or a model's folder or file.")]
+Which = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A named size such as gpt2, or a model's folder, file or name.")
+]
 Batch = Annotated[int, typer.Option("--batch", min=1, help="Rows in one pass.")]
 Length = Annotated[
     int | None, typer.Option("--length", min=1, help="Tokens in a row; without it max_len, at most 1024.")
@@ -64,9 +66,10 @@ def describe(
 
 
 def _config(model: str) -> "Config":
-    """A named size, or what lies at a path; ./gpt2 means the folder where a size has the same name."""
+    """A named size, what lies at a path, or a model's name; ./gpt2 means the folder where a size has the same name."""
     from difflib import get_close_matches
 
+    from cutaway.bundled import find, names, said
     from cutaway.checkpoints.numbers import config_at
     from cutaway.errors import InputError
     from cutaway.families import sizes
@@ -74,10 +77,11 @@ def _config(model: str) -> "Config":
     known = sizes()
     if model in known:
         return known[model]
-    if not Path(model).exists():
+    if not Path(model).exists() and model not in names():
         near = get_close_matches(model, known, n=3, cutoff=0.4) or list(known)
-        raise InputError(f"{model!r} is no file or folder, and no named size; sizes are called {', '.join(near)}")
-    return config_at(Path(model))
+        sizes_here = f"sizes are called {', '.join(near)}{said('; models are called {}', model)}"
+        raise InputError(f"{model!r} is no file or folder, and no named size; {sizes_here}")
+    return config_at(find(model))
 
 
 def _changed(config: "Config", changes: list[str]) -> "Config":

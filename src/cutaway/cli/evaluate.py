@@ -1,7 +1,7 @@
 """`cutaway evaluate`: how good a model is at what it was made for, and how sure that is."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.options import Device, Dtype, Json, On
+from cutaway.cli.options import Device, Dtype, Json, On, located
 
 if TYPE_CHECKING:
+    from cutaway.evaluation.pairs import Group
     from cutaway.evaluation.report import Report
     from cutaway.model.model import Model
     from cutaway.tokens import Tokenizer
@@ -26,11 +27,11 @@ class Split(StrEnum):
     blank_line = "blank_line"
 
 
-Where = Annotated[Path, typer.Argument(metavar="MODEL", help="A model's folder or file.")]
+Where = Annotated[Path, typer.Argument(metavar="MODEL", callback=located, help="A model's folder, file or name.")]
 Data = Annotated[
-    str,
+    list[str],
     typer.Argument(
-        metavar="DATA", help="A text, a table, pictures; or two files with a comma between: a.en,a.de or idx files."
+        metavar="DATA", help="A text, a table, pictures, minimal pairs; or two files: a.en a.de, a.en,a.de, idx files."
     ),
 ]
 SourceColumn = Annotated[str | None, typer.Option("--source-column", help="Translation: the column to translate.")]
@@ -38,6 +39,11 @@ TargetColumn = Annotated[str | None, typer.Option("--target-column", help="Trans
 TextColumn = Annotated[str | None, typer.Option("--text-column", help="Labels: the column of texts.")]
 SecondColumn = Annotated[str | None, typer.Option("--second-column", help="Labels: the second text of a pair.")]
 LabelColumn = Annotated[str | None, typer.Option("--label-column", help="Labels: the column of labels.")]
+GoodColumn = Annotated[str | None, typer.Option("--good-column", help="Pairs: good sentences; else sentence_good.")]
+BadColumn = Annotated[str | None, typer.Option("--bad-column", help="Pairs: bad sentences; else sentence_bad.")]
+Before = Annotated[
+    str | None, typer.Option("--before", help="Pairs: text before each sentence; else an empty line, or a start token.")
+]
 Header = Annotated[str | None, typer.Option("--header", help="Names of all columns, where line 1 has none: en,de.")]
 To = Annotated[str | None, typer.Option("--to", help="Translation: the language that is wanted, such as de.")]
 Beam = Annotated[int, typer.Option("--beam", min=1, help="Translation: how many beginnings are kept.")]
@@ -46,7 +52,10 @@ Context = Annotated[int | None, typer.Option("--context", min=1, help="Text: tok
 Stride = Annotated[int | None, typer.Option("--stride", min=1, help="Text: how far windows move; else half of that.")]
 SplitAt = Annotated[Split, typer.Option("--split", help="Text: what parts its documents.")]
 NoStart = Annotated[bool, typer.Option("--no-start", help="Text: no start token; a document's first is not scored.")]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first examples, or characters of a text.")]
+Limit = Annotated[
+    int | None,
+    typer.Option("--limit", min=1, help="Only the first examples; characters of a text; pairs of each table."),
+]
 Resamples = Annotated[int, typer.Option("--resamples", min=0, help="Draws for the intervals; 0 leaves them out.")]
 Seed = Annotated[int, typer.Option("--seed", help="Of those draws, and of the words that are hidden.")]
 Kind = Annotated[Dtype, typer.Option("--dtype", help="Of the weights.")]
@@ -60,6 +69,9 @@ def evaluate(
     text_column: TextColumn = None,
     second_column: SecondColumn = None,
     label_column: LabelColumn = None,
+    good_column: GoodColumn = None,
+    bad_column: BadColumn = None,
+    before: Before = None,
     header: Header = None,
     to: To = None,
     beam: Beam = 4,
@@ -75,11 +87,11 @@ def evaluate(
     device: On = Device.auto,
     as_json: Json = False,
 ) -> None:
-    """BLEU and chrF, bits per byte, filled blanks, GLUE's metrics: how good a model is at what it was made for."""
+    """BLEU and chrF, bits per byte, filled blanks, minimal pairs (BLiMP), GLUE's metrics: how good a model is."""
     import torch
 
     from cutaway.checkpoints import load, tokenizer_of
-    from cutaway.evaluation import Sureness
+    from cutaway.evaluation import Pair, Sureness
     from cutaway.evaluation import evaluate as score
     from cutaway.evaluation.examples import Columns, read_examples
 
@@ -89,10 +101,12 @@ def evaluate(
     loaded = load(model, dtype=getattr(torch, dtype.value), device=chosen)
     tokenizer = tokenizer_of(model)
     names = None if header is None else tuple(header.split(","))
-    columns = Columns(source_column, target_column, text_column, second_column, label_column, names)
+    columns = Columns(source_column, target_column, text_column, second_column, label_column, names,
+                      good_column, bad_column)  # fmt: skip
     examples = read_examples(loaded, _files(data), columns, to=to, split=split.value, limit=limit)
-    options = _options(loaded, tokenizer, model, to=to, beam=beam, length_penalty=length_penalty,
-                       context=context, stride=stride, start=not no_start)  # fmt: skip
+    pairs = len(examples.inputs) > 0 and isinstance(examples.inputs[0], Pair)
+    options = _options(loaded, tokenizer, model, to=to, beam=beam, length_penalty=length_penalty, pairs=pairs,
+                       before=before, context=context, stride=stride, start=not no_start)  # fmt: skip
     with _progress() as report:
         found = score(
             loaded,
@@ -103,21 +117,31 @@ def evaluate(
             report=report,
             **options,
         )
-    said = {"model": str(model), "data": data, "device": chosen, "dtype": dtype.value, "skipped": examples.skipped}
+    said = {
+        "model": str(model),
+        "data": data,
+        "device": chosen,
+        "dtype": dtype.value,
+        "skipped": examples.skipped,
+    }
     if as_json:
-        print(json.dumps({**said, **found.to_dict()}, indent=2, allow_nan=False))
+        print(json.dumps({**said, "data": ",".join(data), **found.to_dict()}, indent=2, allow_nan=False))
     else:
         _show(said, found)
 
 
 def _options(
-    model: "Model", tokenizer: "Tokenizer | None", path: Path, *, to: str | None, **asked: Any
+    model: "Model", tokenizer: "Tokenizer | None", path: Path, *, to: str | None, pairs: bool, **asked: Any
 ) -> dict[str, Any]:
     """Those of all options that the model's task knows."""
     from cutaway.decoding.translate import languages, tag_for
     from cutaway.evaluation.examples import picture_numbers
     from cutaway.model.model import EncoderDecoderModel
 
+    trained_here = {"as_trained": (path / "recipe.toml").is_file()}  # `cutaway train` leaves its recipe there
+    if pairs:
+        writes = model.config.task == "language_model"
+        return {name: asked[name] for name in ("before", "start")} if writes else trained_here
     if isinstance(model, EncoderDecoderModel):
         # of a model that knows one language, --to chooses the column only
         tag = tag_for(tokenizer, to) if tokenizer is not None and languages(tokenizer) else None
@@ -128,14 +152,12 @@ def _options(
         return {"context": asked["context"]}
     if model.config.family == "vit":
         return dict(picture_numbers(path))
-    return {"as_trained": (path / "recipe.toml").is_file()}  # `cutaway train` leaves its recipe beside the model
+    return trained_here
 
 
-def _files(data: str) -> list[Path]:
-    """One path, or two with a comma between; a path that exists is one, whatever is in its name."""
-    if Path(data).exists() or "," not in data:
-        return [Path(data)]
-    return [Path(part) for part in data.split(",")]
+def _files(data: Sequence[str]) -> list[Path]:
+    """Paths, or some with commas between; a path that exists is one, whatever is in its name."""
+    return [Path(part) for path in data for part in ([path] if Path(path).exists() else path.split(","))]
 
 
 @contextmanager
@@ -151,7 +173,14 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: progress.update(bar, completed=done, total=total)
 
 
-UNITS = {"translate": "sentence", "language_model": "document", "masked_language_model": "document", "tag": "sentence"}
+UNITS = {
+    "translate": "sentence",
+    "language_model": "document",
+    "masked_language_model": "document",
+    "minimal_pairs": "pair",
+    "tag": "sentence",
+}
+GROUPS = 12  # that are printed at most; --json has all
 
 
 def _show(said: dict[str, Any], found: "Report") -> None:
@@ -161,7 +190,9 @@ def _show(said: dict[str, Any], found: "Report") -> None:
 
     console = Console(highlight=False)
     unit = UNITS.get(found.task, "example") + ("" if found.n == 1 else "s")
-    console.print(Text.assemble((said["model"], "bold"), f" on {said['data']}: {found.n:,} {unit}"), soft_wrap=True)
+    first, *others = said["data"]
+    on = first if not others else f"{first} and {len(others)} more" if len(others) > 1 else f"{first},{others[0]}"
+    console.print(Text.assemble((said["model"], "bold"), f" on {on}: {found.n:,} {unit}"), soft_wrap=True)
     table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
     level = next((interval.level for interval in found.intervals.values()), 0.95)
     for title, side in (("score", "left"), ("", "right"), (f"{level:.0%}".replace("%", " %") + " interval", "right")):
@@ -171,6 +202,11 @@ def _show(said: dict[str, Any], found: "Report") -> None:
         interval = found.intervals.get(name)
         between = "" if interval is None else f"{interval.low:.{digits}f} … {interval.high:.{digits}f}"
         table.add_row(Text(name, "bold"), f"{value:.{digits}f}", between)
+    for name, group in _grouped(found):
+        interval = None if group is None else group.interval
+        between = "" if interval is None else f"{interval.low:.4f} … {interval.high:.4f}"
+        cells = (Text(name, "dim"),) if group is None else (f"  {name}", f"{group.accuracy:.4f}", between)
+        table.add_row(*cells)
     console.print(table)
     for note in found.notes:
         console.print(Text(note, "yellow"), soft_wrap=True)
@@ -180,3 +216,16 @@ def _show(said: dict[str, Any], found: "Report") -> None:
     told = [f"{name} {value}" for name, value in settings.items() if value is not None]
     told += [said["dtype"], said["device"], f"{found.seconds:.1f} s"]
     console.print(Text(" · ".join(told), "dim"), soft_wrap=True)
+
+
+def _grouped(found: "Report") -> Iterator[tuple[str, "Group | None"]]:
+    """The score by field and by term, or by kind where there are no terms: a title, then the best first."""
+    groups = getattr(found, "groups", {})
+    for level, members in groups.items():
+        if level == "kind" and "term" in groups:
+            continue
+        yield f"by {level}", None
+        best_first = sorted(members.items(), key=lambda item: -item[1].accuracy)
+        yield from best_first[:GROUPS]
+        if len(members) > GROUPS:
+            yield f"and {len(members) - GROUPS} more: --json", None

@@ -2,12 +2,11 @@
 
 from enum import StrEnum
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from cutaway.cli.copying import Force, Kind, NoTokenizer, copy_model
+from cutaway.cli.copying import Force, Kind, NoTokenizer, Out, Which, copy_model
 from cutaway.cli.options import Dtype, Json
 
 
@@ -24,8 +23,6 @@ class Quantization(StrEnum):
     float16 = "float16"
 
 
-Which = Annotated[Path, typer.Argument(metavar="MODEL", help="A model's folder or file, in any layout that is read.")]
-Out = Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")]
 To = Annotated[
     Layout,
     typer.Option(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cutaway.cli.asking import In, Precision, Where, importing, reading, ready
-from cutaway.cli.options import Json
+from cutaway.cli.options import Json, located
 from cutaway.cli.wording import shown, unescaped
 from cutaway.errors import InputError
 
@@ -47,7 +47,8 @@ Diversity = Annotated[
     float | None, typer.Option("--diversity", help="What a word costs that another group has just taken: 0.5.")
 ]
 Draft = Annotated[
-    Path | None, typer.Option("--draft", help="A smaller model that guesses ahead: the same words, sooner.")
+    Path | None,
+    typer.Option("--draft", callback=located, help="A smaller model that guesses ahead: the same words, sooner."),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Of the drawn words.")]
 

@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,6 +23,13 @@ class Device(StrEnum):
     auto = "auto"  # the GPU where there is one
     cpu = "cpu"
     cuda = "cuda"
+
+
+def located(model: Path | None) -> Path | None:
+    """The callback of every option that names a model: what is no path may be a model's name (`cutaway models`)."""
+    from cutaway.bundled import find
+
+    return None if model is None else find(model)
 
 
 On = Annotated[Device, typer.Option("--device", help="Where the model runs.")]

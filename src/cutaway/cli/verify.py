@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.options import Device, Json, On
+from cutaway.cli.options import Device, Json, On, located
 from cutaway.cli.showing import grid, stdout
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
     from cutaway.certificate import Certificate, Entry
 
-Where = Annotated[Path, typer.Argument(metavar="MODEL", help="A model's folder or file.")]
+Where = Annotated[Path, typer.Argument(metavar="MODEL", callback=located, help="A model's folder, file or name.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Leave out what takes long: compiling.")]
 Out = Annotated[Path | None, typer.Option("--out", help="The file to write; else certificate.json beside the weights.")]
 Check = Annotated[bool, typer.Option("--check", help="Measure nothing: read the certificate, and see if it is stale.")]

@@ -92,11 +92,12 @@ def _buckets(
     widest = lengths.sum(axis=1).max()
     if widest > tokens:
         raise InputError(f"an example of {widest} tokens does not fit a batch of {tokens}: allow more, or cut it")
-    shapes, which, counts = np.unique(
-        np.minimum(_rounded_up(lengths), limits), axis=0, return_inverse=True, return_counts=True
-    )
+    padded = np.minimum(_rounded_up(lengths), limits)
+    grid = (int(padded.max()) + 1,) * padded.shape[1]  # a shape as one number: np.unique sorts rows ten times slower
+    numbers, which, counts = np.unique(np.ravel_multi_index(padded.T, grid), return_inverse=True, return_counts=True)
+    shapes = np.stack(np.unravel_index(numbers, grid), axis=1)
     shapes, group = np.unique(joined_shapes(shapes, counts, most_shapes), axis=0, return_inverse=True)
-    of_example = group.ravel()[which.ravel()]
+    of_example = group.ravel()[which]
     buckets = []
     for number, widths in enumerate(shapes.tolist()):
         examples = np.flatnonzero(of_example == number)

@@ -18,10 +18,12 @@ from typing import Any, BinaryIO, SupportsIndex, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cutaway.data.apart import without
 from cutaway.data.cache import Array, cached, facts, open_array
 from cutaway.data.text import Piece, Split, file_size, read_documents
 from cutaway.errors import InputError
 from cutaway.files import MEGABYTE
+from cutaway.tokens.dropout import Dropout
 from cutaway.tokens.guard import misfit
 from cutaway.tokens.tokenizer import Tokenizer
 
@@ -74,13 +76,15 @@ def tokenised_documents(
     end_id: int | None,
     part: tuple[int, int] | None = None,
     wrap: float = 0.0,
+    left_out: Sequence[int] = (),
     cache: Path | None = None,
     report: Report | None = None,
 ) -> Corpus:
     """The documents of some files as tokens, `end_id` behind each; documents without a token are left out.
 
     `part` is what is read of the text (`part_of`). `wrap` is the share of the documents whose long lines are broken, as
-    in printed books. `report` is told now and then how many bytes of how many have been read.
+    in printed books. `left_out` are numbers of documents that are not read. `report` is told now and then how many
+    bytes of how many have been read.
     """
     if not paths:
         raise InputError("no files to read documents from")
@@ -89,6 +93,7 @@ def tokenised_documents(
     settings: dict[str, Any] = {"kind": "documents", "split": split, "end_id": end_id, "tokenizer": digest(tokenizer)}
     settings |= {"part": part} if part else {}
     settings |= {"wrap": wrap} if wrap else {}
+    settings |= {"left_out": list(left_out)} if left_out else {}
 
     def build(folder: Path) -> dict[str, Any]:
         total = sum(file_size(path) for path in paths)
@@ -98,7 +103,7 @@ def tokenised_documents(
             nonlocal done
             done = place
 
-        read = read_documents(paths, split, heard, wrap)
+        read = without(read_documents(paths, split, heard, wrap), set(left_out))
         read = part_of(read, split, *part) if part else read
         with SequenceWriter(folder, "text", id_dtype(tokenizer)) as writer:
             for pieces in batched(read, lambda piece: len(piece.text)):
@@ -184,6 +189,14 @@ class SequenceWriter:
         self.in_sequence = 0
         self._starts.write(self.n_tokens.to_bytes(8, "little"))
 
+    def add_ways(self, ways: "Ways", text: str) -> None:
+        """A text that is cut in several ways, each of which is a sequence."""
+        self._ids.write(ways.ids.astype(self.dtype).tobytes())
+        ends = self.n_tokens + np.cumsum(ways.lengths)
+        self._starts.write(ends.astype("<i8").tobytes())
+        self.n_tokens, self.n_sequences = int(ends[-1]), self.n_sequences + len(ends)
+        self.n_bytes += len(ends) * len(text.encode())
+
     def facts(self) -> dict[str, Any]:
         """What `open_corpus` has to know."""
         return {
@@ -223,6 +236,25 @@ def encoded(tokenizer: Tokenizer, texts: list[str]) -> Iterator[list[int]]:
     with misfit():  # without the tokens' places in the text, which nobody asks for here: twice as fast
         encodings = tokenizer.backend.encode_batch_fast(texts, add_special_tokens=False)
     return (encoding.ids for encoding in encodings)
+
+
+@dataclass(frozen=True, eq=False)
+class Ways:
+    """All cuts of a text, one after another."""
+
+    ids: NDArray[np.int32]
+    lengths: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def cut_in_ways(dropout: Dropout, texts: list[str], first: int) -> Iterator[Ways]:
+    """As `encoded`, in as many ways as asked for; `first` is the number of the first text."""
+    ids, lengths = dropout.cut(texts, first)
+    of_texts = lengths.reshape(len(texts), dropout.cuts)
+    ends = np.cumsum(of_texts.sum(axis=1))
+    return map(Ways, np.split(ids, ends[:-1]), of_texts)
 
 
 def id_dtype(tokenizer: Tokenizer) -> str:

@@ -1,7 +1,7 @@
 """From files to what a model is asked and what should come out, by the model's task.
 
 translate        a table with two columns of text, or two parallel files
-language_model   text files; masked words, too
+language_model   text files; masked words, too; or tables of minimal pairs
 classify, tag …  a table with one or two columns of text, and one of labels
 pictures         a folder for each class, an .npz archive, or two idx files
 """
@@ -20,9 +20,11 @@ from cutaway.data.images import Images, idx_images, image_folder, npz_images
 from cutaway.data.tables import Row, Rows, read_parallel, read_table, text_of, words_of
 from cutaway.data.text import Split, read_documents
 from cutaway.errors import InputError
+from cutaway.evaluation.pair_tables import read_pairs
 from cutaway.files import read_json
 from cutaway.model.model import EncoderDecoderModel, Model
 
+LANGUAGE = ("language_model", "masked_language_model", "pretrain")
 LABELS = ("label", "labels", "tags", "class", "score", "gold_label")  # what tables call what is wanted
 
 
@@ -36,6 +38,8 @@ class Columns:
     second: str | None = None
     label: str | None = None
     header: tuple[str, ...] | None = None
+    good: str | None = None
+    bad: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,13 +60,17 @@ def read_examples(
     split: Split = "file",
     limit: int | None = None,
 ) -> Examples:
-    """The first `limit` examples of some files; of a language model's text, the first `limit` characters."""
+    """The first `limit` examples of some files; of a language model's text, characters; of minimal pairs, by table."""
     columns = columns or Columns()
+    if columns.good or columns.bad or model.config.task in LANGUAGE:
+        found = read_pairs(paths, columns.good, columns.bad, header=columns.header, limit=limit)
+        if found is not None:
+            return Examples(found[0], None, found[1])
     if model.config.family == "vit":
         return _pictures(model, paths, limit)
     if isinstance(model, EncoderDecoderModel):
         return _pairs(paths, columns, to, limit)
-    if model.config.task in ("language_model", "masked_language_model", "pretrain"):
+    if model.config.task in LANGUAGE:
         return Examples(list(_documents(paths, split, limit)), None)
     if model.config.task in ("classify", "regress", "tag"):
         return _labelled(_table(paths, columns), columns, model.config.task, limit)

@@ -3,6 +3,7 @@
     translate        BLEU and chrF of its beam search
     language_model   bits per byte and perplexity
     masked words     loss and accuracy of the blanks
+    both             accuracy of minimal pairs: BLiMP
     classify         accuracy, F1 (of class 1, or the mean of all classes), Matthews: GLUE's
     regress          Pearson, Spearman: GLUE's
     tag              accuracy of words, and F1 of whole spans where tags are B-… I-… O
@@ -10,6 +11,7 @@
 
     report = evaluate(model, tokenizer, sources, references)
     report = evaluate(model, tokenizer, ["a whole book"])
+    report = evaluate(model, tokenizer, [Pair("the dogs bark", "the dogs barks"), …])
     report = evaluate(model, tokenizer, [("a man sleeps", "he is awake"), …], ["no", …])
 
 Intervals are bootstrapped over sentences, examples or windows (see `evaluation.bootstrap`).
@@ -30,12 +32,12 @@ from cutaway.decoding.translate import translate_all
 from cutaway.errors import InputError
 from cutaway.evaluation import bleu, bootstrap, scores
 from cutaway.evaluation.blanks import fill_blanks
+from cutaway.evaluation.pairs import MASKED, Pair, minimal_pairs
 from cutaway.evaluation.perplexity import surprisal
 from cutaway.evaluation.report import SURE, Report, Sureness
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
 from cutaway.tokens import Tokenizer
 
-MASKED = ("masked_language_model", "pretrain")
 LONGEST_CONTEXT = 1024  # unless asked for: some models would read 8192 tokens to score one
 
 
@@ -54,6 +56,8 @@ def evaluate(
         report = pictures(model, inputs, _given(wanted), **options)
     elif tokenizer is None:
         raise InputError(f"a model for task={model.config.task!r} reads text: give its tokenizer")
+    elif len(inputs) and isinstance(inputs[0], Pair):
+        report = minimal_pairs(model, tokenizer, inputs, **options)
     elif isinstance(model, EncoderDecoderModel):
         report = translation(model, tokenizer, inputs, _given(wanted), **options)
     elif model.config.task == "language_model":

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int8
+from jaxtyping import Float, Int8, UInt8
 from torch import Tensor, nn
 
 from cutaway.errors import ConfigError
@@ -29,7 +29,7 @@ from cutaway.model.model import Model
 from cutaway.model.tap import Part
 
 M = TypeVar("M", bound=Model)
-SMALLEST = torch.tensor(1e-30)  # a row of zeros is divided by it
+SMALLEST = torch.tensor(2.0**-100)  # a row of zeros is divided by it
 MANY = 48
 
 
@@ -40,12 +40,6 @@ def levels() -> int:
 
 
 @cache
-def zero(levels: int) -> Float[Tensor, ""]:
-    """What 0 becomes: kernels want whole numbers of at least 0."""
-    return torch.tensor(levels + 1.0)
-
-
-@cache
 def has_kernel() -> bool:
     """Whether PyTorch's product of 8-bit matrices is here: FBGEMM, on x86."""
     return "fbgemm" in torch.backends.quantized.supported_engines
@@ -53,14 +47,28 @@ def has_kernel() -> bool:
 
 @cache
 def for_few() -> Any:
-    """FBGEMM's kernel rounds activations, multiplies whole numbers, and gives back floating point."""
-    return torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
+    """FBGEMM's kernel makes bytes of activations, multiplies whole numbers, and gives back floating point."""
+    # `_op`: what stands around it looks for arguments of torch.compile, a tenth of the time of one row
+    return torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default._op
 
 
 @cache
 def for_many() -> Any:
-    """oneDNN's kernel does the same to activations that are rounded already: the same bits, sooner if rows are MANY."""
+    """oneDNN's kernel does the same to bytes: the same bits, sooner if rows are MANY."""
     return torch.ops.onednn.qlinear_pointwise.default if torch.backends.mkldnn.is_available() else None
+
+
+def rounded(weight: Float[Tensor, "out in"]) -> tuple[Int8[Tensor, "out in"], Float[Tensor, " out"]]:
+    """Whole numbers of −127 … 127, and the scale of each row.
+
+    A scale has 17 bits, and a whole number 7: their product fits the 24 bits of single precision exactly. So what comes
+    of multiplying the two is rounded to the same numbers and scales again, and a model can be stored in 8 bits.
+    """
+    weight = weight.detach().float()
+    scale = (weight.abs().amax(dim=1) / 127).maximum(SMALLEST.to(weight.device))
+    large = scale * (2**7 + 1)
+    scale = large - (large - scale)  # loses the last 7 bits (Veltkamp 1968)
+    return (weight / scale[:, None]).round().to(torch.int8), scale
 
 
 class Int8Linear(Part):
@@ -72,33 +80,38 @@ class Int8Linear(Part):
 
     def __init__(self, weight: Float[Tensor, "out in"], bias: Float[Tensor, " out"] | None) -> None:
         super().__init__()
-        weight = weight.detach().float()
-        scale = weight.abs().amax(dim=1) / 127 + SMALLEST
-        self.register_buffer("weight", (weight / scale[:, None]).round().to(torch.int8))
+        whole, scale = rounded(weight)
+        self.register_buffer("weight", whole)
         self.register_buffer("scale", scale)
         self.register_buffer("bias", None if bias is None else bias.detach().float())
+        self.levels = levels()
         self._packed: Any = None
         self._packed_for_many: Any = None
 
     def forward(self, x: Float[Tensor, "*batch row in"]) -> Float[Tensor, "*batch row out"]:
-        size = torch.add(SMALLEST, x.abs().amax(dim=-1, keepdim=True), alpha=1 / levels())
+        size = torch.add(SMALLEST, x.abs().amax(dim=-1, keepdim=True), alpha=1 / self.levels)
         # x / size is −127 … 127 in every row, whatever its neighbours are
+        whole = (x / size).float().round_()
         if x.is_cuda or not has_kernel():
-            found = F.linear((x / size).float().round(), self.weight.float()) * self.scale
+            found = F.linear(whole, self.weight.float()) * self.scale
         elif size.numel() < MANY or for_many() is None:
-            found = for_few()((x / size).float(), 1.0, levels() + 1, self._pack())
-        else:
-            found = self._for_many(torch.addcdiv(zero(levels()), x, size).round_())
+            found = self.of_few(whole)
+        else:  # straight to bytes would take six times as long
+            found = self.of_many(whole.to(torch.int8).view(torch.uint8).add_(self.levels + 1))
         found = found.mul_(size) if self.bias is None else torch.addcmul(self.bias, found, size)
         return found if x.dtype is torch.float32 else found.to(x.dtype)
 
-    def _for_many(self, whole: Float[Tensor, "*batch row in"]) -> Float[Tensor, "*batch row out"]:
+    def of_few(self, whole: Float[Tensor, "*batch row in"]) -> Float[Tensor, "*batch row out"]:
+        return for_few()(whole, 1.0, self.levels + 1, self._pack())
+
+    def of_many(self, above_zero: UInt8[Tensor, "*batch row in"]) -> Float[Tensor, "*batch row out"]:
+        """Of bytes in which 0 has become levels + 1."""
         if self._packed_for_many is None:
             zeros = torch.zeros(len(self.scale), dtype=torch.int32)
             self._packed_for_many = torch.ops.onednn.qlinear_prepack(self.weight, None), zeros
         packed, zeros = self._packed_for_many
-        scales = 1.0, levels() + 1, packed, self.scale, zeros, None, 1.0, 0
-        return for_many()(whole.to(torch.uint8), *scales, torch.float32, "none", [], "")
+        scales = 1.0, self.levels + 1, packed, self.scale, zeros, None, 1.0, 0
+        return for_many()(above_zero, *scales, torch.float32, "none", [], "")
 
     def _pack(self) -> Any:
         """The matrix as the kernel wants it, made at the first call."""

@@ -2,28 +2,41 @@
 
 Teacher forcing: the decoder reads `<sos> Ich habe …`, the true words so far, and is asked for the next one at every
 position. Label smoothing keeps it from being too sure (Attention Is All You Need, section 5.4). A tag in front of the
-source says which language is wanted, so that one model learns several directions (Johnson et al. 2017).
+source says which language is wanted, so that one model learns several directions (Johnson et al. 2017). Where pairs are
+few, every pair can be read twice, with other numbers dropped out, and the two answers asked to agree (R-Drop, Liang et
+al. 2021).
 """
 
 from typing import ClassVar
 
 import numpy as np
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from cutaway.model.model import Model
-from cutaway.objectives.loss import IGNORED, token_loss
+from cutaway.objectives.loss import IGNORED, class_loss, token_loss, wide
 from cutaway.objectives.next_token import with_ends
 from cutaway.objectives.objective import Arrays, Objective, Tensors
 
 
 class Translation(Objective):
-    """From `source` and `target` with their lengths, and `tag`, the id that stands in front of each source."""
+    """From `source` and `target` with their lengths, and `tag`, the id that stands in front of each source.
+
+    `agree` is the weight of the agreement between two readings, R-Drop's α.
+    """
 
     task: ClassVar[str] = "translate"
     targets = {"translation": "targets"}
 
-    def __init__(self, *, start_id: int, end_id: int, smoothing: float = 0.1, tagged: bool = False) -> None:
+    def __init__(
+        self, *, start_id: int, end_id: int, smoothing: float = 0.1, tagged: bool = False, agree: float = 0.0
+    ) -> None:
         self.start_id, self.end_id, self.smoothing, self.tagged = start_id, end_id, smoothing, tagged
+        self.agree = agree
+        if agree:
+            self.targets = {**self.targets, "agreement": "targets"}
+            self.weights = {"agreement": agree}
 
     @property
     def extra(self) -> dict[str, int]:
@@ -47,6 +60,33 @@ class Translation(Objective):
         }
 
     def losses(self, model: Model, batch: Tensors) -> dict[str, Tensor]:
-        # a target's padding stands on the right, where the decoder's tokens do not look: only the source needs a mask
-        hidden = model.hidden(batch["source"], batch["ids"], source_real=batch["source_real"])
-        return {"translation": token_loss(model.head, hidden, batch["targets"], smoothing=self.smoothing)}
+        if self.agree and model.training:
+            return self._of_two_readings(model, batch)
+        found = token_loss(model.head, _hidden(model, batch), batch["targets"], smoothing=self.smoothing)
+        # where nothing is dropped, two readings are the same
+        return {"translation": found} | ({"agreement": torch.zeros_like(found)} if self.agree else {})
+
+    def _of_two_readings(self, model: Model, batch: Tensors) -> dict[str, Tensor]:
+        """Per target, the mean of the two losses, and how far apart the answers are."""
+        twice = {name: torch.cat([batch[name]] * 2) for name in ("source", "source_real", "ids", "targets")}
+        scores = model.head(_hidden(model, twice))
+        first, second = scores.chunk(2)
+        return {
+            "translation": class_loss(scores, twice["targets"], smoothing=self.smoothing) / 2,
+            "agreement": disagreement(first, second, batch["targets"]),
+        }
+
+
+def _hidden(model: Model, batch: Tensors) -> Float[Tensor, "batch target d_model"]:
+    # a target's padding stands on the right, where the decoder's tokens do not look: only the source needs a mask
+    hidden: Tensor = model.hidden(batch["source"], batch["ids"], source_real=batch["source_real"])
+    return hidden
+
+
+def disagreement(
+    first: Float[Tensor, "*batch vocab"], second: Float[Tensor, "*batch vocab"], targets: Int[Tensor, "*batch"]
+) -> Float[Tensor, ""]:
+    """¼ (KL(p‖q) + KL(q‖p)), summed over the targets: R-Drop's term, for a loss that is a mean of two."""
+    log_p, log_q = (wide(scores).log_softmax(-1) for scores in (first, second))
+    apart = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1)  # both divergences at once
+    return apart.masked_fill(targets == IGNORED, 0.0).sum() / 4

@@ -147,7 +147,7 @@ class Tokenizer:
         """A copy whose BPE skips a merge with this probability, so that a text is cut another way each time.
 
         For training only (BPE-dropout, Provilkov 2020). The library draws from a source that cannot be seeded: no two
-        runs are the same.
+        runs are the same; `cutaway.tokens.dropout` cuts as a seed says.
         """
         if not 0 <= dropout < 1:
             raise InputError(f"dropout={dropout} must be at least 0 and below 1")

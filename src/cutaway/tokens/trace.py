@@ -137,7 +137,7 @@ def _merging(model: dict[str, Any], style: Spelling) -> Steps:
     opaque = {model["unk_token"]}  # stands for characters that were never there to be merged
 
     def steps(tokens: list[str], text: str) -> tuple[str, list[Merge]]:
-        symbols = _symbols(tokens, style, opaque, bytes_too=model["byte_fallback"])
+        symbols = symbols_of(tokens, style, opaque, bytes_too=model["byte_fallback"])
         word = "".join(symbols)
         if word in whole:
             return word, [Merge([word])]
@@ -146,7 +146,7 @@ def _merging(model: dict[str, Any], style: Spelling) -> Steps:
     return steps
 
 
-def _symbols(tokens: list[str], style: Spelling, opaque: set[str | None], bytes_too: bool) -> list[str]:
+def symbols_of(tokens: list[str], style: Spelling, opaque: set[str | None], bytes_too: bool) -> list[str]:
     """The characters that the merges began with, from what they ended with."""
     symbols: list[str] = []
     for n, token in enumerate(tokens):

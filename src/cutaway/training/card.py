@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from cutaway.bundled.cards import front_matter
 from cutaway.model.model import Model
 from cutaway.training.recipe import Recipe
 
@@ -11,9 +12,14 @@ def model_card(recipe: Recipe, model: Model, facts: dict[str, Any]) -> str:
     """The README.md of a model folder."""
     scores = "\n".join(f"| {name} | {value:.4f} |" for name, value in facts["scores"].items())
     files = ", ".join(f"`{name}`" for name in recipe.data.train)
-    return f"""# {recipe.name}
+    about = recipe.about or f"A {model.config.family} model trained with Cutaway."
+    best = facts["scores"].get(recipe.evaluate.metric)
+    score = None if best is None else f"{recipe.evaluate.metric} {best:.4f} on the validation examples"
+    top = front_matter({"about": " ".join(about.split()), "license": recipe.licence, "score": score})
+    return f"""{top}
+# {recipe.name}
 
-{recipe.about or f"A {model.config.family} model trained with Cutaway."}
+{about}
 
 | | |
 |---|---|

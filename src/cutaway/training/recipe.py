@@ -25,7 +25,7 @@ class ModelPart:
     """Where the model starts: a size with new weights, or a model that was trained before."""
 
     size: str | None = None
-    start: str | None = None  # a folder or file that `cutaway.load` takes
+    start: str | None = None  # a folder, file or name that `cutaway.load` takes
     changes: dict[str, Any] = field(default_factory=dict)  # numbers of the family's config: d_model, dropout, …
 
 
@@ -37,6 +37,8 @@ class TokenizerPart:
     kind: str | None = None  # word, char, byte, bpe, wordpiece, unigram
     vocab_size: int | None = None  # None: 8,000; characters and words keep all there are
     lowercase: bool = False
+    dropout: float = 0.0  # BPE: the share of merges that are dropped in training, so that texts are cut in many ways …
+    cuts: int = 16  # … so many for each text; an epoch goes through all of them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +66,7 @@ class DataPart:
     directions: tuple[str, ...] = ()  # "en-de", "de-en": columns named by language, and a tag in front of the source
     seq_len: int = 256  # of windows, and the longest row of anything else
     wrap: float = 0.0  # the share of the training documents whose long lines are broken, as in printed books
+    apart: bool = True  # leave out training documents that repeat the validation text
     borders: bool = True  # hide other documents of the same row
     image_size: int | None = None
 
@@ -72,6 +75,7 @@ class DataPart:
 class ObjectivePart:
     kind: str = "next_token"  # masked, pretrain, spans, translate, classify, regress, tag, images
     smoothing: float = 0.0
+    agree: float = 0.0  # translate: read every pair twice; the weight of the agreement between the two (R-Drop)
     auxiliary: float = 0.0  # weight of the auxiliary language-modelling loss
     whole_words: bool = True
     mask_share: float = 0.15
@@ -166,16 +170,17 @@ OBJECTIVES = ("next_token", "masked", "pretrain", "spans", "translate", "classif
 
 POSITIVE = (
     "train.steps", "train.tokens", "train.rows", "train.accumulate", "train.workers", "train.threads", "data.seq_len",
-    "data.image_size", "evaluate.every", "evaluate.log", "checkpoint.every", "checkpoint.keep",
+    "data.image_size", "evaluate.every", "evaluate.log", "checkpoint.every", "checkpoint.keep", "tokenizer.cuts",
 )  # fmt: skip
 NOT_NEGATIVE = (
     "train.average", "train.lora_rank", "train.spike", "data.valid_last", "data.skip_lines", "optimizer.rate",
     "optimizer.matrix_rate", "optimizer.momentum", "optimizer.eps", "optimizer.weight_decay", "optimizer.layer_decay",
     "optimizer.clip", "schedule.warmup", "evaluate.batches", "evaluate.patience", "evaluate.samples",
+    "objective.agree",
 )  # fmt: skip
 SHARES = (
     "train.ema", "data.valid_share", "data.wrap", "objective.smoothing", "objective.mask_share", "schedule.final",
-    "schedule.decay",
+    "schedule.decay", "tokenizer.dropout",
 )  # fmt: skip
 
 # What may differ when a run is resumed: how often something is saved, measured or shown changes no weight.
@@ -238,6 +243,9 @@ def _check(recipe: Recipe, where: str) -> None:
     if recipe.objective.changes and recipe.objective.kind != "images":
         unknown, keys = next(iter(recipe.objective.changes)), [part.name for part in dataclasses.fields(ObjectivePart)]
         raise ConfigError(f"{where}: {unknown_key(unknown, '[objective]', keys)}")
+    if recipe.objective.agree and recipe.objective.kind != "translate":
+        raise ConfigError(f"{where}: objective.agree={recipe.objective.agree} is for translate alone: leave it out")
+    _check_dropout(recipe, where)
     choices = {
         "train.precision": (recipe.train.precision, ("fp32", "bf16")),
         "train.compile": (
@@ -251,6 +259,16 @@ def _check(recipe: Recipe, where: str) -> None:
     for name, (chosen, known) in choices.items():
         if chosen not in known:
             raise ConfigError(f"{where}: {name}={chosen!r} is not one of {', '.join(known)}")
+
+
+def _check_dropout(recipe: Recipe, where: str) -> None:
+    t, kind = recipe.tokenizer, recipe.objective.kind
+    if t.dropout and kind != "translate":
+        raise ConfigError(f"{where}: tokenizer.dropout={t.dropout} is for translate, not for {kind}: leave it out")
+    if t.dropout and t.kind not in (None, "bpe"):
+        raise ConfigError(f"{where}: tokenizer.dropout={t.dropout} drops merges of BPE, and {t.kind} has none")
+    if t.dropout == 1:
+        raise ConfigError(f"{where}: tokenizer.dropout=1 leaves no merge, so that all cuts are the same: choose less")
 
 
 def _in_windows(recipe: Recipe) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from cutaway.bundled import names, said
 from cutaway.checkpoints import load, tokenizer_of
 from cutaway.data.corpus import digest
 from cutaway.errors import ConfigError
@@ -43,8 +44,11 @@ def refuse_unknown_model(recipe: Recipe) -> None:
     """A size, a key of [model] or a starting model that does not exist: said before anything is read or trained."""
     if recipe.model.start is not None:
         start = Path(recipe.model.start)
+        if recipe.model.start in names():
+            return
         if not start.exists():
             within = "" if start.is_absolute() else f" in {Path.cwd()}, where this command was given"
+            within += said("; models by name are {}", start)
             raise ConfigError(f"[model] start={recipe.model.start!r}: there is no such folder or file{within}")
         return
     assert recipe.model.size is not None
@@ -56,7 +60,7 @@ def refuse_unknown_model(recipe: Recipe) -> None:
 
 def starting_tokenizer(recipe: Recipe) -> Tokenizer | None:
     """The tokenizer that comes with the model which the recipe starts from."""
-    return None if recipe.model.start is None else tokenizer_of(Path(recipe.model.start))
+    return None if recipe.model.start is None else tokenizer_of(recipe.model.start)
 
 
 def refuse_another_tokenizer(recipe: Recipe, own: Tokenizer | None, used: Tokenizer | None) -> None:

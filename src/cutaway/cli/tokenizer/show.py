@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cutaway.cli.options import Json
+from cutaway.cli.options import Json, located
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from cutaway.tokens.trace import Cut, Match, Merge
 
 Which = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="A model's folder or file, or the folder or file of a tokenizer.")
+    Path,
+    typer.Argument(
+        metavar="MODEL", callback=located, help="A model's folder, file or name, or the folder or file of a tokenizer."
+    ),
 ]
 Text = Annotated[str, typer.Argument(metavar="TEXT", help="What to cut.")]
 Special = Annotated[bool, typer.Option("--special", help="With what is put around a text, such as [CLS] … [SEP].")]
@@ -50,8 +53,6 @@ def _tokenizer(path: Path) -> "Tokenizer":
     from cutaway.errors import InputError
     from cutaway.tokens import Tokenizer, find_tokenizer
 
-    if not path.exists():
-        raise InputError(f"{path} does not exist: give the folder or file of a model or tokenizer")
     if path.suffix == ".json":
         return Tokenizer.load(path)
     if path.is_dir():

@@ -50,7 +50,8 @@ def what_is_lost(material: Material, seq_len: int) -> Iterator[str]:
         if n := getattr(source, "cut", 0):
             yield f"{n:,} {use} rows are longer than seq_len={seq_len} and are cut, of a pair the longer text first"
         if n := getattr(source, "too_long", 0):
-            yield f"{n:,} {use} pairs are longer than seq_len={seq_len} and were left out"
+            of = "cuts of " if getattr(source, "cuts", 1) > 1 else ""
+            yield f"{n:,} {of}{use} pairs are longer than seq_len={seq_len} and were left out"
 
 
 def paths_of(recipe: Recipe, names: Iterable[str]) -> list[Path]:
@@ -139,8 +140,9 @@ def objective_for(recipe: Recipe, tokenizer: Tokenizer) -> Objective:
                 sentinels = [tokenizer.id(name) for name in names if name in tokenizer]
                 return SpanCorruption(start_id=start_id, end_id=end_id, sentinels=sentinels, share=o.mask_share)
             return Translation(
-                start_id=start_id, end_id=end_id, smoothing=o.smoothing, tagged=bool(recipe.data.directions)
-            )
+                start_id=start_id, end_id=end_id, smoothing=o.smoothing, tagged=bool(recipe.data.directions),
+                agree=o.agree,
+            )  # fmt: skip
         case "classify" | "regress" | "tag":
             encoder = cls_id is not None
             hiding = hiding_for(recipe, tokenizer) if o.auxiliary and encoder else None

@@ -8,7 +8,7 @@ import numpy as np
 
 from cutaway.data.batches import Batch, Examples, Pairs, Source, padded
 from cutaway.data.buckets import Buckets
-from cutaway.data.columns import Dataset, is_blank, tokenised_columns
+from cutaway.data.columns import Cuts, Dataset, is_blank, tokenised_columns
 from cutaway.data.corpus import Corpus
 from cutaway.data.labels import NO_TAG, LabelColumn
 from cutaway.data.order import Indices
@@ -97,11 +97,13 @@ def tables(recipe: Recipe, tokenizer: Tokenizer, say: Say) -> Material:
         label_kind = {"classify": "class", "regress": "number", "tag": "tags"}[kind]
         labels = LabelColumn(d.label, label_kind, tuple(d.labels) or None)  # type: ignore[arg-type]
 
-    def read(files: Sequence[str], column: LabelColumn | None) -> Dataset:
-        say(f"reading {', '.join(files)}")
-        return tokenised_columns(rows_of(recipe, files), names, tokenizer, column)
+    def read(files: Sequence[str], column: LabelColumn | None, cuts: Cuts | None = None) -> Dataset:
+        say(f"reading {', '.join(files)}" + (f", and cutting each text in {cuts.n} ways" if cuts else ""))
+        return tokenised_columns(rows_of(recipe, files), names, tokenizer, column, cuts=cuts)
 
-    train = read(d.train, labels)
+    t = recipe.tokenizer
+    cuts = Cuts(t.dropout, t.cuts, recipe.seed) if t.dropout else None
+    train = read(d.train, labels, cuts)
     if labels is not None and train.label_names is not None:  # what is a class is what was one in training
         labels = LabelColumn(d.label, labels.kind, train.label_names)
     if train.labels is not None:
@@ -113,8 +115,9 @@ def tables(recipe: Recipe, tokenizer: Tokenizer, say: Say) -> Material:
     objective = objective_for(recipe, tokenizer)
     kept, measured = np.arange(len(train)), np.arange(0 if valid is None else len(valid))
     if holds_out(d):
-        valid = train
-        kept, measured = (train.examples_of(rows) for rows in held_out(train.n_rows, recipe))
+        valid = read(d.train, labels) if cuts else train  # what is measured with is cut as always
+        rows, others = held_out(train.n_rows, recipe)
+        kept, measured = train.examples_of(rows), valid.examples_of(others)
         if kind == "classify":
             check_classes(np.asarray(train.labels), kept, measured)
     source = _table_source(recipe, train, objective, tokenizer, kept, shuffle=True)
@@ -129,7 +132,9 @@ def tables(recipe: Recipe, tokenizer: Tokenizer, say: Say) -> Material:
     material = Material(objective, source, valid_source, prints, tokenizer, numbers)
     if kind == "translate" and valid is not None:
         material.sample_source = some_sources(recipe, valid, tokenizer, measured)
-    for use, data in {"training": train, "validation": None if valid is train else valid}.items():
+    if cuts:
+        material.notes.append(f"each of {len(kept) // cuts.n:,} training pairs is cut in {cuts.n} ways")
+    for use, data in {"training": train, "validation": None if holds_out(d) else valid}.items():
         if data is not None and data.skipped:
             material.notes.append(f"{data.skipped:,} {use} rows had an empty text and were left out")
     return material
@@ -183,7 +188,7 @@ class Directions:
         examples: Indices,
         common: dict[str, Any],
     ) -> None:
-        d, names = recipe.data, columns_of(recipe)
+        d, names, self.cuts = recipe.data, columns_of(recipe), data.cuts
         ways = directions_of(recipe) or [(names[0], names[1])]
         self.ways = [(data.columns[a], data.columns[b]) for a, b in ways]
         self.tags = np.array([tokenizer.tag_id(b) for _, b in ways] if d.directions else [0])

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from cutaway.data.apart import Repeats, repeats, without
 from cutaway.data.batches import Batch, Examples, Source, Windows
 from cutaway.data.corpus import Corpus, part_of, size_of, tokenised_documents
 from cutaway.data.sentence_pairs import SentencePairs
@@ -29,18 +30,17 @@ def texts(recipe: Recipe, tokenizer: Tokenizer, say: Say) -> Material:
     d = recipe.data
     end_id = tokenizer.eos_id if recipe.objective.kind == "next_token" else None
 
-    def corpus(names: Sequence[str], part: tuple[int, int] | None = None, wrap: float = 0.0) -> Corpus:
+    def corpus(names: Sequence[str], **how: Any) -> Corpus:
         say(f"reading {', '.join(names)}")
-        return tokenised_documents(
-            paths_of(recipe, names), tokenizer, split=d.split, end_id=end_id, part=part, wrap=wrap  # type: ignore[arg-type]
-        )  # fmt: skip
+        return tokenised_documents(paths_of(recipe, names), tokenizer, split=d.split, end_id=end_id, **how)  # type: ignore[arg-type]
 
     valid: Corpus | None
     if holds_out(d):
         kept, total = _kept(recipe)
-        train, valid = corpus(d.train, (0, kept), d.wrap), corpus(d.train, (kept, total))
+        train, valid = corpus(d.train, part=(0, kept), wrap=d.wrap), corpus(d.train, part=(kept, total))
     else:
-        train, valid = corpus(d.train, None, d.wrap), corpus(d.valid) if d.valid else None
+        train = corpus(d.train, wrap=d.wrap, left_out=repeated(recipe).left_out)
+        valid = corpus(d.valid) if d.valid else None
     objective = objective_for(recipe, tokenizer)
     source = _text_source(recipe, train, objective, tokenizer, shuffle=True)
     valid_source = None if valid is None else _text_source(recipe, valid, objective, tokenizer, shuffle=False)
@@ -48,13 +48,23 @@ def texts(recipe: Recipe, tokenizer: Tokenizer, say: Say) -> Material:
     numbers = {**special_numbers(tokenizer, starts=starts), "max_len": d.seq_len}
     per_token = None if valid is None else valid.n_bytes / len(valid.ids)
     prints = " ".join(part.fingerprint for part in (train, valid) if part is not None)
-    return Material(objective, source, valid_source, prints, tokenizer, numbers, per_token)
+    notes = list(repeated(recipe).said())
+    return Material(objective, source, valid_source, prints, tokenizer, numbers, per_token, notes=notes)
+
+
+def repeated(recipe: Recipe) -> Repeats:
+    """What of the validation text stands in the training text; nothing where nobody asks, or it is one text in two."""
+    d = recipe.data
+    if not d.apart or not d.valid:
+        return Repeats((), (), 0.0)
+    return repeats(paths_of(recipe, d.train), paths_of(recipe, d.valid), d.split)  # type: ignore[arg-type]
 
 
 def training_texts(recipe: Recipe) -> Iterator[str]:
     """The text that is learnt from, in pieces: all that a new tokenizer may see."""
     d = recipe.data
     pieces = read_documents(paths_of(recipe, d.train), d.split, wrap=d.wrap)  # type: ignore[arg-type]
+    pieces = without(pieces, repeated(recipe).left_out)
     if holds_out(d):
         pieces = part_of(pieces, d.split, 0, _kept(recipe)[0])  # type: ignore[arg-type]
     return (piece.text for piece in pieces)

@@ -1,0 +1,67 @@
+"""Models that come along, and how a name finds one. There is no torch here, so that a list is there at once.
+
+bundled/NAME/       a model folder: config.json, weights, tokenizer.json, README.md (its card), LICENSE
+CUTAWAY_MODELS      further folders of such folders, with `:` between (`;` on Windows); they are looked at first
+
+What a list says stands where it is true anyway: what a model is in config.json, how many numbers it has in the headers
+of its weights, and what it is good for in its card, as `key: value` lines at the top (see `cards`).
+"""
+
+import os
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+
+from cutaway.bundled.info import ModelInfo, look_at
+from cutaway.errors import CheckpointError
+
+HERE = Path(__file__).parent
+VARIABLE = "CUTAWAY_MODELS"
+
+
+def models() -> list[ModelInfo]:
+    """The models that have a name here: what they do, their size, their licence, their score."""
+    return [look_at(name, folder) for name, folder in sorted(names().items())]
+
+
+def names() -> dict[str, Path]:
+    """Name → folder; of two with one name the first place's counts."""
+    found: dict[str, Path] = {}
+    for place in places():
+        for folder in _folders(place):
+            found.setdefault(folder.name, folder)
+    return found
+
+
+def places() -> list[Path]:
+    """Where models are looked for by name."""
+    further = os.environ.get(VARIABLE, "").split(os.pathsep)
+    return [*(Path(place).expanduser() for place in further if place), HERE]
+
+
+def find(model: Path | str) -> Path:
+    """A path that exists, or the folder of the model with that name."""
+    path = Path(model)
+    if path.exists():
+        return path
+    if (found := names().get(str(model))) is not None:
+        return found
+    raise CheckpointError(f"{model} does not exist: give a model's folder or file{said(', or a name: {}', model)}")
+
+
+def said(form: str, model: Path | str) -> str:
+    """The end of an error: the names that could have been meant, in `form`. Whoever writes a / means a path."""
+    known = sorted(names())
+    if not known or {*str(model)} & {os.sep, os.altsep}:
+        return ""
+    near = get_close_matches(str(model), known, n=1, cutoff=0.4)
+    return form.format(", ".join(known) + (f" (did you mean {near[0]!r}?)" if near else ""))
+
+
+def _folders(place: Path) -> Iterator[Path]:
+    """The model folders in a place; none where it cannot be read."""
+    try:
+        inside = sorted(place.iterdir())
+    except OSError:
+        return
+    yield from (folder for folder in inside if (folder / "config.json").is_file())

@@ -1,0 +1,40 @@
+"""Weights in several files of a bounded size, and the index that says which lies where; Hugging Face's names."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch import Tensor
+
+from cutaway.checkpoints.tensors import INDEX, SINGLE, write_tensors
+from cutaway.errors import InputError
+from cutaway.files import write_json
+
+SHARDS = "model-*-of-*.safetensors"
+
+
+def write_shards(
+    folder: Path, tensors: Mapping[str, Tensor], shard_size: int, metadata: Mapping[str, str] | None = None
+) -> None:
+    """Files of at most `shard_size` bytes of numbers; a larger tensor has one to itself. One file needs no index.
+
+    The index of an earlier model goes first and the new one comes last: shards of two models are never taken for one.
+    """
+    if shard_size < 1:
+        raise InputError(f"shard_size={shard_size} is not a number of bytes of at least 1")
+    shards: list[dict[str, Tensor]] = [{}]
+    for name, tensor in tensors.items():
+        if shards[-1] and sum(other.nbytes for other in shards[-1].values()) + tensor.nbytes > shard_size:
+            shards.append({})
+        shards[-1][name] = tensor
+    if len(shards) == 1:
+        write_tensors(folder / SINGLE, tensors, metadata)
+        return
+    (folder / INDEX).unlink(missing_ok=True)
+    files = {f"model-{n:05d}-of-{len(shards):05d}.safetensors": shard for n, shard in enumerate(shards, 1)}
+    for file, shard in files.items():
+        write_tensors(folder / file, shard, metadata)
+    total = {"total_size": sum(tensor.nbytes for tensor in tensors.values())}
+    write_json(
+        folder / INDEX, {"metadata": total, "weight_map": {name: file for file in files for name in files[file]}}
+    )
+    (folder / SINGLE).unlink(missing_ok=True)  # it would be read first

@@ -1,0 +1,102 @@
+"""Training documents that repeat the validation text are found however they are printed, and only they."""
+
+import random
+import textwrap
+from pathlib import Path
+
+import pytest
+from tokens.test_tokenizer import byte_level
+
+from cutaway.data import apart
+from cutaway.data.apart import repeats, without
+from cutaway.data.corpus import tokenised_documents
+from cutaway.data.text import Piece
+
+WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprstvz" for b in "aeiou" for c in ("l", "n", "r", "st", "tz", "ß", "é")]
+
+
+def book(seed: int, n: int = 900) -> str:
+    """A book of its own."""
+    draw = random.Random(seed)
+    return ". ".join(" ".join(draw.choices(WORDS, k=9)).capitalize() for _ in range(n // 9)) + "."
+
+
+def printed_otherwise(text: str) -> str:
+    """Another edition: wrapped, in capitals here and there, with other punctuation."""
+    lines = textwrap.wrap(text.replace(". ", " -- "), 40)
+    return "\n".join(line.upper() if i % 3 == 0 else line for i, line in enumerate(lines))
+
+
+def written(path: Path, *books: str) -> Path:
+    path.write_text("\f".join(books), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> tuple[list[Path], list[Path]]:
+    """Two files to learn from; the second book of the second is one of those that measure."""
+    train = [
+        written(tmp_path / "a.txt", book(0), book(1), " \n ", book(2)),
+        written(tmp_path / "b.txt", book(3), printed_otherwise(book(10)), book(4)),
+    ]
+    return train, [written(tmp_path / "valid.txt", book(10), book(11))]
+
+
+def test_another_edition_is_found_and_no_other_book(library: tuple[list[Path], list[Path]], tmp_path: Path) -> None:
+    found = repeats(*library, "form_feed", cache=tmp_path / "cache")
+    assert found.left_out == (4,)
+    assert found.named == ("document 2 of b.txt (100% of it)",)
+    assert found.seen == 0
+    assert list(found.said()) == [
+        "1 training document repeats the validation text and was left out: document 2 of b.txt (100% of it)"
+    ]
+    assert repeats(*library, "form_feed", cache=tmp_path / "cache") == found  # out of the cache
+
+
+@pytest.mark.parametrize("most", [200, 50])
+def test_of_a_long_validation_text_some_runs_are_enough(library, tmp_path, monkeypatch, most) -> None:
+    monkeypatch.setattr(apart, "MOST_RUNS", most)
+    assert repeats(*library, "form_feed", cache=tmp_path / "cache").left_out == (4,)
+
+
+def test_what_is_left_out_is_not_there(library: tuple[list[Path], list[Path]], tmp_path: Path) -> None:
+    train, _ = library
+    for wrap in (0.0, 0.5):
+        whole, less = (
+            tokenised_documents(
+                train, byte_level(), split="form_feed", end_id=None, wrap=wrap, left_out=out, cache=tmp_path
+            )
+            for out in ((), (1, 4))
+        )
+        assert [ids.tolist() for ids in less] == [ids.tolist() for i, ids in enumerate(whole) if i not in (1, 4)]
+        assert less.fingerprint != whole.fingerprint
+
+
+def test_a_document_in_pieces_is_left_out_whole() -> None:
+    pieces = [Piece("a", False), Piece("b", True), Piece("c", False), Piece("d", True), Piece("e", True)]
+    assert [piece.text for piece in without(iter(pieces), {1})] == ["a", "b", "e"]
+
+
+def test_a_validation_text_inside_of_a_long_document_is_told(tmp_path: Path) -> None:
+    train = [written(tmp_path / "a.txt", " ".join([*(book(i) for i in range(12)), printed_otherwise(book(20))]))]
+    found = repeats(train, [written(tmp_path / "v.txt", book(20))], "form_feed", cache=tmp_path / "cache")
+    assert found.left_out == ()
+    assert found.seen > 0.9
+    (said,) = found.said()
+    assert "of the validation text stands in the training text, too" in said
+
+
+def test_where_all_would_be_left_out_nothing_is_and_it_is_said(tmp_path: Path) -> None:
+    same = [written(tmp_path / "a.txt", book(1))]
+    found = repeats(same, same, "form_feed", cache=tmp_path / "cache")
+    assert (found.left_out, found.seen) == ((), 1.0)
+    (said,) = found.said()
+    assert said.startswith("100% of the validation text")
+
+
+def test_few_words_repeat_nothing(tmp_path: Path) -> None:
+    lines = "\n".join(["Yes, he said.", "I do not know.", book(1, 40)] * 4)
+    (tmp_path / "a.txt").write_text(lines)
+    (tmp_path / "v.txt").write_text("I do not know.\nYes, he said.\n" + book(2, 40))
+    found = repeats([tmp_path / "a.txt"], [tmp_path / "v.txt"], "line", cache=tmp_path / "cache")
+    assert (found.left_out, found.seen) == ((), 0)

@@ -15,6 +15,8 @@ from transformers import AutoTokenizer
 
 from cutaway.errors import CheckpointError, InputError
 from cutaway.tokens import Encoded, Tokenizer
+from cutaway.tokens.assemble import surround
+from cutaway.tokens.train import train_tokenizer
 
 
 def byte_level() -> Tokenizer:
@@ -199,3 +201,20 @@ def test_a_folder_without_a_tokenizer_is_told(tmp_path: Path):
 def test_tokens_do_not_need_torch():
     code = "import sys, cutaway.tokens; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_published_tokenizer_says_what_a_text_begins_with() -> None:
+    """SmolLM2's puts nothing before a text, llama2.c's a token that ends texts, too; ours leave it to the model."""
+
+    def begins(start: str, put: bool, ends: tuple[int, ...] = ()) -> bool:
+        tokenizer = train_tokenizer([], kind="byte", special=["<s>"])
+        surround(tokenizer.backend, start if put else None, None)
+        return tokenizer.begins_with(tokenizer.id(start), ends)
+
+    ids = train_tokenizer([], kind="byte", special=["<s>"])
+    assert not begins("<s>", put=False)
+    assert begins("<s>", put=True)
+    assert begins("<s>", put=True, ends=(ids.id("<s>"),))
+    assert begins("<sos>", put=False)
+    assert not begins("<sos>", put=False, ends=(ids.id("<sos>"),))
+    assert not begins("<eos>", put=False)

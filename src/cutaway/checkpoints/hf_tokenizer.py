@@ -1,6 +1,6 @@
 """The tokenizer beside an exported model: what it puts around a text is what the model reads around it here.
 
-generate    <sos> text          not where the start token also ends texts, and so stands between two
+generate    <sos> text          where it stands before texts: `Tokenizer.begins_with`
 translate   <2de> text <eos>    the tag is written by whoever asks
 
 `generate` and `translate` see to that themselves, and the tokenizers that are trained here put nothing around a text;
@@ -17,16 +17,14 @@ from cutaway.model.config import Config
 from cutaway.tokens import Tokenizer
 from cutaway.tokens.assemble import surround
 from cutaway.tokens.roles import find_tags, tag_token
-
-EXAMPLE = "a"
-OURS = "<sos>"  # what `train_tokenizer` calls the start token
+from cutaway.tokens.tokenizer import EXAMPLE
 
 
 def as_read(tokenizer: Tokenizer, config: Config) -> Tokenizer:
     """The same tokenizer where it does so already, else a copy that does. Other tasks read what theirs says."""
     ends, bos, eos = config.end_ids or (), None, None
     if config.task == "language_model":
-        if config.start_id is not None and config.start_id not in (*ends, tokenizer.eos_id):
+        if config.start_id is not None and tokenizer.begins_with(config.start_id, ends):
             bos = tokenizer.token(config.start_id)
     elif config.task == "translate":
         eos = tokenizer.token(ends[0]) if ends else None
@@ -35,8 +33,7 @@ def as_read(tokenizer: Tokenizer, config: Config) -> Tokenizer:
         return tokenizer
     with suppress(InputError):  # a vocabulary without the example
         inside, own = tokenizer.encode(EXAMPLE, special=False), tokenizer.encode(EXAMPLE)
-        published = own == [config.start_id, *inside] or (own == inside and bos != OURS)
-        if published if eos is None else own == [*inside, ends[0]]:
+        if own == [*([] if bos is None else [config.start_id]), *inside, *([] if eos is None else [ends[0]])]:
             return tokenizer
     copy = Backend.from_str(tokenizer.backend.to_str())
     copy.post_processor = None

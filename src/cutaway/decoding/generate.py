@@ -244,12 +244,12 @@ def ending(speller: Speller, by_itself: bool, is_full: bool) -> Ended:
 
 
 def prompt_ids(model: DecoderModel, tokenizer: Tokenizer, text: str) -> list[int]:
-    """A prompt as the model reads it: behind its start token, unless that also ends texts and so stands between two."""
+    """A prompt as the model reads it: behind its start token, if that stands before texts (`Tokenizer.begins_with`)."""
     if not isinstance(text, str):
         raise InputError(f"the prompt is a {type(text).__name__}, not a text")
     ids = tokenizer.encode(text, special=False)
     start = model.config.start_id
-    if start is not None and not (ids and start in (*(model.config.end_ids or ()), tokenizer.eos_id)):
+    if start is not None and (not ids or tokenizer.begins_with(start, model.config.end_ids or ())):
         ids = [start, *ids]
     if not ids:
         raise InputError(f"the prompt {text!r} has no tokens, and this model has no start token: write a beginning")

@@ -22,6 +22,8 @@ from cutaway.tokens.roles import CONFIG, find_roles, find_tags, stated_roles, ta
 FILE = "tokenizer.json"
 LIMIT = 128 * MEGABYTE  # a vocabulary of a million entries needs half of it
 MOST_IDS = 1 << 24
+OURS = "<sos>"  # what `train_tokenizer` calls the start token
+EXAMPLE = "a"
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,19 @@ class Tokenizer:
         special = set(self.special_ids().values())
         continuing = continuing_ids(self.backend)
         return [id in continuing and id not in special for id in range(self.vocab_size)]
+
+    def begins_with(self, start_id: int, end_ids: Sequence[int] = ()) -> bool:
+        """Whether a text that a language model goes on with stands behind its start token.
+
+        A published tokenizer says so itself, by what it puts around a text. Those that are trained here put nothing
+        around it: then it does, unless it also ends texts and so stands between two.
+        """
+        if start_id < self.vocab_size and self.token(start_id) != OURS:
+            with suppress(InputError):  # a vocabulary without the example
+                inside, own = self.encode(EXAMPLE, special=False), self.encode(EXAMPLE)
+                if own in (inside, [start_id, *inside]):
+                    return own != inside
+        return start_id not in (*end_ids, self.eos_id)
 
     def with_dropout(self, dropout: float) -> "Tokenizer":
         """A copy whose BPE skips a merge with this probability, so that a text is cut another way each time.

@@ -64,8 +64,11 @@ def test_the_top_of_a_card_reads_as_it_was_written_by_us_and_by_yaml(values: dic
 
 @given(st.text())
 def test_any_text_may_be_a_card(text: str):
-    read_front_matter(text)
-    read_front_matter(f"---\n{text}\n---\n")
+    for card in (text, f"---\n{text}\n---\n"):
+        found = read_front_matter(card)
+        assert all(value and key == key.strip() for key, value in found.items())
+        first = card.removeprefix("\ufeff").split("\n")[0]
+        assert first.strip() == "---" or not found
 
 
 def test_a_card_of_others_is_read_where_a_text_stands_on_its_line():

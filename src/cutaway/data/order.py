@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutaway.errors import ConfigError
+from cutaway.tokens.mixing import mixed
 
 Indices = NDArray[np.int64]
 
@@ -56,7 +57,7 @@ def _network(x: NDArray[np.uint64], half: np.uint64, secrets: list[np.uint64]) -
     low = (np.uint64(1) << half) - np.uint64(1)
     left, right = x >> half, x & low
     for secret in secrets:
-        left, right = right, left ^ (_splitmix(right ^ secret) & low)
+        left, right = right, left ^ (mixed(right ^ secret) & low)
     return left << half | right
 
 
@@ -71,11 +72,3 @@ def _scramble(*key: int) -> int:
         x = (x ^ x >> 27) * _MIX[1] & _ALL
         x ^= x >> 31
     return x
-
-
-def _splitmix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """SplitMix64 (Steele, Lea & Flood 2014): every bit of the input changes half of the output's."""
-    x = x + np.uint64(_ODD)  # beyond 64 bits it starts again at 0, which is what is wanted
-    x = (x ^ x >> np.uint64(30)) * np.uint64(_MIX[0])
-    x = (x ^ x >> np.uint64(27)) * np.uint64(_MIX[1])
-    return x ^ x >> np.uint64(31)

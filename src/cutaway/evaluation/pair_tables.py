@@ -104,7 +104,12 @@ def _unpacked(path: Path, folder: Path) -> Iterator[tuple[Path, str]]:
             table = inside / PurePosixPath(member.filename).name
             try:
                 table.write_bytes(archive.read(member))
-            except (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError) as error:
+            except (
+                zipfile.BadZipFile,
+                zlib.error,
+                RuntimeError,
+                EOFError,
+            ) as error:  # RuntimeError: a password is needed
                 raise InputError(f"{path}: {member.filename} cannot be unpacked: {error}") from None
             yield table, f"{path}, {member.filename}"
 

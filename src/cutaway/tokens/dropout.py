@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from cutaway.errors import InputError
 from cutaway.tokens.guard import misfit
 from cutaway.tokens.marks import description_of, spelling_of
+from cutaway.tokens.mixing import Bits, mixed
 from cutaway.tokens.tokenizer import Tokenizer
 from cutaway.tokens.trace import symbols_of
 
@@ -36,7 +37,6 @@ NO_WAY = NO_MERGE << PLACE
 
 Ids = NDArray[np.int32]
 Numbers = NDArray[np.int64]
-Bits = NDArray[np.uint64]
 
 
 class Dropout:
@@ -186,14 +186,6 @@ def counted(starts: Numbers, lengths: Numbers) -> Numbers:
     """start, start + 1, …: as many as each length says, one after the other."""
     before = np.cumsum(lengths) - lengths
     return np.repeat(starts - before, lengths) + np.arange(lengths.sum())
-
-
-def mixed(x: Bits) -> Bits:
-    """SplitMix64 (Steele, Lea & Flood 2014): neighbouring numbers become numbers that have nothing in common."""
-    x = x + np.uint64(0x9E3779B97F4A7C15)  # beyond 64 bits it starts again at 0, which is what is wanted
-    x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return x ^ x >> np.uint64(31)
 
 
 def _key(*parts: int) -> int:

@@ -35,11 +35,12 @@ def texts(recipe: Recipe, tokenizer: Tokenizer, say: Say) -> Material:
         return tokenised_documents(paths_of(recipe, names), tokenizer, split=d.split, end_id=end_id, **how)  # type: ignore[arg-type]
 
     valid: Corpus | None
+    both = repeated(recipe)
     if holds_out(d):
         kept, total = _kept(recipe)
         train, valid = corpus(d.train, part=(0, kept), wrap=d.wrap), corpus(d.train, part=(kept, total))
     else:
-        train = corpus(d.train, wrap=d.wrap, left_out=repeated(recipe).left_out)
+        train = corpus(d.train, wrap=d.wrap, left_out=both.left_out)
         valid = corpus(d.valid) if d.valid else None
     objective = objective_for(recipe, tokenizer)
     source = _text_source(recipe, train, objective, tokenizer, shuffle=True)
@@ -48,8 +49,7 @@ def texts(recipe: Recipe, tokenizer: Tokenizer, say: Say) -> Material:
     numbers = {**special_numbers(tokenizer, starts=starts), "max_len": d.seq_len}
     per_token = None if valid is None else valid.n_bytes / len(valid.ids)
     prints = " ".join(part.fingerprint for part in (train, valid) if part is not None)
-    notes = list(repeated(recipe).said())
-    return Material(objective, source, valid_source, prints, tokenizer, numbers, per_token, notes=notes)
+    return Material(objective, source, valid_source, prints, tokenizer, numbers, per_token, notes=list(both.said()))
 
 
 def repeated(recipe: Recipe) -> Repeats:

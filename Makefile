@@ -12,7 +12,7 @@ help:  ## this list
 setup: .venv/.full  ## everything for working on Cutaway, in .venv
 
 demo: .venv/.core  ## set up what the demo needs, then run it
-	$(bin)/cutaway demo
+	$(bin)/cutaway demo --reverse
 
 # Two sessions: shapes are checked in the first; the second runs the code as users do, compiled or with wrong inputs.
 test: .venv/.full  ## set up, then run all tests
@@ -43,7 +43,7 @@ bench: .venv/.full  ## list the benchmarks and run the first: our forward pass b
 # torch first and exact: a range would resolve to the newest build, and that brings gigabytes of CUDA.
 .venv/.core: pyproject.toml constraints.txt | .venv/bin/python
 	$(pip) "$$(grep '^torch==' constraints.txt)"
-	$(pip) --quiet --constraint constraints.txt --editable .
+	$(pip) --quiet --constraint constraints.txt --editable '.[images]'
 	@touch $@
 
 .venv/.full: .venv/.core

@@ -12,7 +12,7 @@ from cutaway import cli
 OFFERED = {
     "": ["--debug", "--help", "--version"],
     "classify": ["--cut", "--help", "--input", "--json", "--model", "--output", "--precision", "--resume"],
-    "demo": ["--help", "--json", "--steps"],
+    "demo": ["--help", "--json", "--reverse", "--steps"],
     "describe": [
         "--batch",
         "--depth",

@@ -1,12 +1,15 @@
 """Pairs for BERT's second question: sentences begin the second parts, and what does not follow is from elsewhere."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cutaway.data.corpus import Corpus
-from cutaway.data.sentence_pairs import SentencePairs
+from cutaway.data.order import SEGMENTS, generator
+from cutaway.data.sentence_pairs import FAR, SentencePairs
 from cutaway.errors import InputError
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=12, max_size=30).filter(lambda lengths: sum(lengths) > 200)
@@ -66,6 +69,54 @@ def test_a_step_depends_on_the_seed_and_its_number_alone(lengths: list[int], ste
     ours, theirs = one(step), other(step)
     assert all((ours[name] == theirs[name]).all() for name in ours)
     assert any((ours[name] != one(step + 1)[name]).any() for name in ours)
+
+
+def one_by_one(source: SentencePairs, step: int) -> list[tuple[np.ndarray, np.ndarray, bool]]:
+    """The rows of a step, each drawn and cut by itself: what `SentencePairs` does for all of them at once."""
+    ids, borders, n = source.corpus.ids, source.corpus.starts.tolist(), source.seq_len
+    sentences = [i + 1 for i in range(len(ids)) if source.ends_sentence[ids[i]]]  # where they begin
+    random = generator(source.seed, SEGMENTS, step)
+    starts = source.windows.starts(step).tolist()
+    made: list[tuple[np.ndarray, np.ndarray, bool]] = []
+    for start, follows in zip(starts, (random.random(len(starts)) < 0.5).tolist(), strict=True):
+        cuts = [start, *(border for border in borders if start < border < start + n), start + n]
+        begin, stop = max(pairwise(cuts), key=lambda part: part[1] - part[0])
+        near = int(random.integers(begin, stop))
+        cut = min((s for s in sentences if begin < s < stop), key=lambda s: abs(s - near), default=stop)
+        at = cut
+        if not follows:
+            low, high = max(b for b in borders if b <= begin), min(b for b in borders if b > begin)
+            if len(borders) == 2:
+                low, high = max(low, begin - FAR * n), min(high, begin + FAR * n)
+            place = int(random.integers(len(ids) - (high - low)))
+            place, floor = (place, 0) if place < low else (place + high - low, high)
+            document = max(b for b in borders if b <= place)
+            at = max(s for s in [-1, document, *sentences] if s <= place and (s >= max(document, floor) or s == -1))
+        if cut == stop or at < 0:
+            made.append((ids[begin:cut], ids[:0], follows))
+            continue
+        end = min(at + n - (cut - begin), min(b for b in borders if b > at))
+        made.append((ids[begin:cut], ids[at:end], follows))
+    return made
+
+
+@given(
+    st.one_of(LENGTHS, st.lists(st.integers(300, 600), min_size=1, max_size=2)),
+    st.integers(0, 99),
+    st.sampled_from([10, 20, 45]),
+    st.sampled_from([3, 5, 17, 150]),
+)
+def test_all_rows_at_once_are_what_each_would_be_by_itself(
+    lengths: list[int], step: int, seq_len: int, sentence: int
+) -> None:
+    """The same random numbers in the same order: what a seed gave before rows were made together, it gives still."""
+    try:
+        source = pairs(lengths, seq_len, sentence=sentence)
+    except InputError:
+        return  # nothing could follow
+    for ours, theirs in zip(rows(source(step)), one_by_one(source, step), strict=True):
+        assert [part.tolist() for part in ours[:2]] == [part.tolist() for part in theirs[:2]]
+        assert ours[2] == theirs[2]
 
 
 @pytest.mark.parametrize("lengths", [[900], [150] * 6, [40, 60] * 9])

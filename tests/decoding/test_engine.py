@@ -7,36 +7,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import DECODERS, TRANSLATORS, VOCAB, tiny
+from jobs import ENDS, jobs_for, model_of, texts
+from tiny import DECODERS, TRANSLATORS, VOCAB
 
 from cutaway import watch
-from cutaway.decoding import Engine, Hypothesis, Job, write, written
+from cutaway.decoding import Engine, Job, write, written
 from cutaway.decoding.beam import BeamSearch
 from cutaway.decoding.search import GreedySearch, Search
 from cutaway.model.model import DecoderModel
-
-START = 1
-ENDS = list(range(5, 12))
-#         prompt source limit: short after long, long after short, and both at once
-SIZES = [(9, 2, 3), (1, 12, 11), (14, 5, 12), (1, 1, 1), (2, 7, 17), (1, 3, 8), (13, 9, 2), (5, 11, 9), (3, 4, 16)]
-
-
-def jobs_for(name: str, sizes: list[tuple[int, int, int]] = SIZES) -> list[Job]:
-    draw = torch.Generator().manual_seed(7)
-
-    def ids(n: int) -> list[int]:
-        return torch.randint(VOCAB, (n,), generator=draw).tolist()
-
-    across = name in TRANSLATORS
-    return [Job(prompt=[START, *ids(p - 1)], source=ids(s) if across else [], limit=n) for p, s, n in sizes]
-
-
-def model_of(name: str) -> DecoderModel:
-    """In single precision, with scores so close that beams overtake each other."""
-    model = tiny(name, dtype=torch.float32)
-    for parameter in model.decoder.parameters():
-        parameter.data *= 0.7
-    return model
 
 
 def engine_of(model: DecoderModel, beam: int, rows: int, jobs: list[Job]) -> Engine:
@@ -44,10 +22,6 @@ def engine_of(model: DecoderModel, beam: int, rows: int, jobs: list[Job]) -> Eng
     room = {"rows": rows, "most": most, "ends": ENDS, "device": torch.device("cpu")}
     search: Search = GreedySearch(**room) if beam == 1 else BeamSearch(beam, **room)
     return Engine(model, search, rows=rows, prompt=prompt, source=max(len(job.source) for job in jobs))
-
-
-def texts(found: list[list[Hypothesis]]) -> list[list[list[int]]]:
-    return [[hypothesis.ids for hypothesis in row] for row in found]
 
 
 def run(engine: Engine, jobs: list[Job]) -> list[list[list[int]]]:

@@ -30,9 +30,9 @@ def test_the_same_seed_learns_the_same() -> None:
 def test_the_demo_command_says_what_it_did() -> None:
     from cutaway.cli import app
 
-    result = CliRunner().invoke(app, ["demo", "cat", "--steps", "2", "--json"])
+    result = CliRunner().invoke(app, ["demo", "--reverse", "cat", "--steps", "2", "--json"])
     said = json.loads(result.stdout)
     assert result.exit_code == 0
     assert said["parameters"] == 119040
     assert set(said["answers"]) >= {"cat", "transformer"}
-    assert CliRunner().invoke(app, ["demo", "Ünfug!"]).exit_code == 2
+    assert CliRunner().invoke(app, ["demo", "--reverse", "Ünfug!"]).exit_code == 2

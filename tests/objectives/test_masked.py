@@ -85,6 +85,37 @@ def test_the_pieces_of_a_word_are_hidden_all_or_none(lengths: list[int], seed: i
             assert n or len(places) > left  # as many words as fit
 
 
+def one_by_one(hiding: Hiding, ids: np.ndarray, real: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """What `WHOLE` does for all rows at once, word by word; word 1 is the first of a row."""
+    random = np.random.default_rng(seed)
+    chance, fate = random.random((len(ids), ids.shape[1] + 1)), random.random(ids.shape)
+    another = random.choice([id for id in range(VOCAB) if id not in SPECIAL], ids.shape)
+    chosen = np.zeros_like(real)
+    for row, numbers in enumerate(chance):
+        found = words(ids[row], real[row])
+        left = wanted = max(1, round(hiding.share * sum(map(len, found))))
+        in_order = sorted(found, key=lambda places: numbers[1 + found.index(places)])
+        for places in in_order:
+            if len(places) <= left:
+                chosen[row, places] = True
+                left -= len(places)
+        if left == wanted and found:
+            chosen[row, in_order[0][:wanted]] = True
+    swapped = chosen & (fate >= hiding.masked) & (fate < hiding.masked + hiding.random)
+    return np.where(swapped, another, np.where(chosen & (fate < hiding.masked), MASK, ids)), chosen
+
+
+@given(**CASES)
+def test_all_rows_at_once_are_what_each_would_be_by_itself(lengths: list[int], seed: int, share: float) -> None:
+    """A seed hides the words that it always hid."""
+    ids, real = rows(lengths, 40, seed)
+    hiding = Hiding(mask_id=MASK, vocab_size=VOCAB, special_ids=SPECIAL, continues=CONTINUES, share=share)
+    hidden, chosen = hiding(ids, real, np.random.default_rng(seed))
+    expected, expected_chosen = one_by_one(hiding, ids, real, seed)
+    assert (chosen == expected_chosen).all()
+    assert (hidden == expected).all()
+
+
 def test_eighty_percent_are_masked_ten_swapped_ten_left() -> None:
     """200,000 tokens, 30,000 of them hidden: within five standard deviations."""
     generator = np.random.default_rng(0)
@@ -168,6 +199,12 @@ def test_joined_parts_lose_no_token(lengths: list[tuple[int, int]], cls: bool, s
     first, second = (np.arange(100 * part, 100 * part + 6 * len(lengths)).reshape(-1, 6) for part in (1, 2))
     parts = [(first, np.array([a for a, _ in lengths])), (second, np.array([b for _, b in lengths]))]
     ids, segments, real = joined(parts, 98 if cls else None, 99 if sep else None)
+    n = int(real.sum(axis=1).max())
+    for whole, cut in zip(
+        (ids, segments, real), joined(parts, 98 if cls else None, 99 if sep else None, width=n), strict=True
+    ):
+        assert (whole[:, :n] == cut).all()
+        assert not whole[:, n:].any()
     for row, (a, b) in enumerate(lengths):
         first_part = [98] * cls + first[row, :a].tolist() + [99] * sep
         second_part = second[row, :b].tolist() + [99] * sep

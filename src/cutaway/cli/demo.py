@@ -1,90 +1,279 @@
-"""`cutaway demo`: a model learns to spell words backwards, and shows where it looks."""
+"""`cutaway demo`: the models that come along, each at its work, in the first minute."""
 
-import os
+import json
 import sys
-import time
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
 from shutil import which
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cutaway.bundled import HERE, names
+from cutaway.bundled.info import look_at
+from cutaway.cli.asking import Precision, as_trained, reading, ready
+from cutaway.cli.numbers import human
 from cutaway.cli.options import Json
+from cutaway.cli.showing import guesses, looks, stdout
+from cutaway.cli.wording import shown
+from cutaway.errors import CutawayError, InputError
 
-WORDS = ["transformer", "attention", "lecture", "stressed", "cutaway"]
-
-
-def demo(
-    word: Annotated[str, typer.Argument(help="The word whose attention is drawn (2 to 12 letters a–z).")] = WORDS[0],
-    steps: Annotated[int, typer.Option(min=1, help="How many batches to learn from.")] = 1000,
-    as_json: Json = False,
-) -> None:
-    """Train a small Transformer to spell words backwards, and draw its cross-attention: half a minute on one core."""
-    import torch
-
-    from cutaway.studies import reversal
-
-    word = word.lower()
-    reversal.check_word(word)
-    torch.set_num_threads(1)  # matrices this small gain nothing from a second thread, and lose when others use it
-    start = time.perf_counter()
-    model = _train(steps, quiet=as_json)
-    seconds = time.perf_counter() - start
-    words = [word, *(other for other in WORDS if other != word)]
-    answers = dict(zip(words, reversal.reverse(model, words), strict=True))
-    pattern, written, read = reversal.cross_attention(model, word)
-    score = reversal.accuracy(model)
-    if as_json:
-        import json
-
-        print(json.dumps({
-            "parameters": model.n_parameters(), "seconds": round(seconds, 1), "accuracy": score, "answers": answers,
-            "cross_attention": {"read": read, "written": written, "pattern": pattern.mean(0).tolist()},
-        }))  # fmt: skip
-        return
-    _show(model.n_parameters(), seconds, score, answers)
-    _draw(pattern, written, read)
-
-
-def _train(steps: int, *, quiet: bool):  # type: ignore[no-untyped-def]
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from cutaway.studies import reversal
-
-    columns = (TextColumn("learning"), BarColumn(), TextColumn("loss {task.fields[loss]:.3f}"), TimeRemainingColumn())
-    with Progress(*columns, transient=True, disable=quiet) as progress:
-        bar = progress.add_task("learning", total=steps, loss=float("nan"))
-        return reversal.train_reversal(
-            steps=steps, report=lambda step, loss: progress.update(bar, completed=step, loss=loss)
-        )
-
-
-def _show(n_parameters: int, seconds: float, score: float, answers: dict[str, str]) -> None:
+if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
+
+    from cutaway.decoding.fill import Word
+    from cutaway.decoding.sure import Said
+
+SENTENCE = "I ate an apple."
+STORY = "In the middle of the night he heard a"
+BLANK = "The captain stood on the deck of the [MASK]."
+DIGIT = HERE / "digits" / "example.png"
+SIDE = 28  # pixels of DIGIT
+WIDE = 80  # columns at most
+INDENT = 3
+GAP = 4  # between what stands side by side
+BAR = 16
+
+Given = Annotated[
+    str | None, typer.Argument(help="An English sentence to translate; with --reverse a word to spell backwards.")
+]
+Reverse = Annotated[bool, typer.Option("--reverse", help="Train a model here, in half a minute, to spell backwards.")]
+Steps = Annotated[int | None, typer.Option("--steps", min=1, help="With --reverse: how many batches to learn from.")]
+Answer = tuple[dict[str, Any], list[Any]]  # as data, and as it is shown
+
+
+def demo(sentence: Given = None, reverse: Reverse = False, steps: Steps = None, as_json: Json = False) -> None:
+    """See the bundled models at work: translate, go on with a story, fill a blank, recognise a digit."""
+    if reverse:
+        from cutaway.cli.reversing import STEPS, WORDS, learn_to_reverse
+
+        learn_to_reverse(sentence or WORDS[0], steps or STEPS, as_json)
+        return
+    if steps is not None:
+        raise InputError("--steps is for --reverse, which trains a model: add it, or leave out --steps")
+    if sentence is not None and not sentence.strip():
+        raise InputError("there is no word in this sentence: write one, or leave it out")
+    console = _console()
+    answers: dict[str, dict[str, Any]] = {}
+    if not as_json:
+        console.print("[bold]Cutaway[/bold]: small Transformers that we trained, at work on this machine.", end="\n\n")
+    for number, (model, title, ask) in enumerate(_parts(sentence or SENTENCE), 1):
+        if not as_json:
+            console.print(_heading(f"{number}  {title}", model, console))
+        answers[model] = _answered(model, ask, console, as_json)
+    if as_json:
+        print(json.dumps(answers, ensure_ascii=False, indent=2))
+    else:
+        _next({name for name, said in answers.items() if "problem" not in said}, console)
+    if any("problem" in said for said in answers.values()):
+        raise typer.Exit(1)
+
+
+def _parts(sentence: str) -> list[tuple[str, str, Callable[[Path, "Console"], Answer]]]:
+    return [
+        ("en-de", "Translate, and where each word looked", lambda *at: _there_and_back(sentence, *at)),
+        ("books", "Go on with a story", _story),
+        ("cloze", "Fill a blank", _blank),
+        ("digits", "Recognise a digit", _digit),
+    ]
+
+
+def _console() -> "Console":
+    """As wide as the terminal, but no wider than is easy to read; the same in a pipe."""
+    console = stdout()
+    console.width = min(console.width, WIDE)
+    return console
+
+
+def _heading(title: str, model: str, console: "Console") -> "Text":
+    from rich.text import Text
+
+    found = names().get(model)
+    n = look_at(model, found).parameters if found else None
+    about = model if n is None else f"{model}, {human(n, '').strip()} parameters"
+    room = console.width - len(title) - 2
+    return Text.assemble((title, "bold"), "  ", (f"{about:>{room}}" if len(about) <= room else about, "dim"))
+
+
+def _answered(
+    model: str, ask: Callable[[Path, "Console"], Answer], console: "Console", as_json: bool
+) -> dict[str, Any]:
+    """What a model says, shown as soon as it is there. One that is not here, or is broken, hides no other."""
+    from contextlib import nullcontext
+
+    from rich.padding import Padding
+    from rich.text import Text
+
+    indent = (0, 0, 0, INDENT)
+    quiet = as_json or not console.is_terminal
+    try:
+        if (folder := names().get(model)) is None:
+            raise InputError(f"{model} is not here: CUTAWAY_MODELS says where to look (docs/models.md)")
+        with nullcontext() if quiet else console.status("…"):
+            data, lines = ask(folder, console)
+    except CutawayError as error:
+        data, lines = {"problem": str(error)}, [Text(shown(str(error)), "red")]
+    if not as_json:
+        console.print()
+        for line in lines:
+            console.print(Padding(line, indent, expand=False) if line else "")
+        console.print()
+    return data
+
+
+def _there_and_back(sentence: str, folder: Path, console: "Console") -> Answer:
+    from rich.console import Group
+    from rich.text import Text
+
+    model, tokenizer = ready(folder, Precision.fp32)
+
+    from cutaway.decoding.translate import translations
+    from cutaway.model.model import EncoderDecoderModel
+
+    if not isinstance(model, EncoderDecoderModel):
+        raise InputError(f"{folder} is a {model.config.family} model, which does not translate")
+    data, blocks, source = {}, [], sentence
+    for to, way in (("de", "English → German"), ("en", "German → English")):
+        (found,) = translations(model, reading(tokenizer, folder), [source], to=to, aligned=True)
+        data[to] = {"source": source, **found.to_dict()}
+        said = [Text(way, "dim"), Text(shown(source)), Text(shown(found.text), "bold")]
+        for one in found.sentences:
+            if one.alignment is not None:
+                said += [Text(), looks(one.alignment, console.width - INDENT)]
+        blocks.append(Group(*said))
+        source = found.text
+    return data, _side_by_side(blocks, console)
+
+
+def _side_by_side(blocks: list[Any], console: "Console") -> list[Any]:
+    """In one row if there is room, else one below the other."""
     from rich.table import Table
 
-    console = Console(highlight=False)
-    console.print(f"A Transformer of {n_parameters:,} parameters learnt to spell backwards in {seconds:.0f} s:")
-    console.print(f"of 500 new random words it reverses {score:.1%}.\n")
-    table = Table(box=None, pad_edge=False)
-    table.add_column("you give", style="bold")
-    table.add_column("it writes")
-    table.add_column("")
-    for word, answer in answers.items():
-        right = answer == word[::-1]
-        table.add_row(word, answer, "[green]right[/green]" if right else f"[red]wrong: {word[::-1]}[/red]")
-    console.print(table)
+    if INDENT + sum(console.measure(block).maximum + GAP for block in blocks) - GAP > console.width:
+        return [part for block in blocks for part in (block, "")][:-1]
+    row = Table.grid(padding=(0, GAP, 0, 0))
+    row.add_row(*blocks)
+    return [row]
 
 
-def _draw(pattern, written: list[str], read: list[str]) -> None:  # type: ignore[no-untyped-def]
-    from rich.console import Console
+def _story(folder: Path, console: "Console") -> Answer:
+    from rich.console import Group
+    from rich.text import Text
 
-    from cutaway.inside.draw import heat_map
+    model, tokenizer = ready(folder, Precision.fp32)
 
-    console = Console(highlight=False)
-    console.print(f"\nWhere it looked while it wrote «{''.join(written).removesuffix('<eos>')}»:")
-    console.print("a row for each letter that it wrote, a column for each letter that it read")
-    console.print("(cross-attention of the last block, mean of its heads)\n")
-    rows, columns = (["⏎" if token == "<eos>" else token for token in tokens] for tokens in (written, read))
-    console.print(heat_map(pattern.mean(0), rows=rows, columns=columns))
-    cutaway = "cutaway" if which("cutaway") else os.path.relpath(sys.argv[0])
-    console.print(f"\nNext: [bold]{cutaway} demo yourword[/bold], [bold]describe gpt2[/bold], [bold]doctor[/bold]")
+    from cutaway.decoding.generate import Wishes, write_texts
+    from cutaway.decoding.sure import how_sure
+    from cutaway.model.model import DecoderModel
+
+    if not isinstance(model, DecoderModel):
+        raise InputError(f"{folder} is a model for task={model.config.task!r}: only a language model tells a story")
+    wishes = Wishes(max_tokens=24, temperature=0.7, top_p=0.9, seed=1, bad_words=("\n",))
+    told = write_texts(model, reading(tokenizer, folder), [STORY], wishes)[0][0]
+    words = how_sure(model, reading(tokenizer, folder), STORY, told.ids)
+    data = {"prompt": STORY, "text": told.text, "words": [asdict(word) for word in words]}
+    surprise = min((word for word in words[1:] if word.text.isalpha()), key=lambda word: word.probability, default=None)
+    others = [
+        Group(Text.assemble(("in the place of ", "dim"), shown(word.text)), _candidates(word.candidates, console))
+        for word in (*words[:1], surprise)
+        if word is not None
+    ]
+    legend = "each word's probability: orange for a surprise, blue where it was sure"
+    return data, [
+        Text(f"{STORY} …"), "", *_over_chances(words, console.width - INDENT), Text(legend, "dim"), "",
+        *_side_by_side(others, console),
+    ]  # fmt: skip
+
+
+def _candidates(words: "Iterable[Word]", console: "Console") -> Any:
+    return guesses([(word.word, word.probability) for word in words], console, bar=BAR)
+
+
+def _over_chances(words: "Iterable[Said]", room: int) -> list["Text"]:
+    """Words, and below each how likely it was, in colours from orange (a surprise) to blue (sure)."""
+    from rich.cells import cell_len, set_cell_size
+    from rich.text import Text
+
+    from cutaway.inside.draw import sure_colour
+
+    lines: list[Text] = []
+    upper, lower = Text(), Text()
+    for word in words:
+        text, p = shown(word.text), word.probability
+        chance = f"{p:.0%}" if p >= 0.005 else "<1%"
+        wide = max(cell_len(text), len(chance))
+        if upper.cell_len + wide > room:
+            lines += [upper, lower]
+            upper, lower = Text(), Text()
+        upper.append(set_cell_size(text, wide) + " ", f"bold {sure_colour(p)}")
+        lower.append(f"{chance:<{wide}} ", "dim")
+    return [*lines, upper, lower]
+
+
+def _blank(folder: Path, console: "Console") -> Answer:
+    from rich.text import Text
+
+    model, tokenizer = ready(folder, Precision.fp32)
+
+    from cutaway.decoding.fill import fill
+
+    found = fill(model, reading(tokenizer, folder), BLANK, as_trained=as_trained(folder))
+    return asdict(found), [Text(BLANK), "", _candidates(found.blanks[0], console)]
+
+
+def _digit(folder: Path, console: "Console") -> Answer:
+    model, _ = ready(folder, Precision.fp32)
+
+    from cutaway.decoding.classify import classify
+    from cutaway.evaluation.examples import picture_numbers
+    from cutaway.inside.draw import half_blocks
+
+    picture = _pixels(DIGIT.read_bytes())
+    found = classify(model, picture[None], **picture_numbers(folder))
+    classes = guesses(list(found.probabilities.items()), console, bar=BAR)
+    return {"picture": str(DIGIT), **asdict(found)}, _side_by_side([half_blocks(picture), classes], console)
+
+
+def _pixels(png: bytes) -> Any:
+    """Of our own file, which is grey, in one chunk and unfiltered, so that a demo needs no Pillow."""
+    import numpy as np
+
+    start = png.index(b"IDAT") + 4
+    size = int.from_bytes(png[start - 8 : start - 4], "big")
+    rows = np.frombuffer(zlib.decompress(png[start : start + size]), np.uint8)
+    return rows.reshape(SIDE, 1 + SIDE)[:, 1:]
+
+
+def _next(here: set[str], console: "Console") -> None:
+    from rich.text import Text
+
+    activate = Path(sys.argv[0]).parent / "activate"
+    console.print(Text("Next", "bold"), end="\n\n")
+    if which("cutaway") is None and activate.is_file():
+        console.print(_command(f". {_near(activate)}", "so that cutaway is found"), soft_wrap=True)
+    for model, command, what in (
+        ("en-de", 'demo "Where is the station?"', "your own sentence"),
+        ("en-de", "translate - --model en-de --to de", "line by line, as you type"),
+        ("books", 'generate "The ship" --model books --temperature 0.8', ""),
+        ("cloze", 'fill "The [MASK] barked." --model cloze', ""),
+        ("digits", f"classify {_near(DIGIT)} --model digits", ""),
+        ("", "demo --reverse", "train one, in half a minute"),
+        ("", "models", "all that is here"),
+    ):
+        if not model or model in here:
+            console.print(_command(f"cutaway {command}", what), soft_wrap=True)
+
+
+def _near(path: Path) -> Path:
+    """As one would type it here."""
+    path, here = path.absolute(), Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def _command(command: str, what: str) -> "Text":
+    from rich.text import Text
+
+    return Text.assemble(" " * INDENT, command, (f"{'':{max(2, 46 - len(command))}}{what}", "dim") if what else "")

@@ -10,7 +10,7 @@ import typer
 from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading, ready
 from cutaway.cli.lines import Input, Output, Resume, answer_lines, given, of_model, of_words
 from cutaway.cli.options import Json
-from cutaway.cli.showing import chance, grid, stdout
+from cutaway.cli.showing import guesses, stdout
 from cutaway.cli.wording import shown
 
 if TYPE_CHECKING:
@@ -65,9 +65,8 @@ def _show(filled: "Filled") -> None:
 
     console = stdout()
     console.print(Text(shown(filled.sentence), "bold"))
-    tables = [grid(f"blank {n}" if len(filled.blanks) > 1 else "") for n in range(1, len(filled.blanks) + 1)]
-    for blank, words in zip(tables, filled.blanks, strict=True):
-        for word in words:
-            said, *bar = chance(word.probability, console)
-            blank.add_row(said, Text(shown(word.word)), *bar)
+    tables = [
+        guesses([(word.word, word.probability) for word in words], console, f"blank {n}" * (len(filled.blanks) > 1))
+        for n, words in enumerate(filled.blanks, 1)
+    ]
     console.print(Columns(tables, padding=(0, 4)))  # as many side by side as there is room for

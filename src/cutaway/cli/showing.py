@@ -1,11 +1,15 @@
 """Tables on a terminal: probabilities with bars, texts on one line each. A file or a pipe gets whole lines, no bars."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cutaway.cli.wording import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
+
+    from cutaway.decoding.align import Alignment
 
 BAR = 8  # cells of a bar for certainty
 GAP = 2  # cells between columns
@@ -26,12 +30,37 @@ def grid(title: str = "", *, header: bool = False) -> Any:
     return Table(**dim, box=None, padding=(0, GAP, 0, 0), pad_edge=False, show_header=header)
 
 
-def chance(probability: float, console: "Console") -> list[Any]:
+def chance(probability: float, console: "Console", bar: int = BAR) -> list[Any]:
     """A probability, and on a terminal its bar: two cells of a table."""
     from rich.bar import Bar
 
+    from cutaway.inside.draw import COLOURS
+
     said = f"{probability:6.1%}"
-    return [said, Bar(1.0, 0.0, probability, width=BAR)] if console.is_terminal else [said]
+    return [said, Bar(1.0, 0.0, probability, width=bar, color=COLOURS[-1])] if console.is_terminal else [said]
+
+
+def guesses(chances: Sequence[tuple[str, float]], console: "Console", title: str = "", bar: int = BAR) -> Any:
+    """A table of words with their probabilities, the likeliest in bold."""
+    from rich.text import Text
+
+    table, most = grid(title), max((p for _, p in chances), default=0.0)
+    for word, p in chances:
+        said, *its_bar = chance(p, console, bar)
+        table.add_row(said, Text(shown(word), "bold" if p == most else ""), *its_bar)
+    return table
+
+
+def looks(alignment: "Alignment", width: int) -> "Text":
+    """Where each word of a translation looked: a heat map; where the source's words have no room, rows name them."""
+    from cutaway.inside.draw import fits, heat_map
+
+    columns = [shown(alignment.source[a:b]) for a, b in alignment.source_words]
+    rows = [shown(alignment.target[a:b]) for a, b in alignment.target_words]
+    if not fits(rows, columns, width):
+        best = [shown(alignment.source[a:b]) for (a, b), _, _ in alignment.links()]
+        rows = [f"{word} ← {source}" for word, source in zip(rows, best, strict=True)]
+    return heat_map(alignment.matrix, rows=rows, columns=columns, width=width)
 
 
 def echo(text: str, room: int) -> Any:

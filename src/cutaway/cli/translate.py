@@ -13,10 +13,10 @@ import typer
 from cutaway.cli.asking import In, Precision, Where, reading, ready
 from cutaway.cli.lines import Input, Output, Resume, answer_lines, given, of_model
 from cutaway.cli.options import Json
+from cutaway.cli.showing import looks
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
-    from cutaway.decoding.align import Alignment
     from cutaway.decoding.translate import Translation
 
 
@@ -147,20 +147,4 @@ def _show(found: "Translation", scores: bool, align: bool) -> None:
         for sentence in found.sentences:
             if sentence.alignment is not None:
                 console.print()
-                for row in picture(sentence.alignment):
-                    console.print(Text(row), soft_wrap=True)
-
-
-SHADES = "·░▒▓█"
-
-
-def picture(alignment: "Alignment") -> list[str]:
-    """A row for each target word: how much it looked at each source word, and the one that it looked at most."""
-    words = [alignment.target[a:b] for a, b in alignment.target_words]
-    width = max(map(len, words), default=0)
-    rows = []
-    looked = zip(words, alignment.matrix.tolist(), alignment.links(), strict=True)
-    for word, weights, ((a, b), _, weight) in looked:
-        cells = " ".join(SHADES[min(4, int(w * 5))] for w in weights)
-        rows.append(f"{word:>{width}}  {cells}  {alignment.source[a:b]} {weight:.2f}")
-    return rows
+                console.print(looks(sentence.alignment, console.width), soft_wrap=True)

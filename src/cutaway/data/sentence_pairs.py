@@ -6,11 +6,13 @@ beyond its document. (BERT, section 3.1; its authors' code joins sentences until
 window is cut in two: the same kind of pairs, without going through the text in order.)
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from cutaway.data.batches import Batch, Sequences, Windows
-from cutaway.data.order import SEGMENTS, generator
+from cutaway.data.order import SEGMENTS, Indices, generator
 from cutaway.errors import InputError
 
 FAR = 3  # windows: from so far away a second part may come in a text that is one document
@@ -46,65 +48,99 @@ class SentencePairs:
             )
 
     def __call__(self, step: int) -> Batch:
+        """All rows at once: a loop over them would take longer than a GPU's step."""
         random = generator(self.seed, SEGMENTS, step)
         starts = self.windows.starts(step)
-        rows = len(starts)
-        first, second = (np.zeros((rows, self.seq_len), dtype=np.int64) for _ in range(2))
-        lengths, follows = np.zeros((2, rows), dtype=np.int64), random.random(rows) < 0.5
-        for row, start in enumerate(starts.tolist()):
-            begin, stop = self._longest_document(start, start + self.seq_len)
-            cut = self._cut(begin, stop, random)
-            at = cut if follows[row] else self._elsewhere(begin, random)
-            a, b = self.corpus.ids[begin:cut], self.corpus.ids[:0]
-            if cut < stop and at is not None:
-                b = self.corpus.ids[at : min(at + self.seq_len - len(a), self._document(at)[1])]
-            first[row, : len(a)], second[row, : len(b)] = a, b
-            lengths[:, row] = len(a), len(b)
+        follows = random.random(len(starts)) < 0.5
+        begin, stop = self._longest_documents(starts)
+        near, elsewhere, floor = self._draw(begin, stop, follows, random)
+        window = self._read(begin)
+        cut = self._cuts(window, begin, stop, near)
+        asked = cut < stop
+        at = np.where(asked & follows, cut, -1)  # of the second part; −1 where there is none
+        other = asked & ~follows
+        at[other] = self._sentence_starts(elsewhere[other], floor[other])
+        first_length = cut - begin
+        room = np.minimum(self.seq_len - first_length, self._documents(at)[1] - at)
+        second_length = np.where(at < 0, 0, room)
         return {
-            "first": first,
-            "first_length": lengths[0],
-            "second": second,
-            "second_length": lengths[1],
+            "first": self._only(window, first_length),
+            "first_length": first_length,
+            "second": self._only(self._read(at), second_length),
+            "second_length": second_length,
             "follows": follows,
         }
 
-    def _longest_document(self, start: int, stop: int) -> tuple[int, int]:
-        """Where a window holds a border of documents, the larger side of that border is taken."""
+    def _read(self, start: Indices) -> NDArray[Any]:
+        """The `seq_len` tokens from each place on; beyond the ends of the corpus anything."""
+        return self.corpus.ids.take(start[:, None] + np.arange(self.seq_len), mode="clip")
+
+    def _only(self, rows: NDArray[Any], length: Indices) -> NDArray[np.int64]:
+        return np.where(np.arange(self.seq_len) < length[:, None], rows, 0).astype(np.int64)
+
+    def _longest_documents(self, start: Indices) -> tuple[Indices, Indices]:
+        """Where a window holds borders of documents, the longest of the parts between them is taken."""
+        borders, stop = np.asarray(self.corpus.starts), start + self.seq_len
+        first, last = np.searchsorted(borders, start, side="right"), np.searchsorted(borders, stop, side="left")
+        inside = np.minimum(first[:, None] + np.arange((last - first).max() + 1), len(borders) - 1)
+        cuts = np.concatenate([start[:, None], np.minimum(borders[inside], stop[:, None])], axis=1)
+        longest = np.diff(cuts, axis=1).argmax(axis=1)
+        row = np.arange(len(start))
+        return cuts[row, longest], cuts[row, longest + 1]
+
+    def _documents(self, at: Indices) -> tuple[Indices, Indices]:
+        """Where the documents of some tokens begin and end."""
         borders = np.asarray(self.corpus.starts)
-        inside = borders[np.searchsorted(borders, start, side="right") : np.searchsorted(borders, stop, side="left")]
-        cuts = np.concatenate([[start], inside, [stop]])
-        longest = int(np.diff(cuts).argmax())
-        return int(cuts[longest]), int(cuts[longest + 1])
+        i = np.searchsorted(borders, np.maximum(at, 0), side="right")
+        return borders[i - 1], borders[i]
 
-    def _document(self, at: int) -> tuple[int, int]:
-        """Where the document of a token begins and ends."""
-        i = int(np.searchsorted(self.corpus.starts, at, side="right"))
-        return int(self.corpus.starts[i - 1]), int(self.corpus.starts[i])
+    def _draw(
+        self, begin: Indices, stop: Indices, follows: NDArray[np.bool_], random: np.random.Generator
+    ) -> tuple[Indices, Indices, Indices]:
+        """Near which place each window is cut, a place in another document, or far away if there is only one, and
+        before which no sentence may begin for that.
 
-    def _cut(self, begin: int, stop: int, random: np.random.Generator) -> int:
-        """The sentence's start nearest to a random place between the two; `stop` where there is none."""
-        wanted = int(random.integers(begin, stop))
-        starts = begin + 1 + np.flatnonzero(self.ends_sentence[self.corpus.ids[begin : stop - 1]])
-        return int(starts[np.abs(starts - wanted).argmin()]) if len(starts) else stop
-
-    def _elsewhere(self, begin: int, random: np.random.Generator) -> int | None:
-        """A sentence's start that is not in this document, or, if it is the only one, not near."""
-        low, high = self._document(begin)
+        The numbers are drawn row by row, the second only where a row needs one.
+        """
+        low, high = self._documents(begin)
         if len(self.corpus) == 1:
-            low, high = max(low, begin - FAR * self.seq_len), min(high, begin + FAR * self.seq_len)
-        at = int(random.integers(len(self.corpus.ids) - (high - low)))
-        at, floor = (at, 0) if at < low else (at + high - low, high)
-        return self._sentence_start(at, floor)
+            low = np.maximum(low, begin - FAR * self.seq_len)
+            high = np.minimum(high, begin + FAR * self.seq_len)
+        lowest = np.stack([begin, np.zeros_like(begin)], axis=1)
+        beyond = np.stack([stop, len(self.corpus.ids) - (high - low)], axis=1)
+        needed = np.stack([np.ones_like(follows), ~follows], axis=1)
+        drawn = np.zeros_like(lowest)
+        drawn[needed] = random.integers(lowest[needed], beyond[needed])
+        near, place = drawn.T
+        before = place < low
+        return near, np.where(before, place, place + high - low), np.where(before, 0, high)
 
-    def _sentence_start(self, at: int, floor: int) -> int | None:
-        """Where the sentence of a token begins; None if that is before the floor."""
-        document, _ = self._document(at)
-        lowest, reach = max(document, floor), self.seq_len
+    def _cuts(self, window: NDArray[Any], begin: Indices, stop: Indices, near: Indices) -> Indices:
+        """The sentence's start nearest to a place in each window; its end where there is none."""
+        place = np.arange(1, self.seq_len + 1, dtype=np.int32)
+        starts = self.ends_sentence[window] & (place < (stop - begin)[:, None])
+        distance = np.where(starts, np.abs(place - (near - begin).astype(np.int32)[:, None]), np.int32(self.seq_len))
+        return np.where(starts.any(axis=1), begin + 1 + distance.argmin(axis=1), stop)
+
+    def _sentence_starts(self, at: Indices, floor: Indices) -> Indices:
+        """Where the sentences of some tokens begin; −1 where that is before the floor."""
+        document, _ = self._documents(at)
+        low = at - self.seq_len
+        ends = self.ends_sentence[self._read(low)]
+        ends &= low[:, None] + np.arange(self.seq_len) >= np.maximum(document, floor)[:, None]
+        found = at - ends[:, ::-1].argmax(axis=1)
+        for i in np.flatnonzero(~ends.any(axis=1)).tolist():  # few: a long sentence, or the first of its document
+            found[i] = self._sentence_start(int(at[i]), int(floor[i]), int(document[i]))
+        return found
+
+    def _sentence_start(self, at: int, floor: int, document: int) -> int:
+        """Where the sentence of a token begins, however far back."""
+        lowest, reach = max(document, floor), 2 * self.seq_len
         while True:
             low = max(lowest, at - reach)
             ends = np.flatnonzero(self.ends_sentence[self.corpus.ids[low:at]])
             if len(ends):
                 return low + int(ends[-1]) + 1
             if low == lowest:
-                return document if document >= floor else None
+                return document if document >= floor else -1
             reach *= 2

@@ -125,8 +125,8 @@ def _of_words(
 ) -> Alignment:
     """From tokens to words."""
     source_words, target_words = words_of(source), words_of(target)
-    looked = _members(target, target_words, said[: len(pattern)])
-    at = _members(source, source_words, read[: pattern.shape[1]])
+    looked = members(target, target_words, said[: len(pattern)])
+    at = members(source, source_words, read[: pattern.shape[1]])
     matrix = looked @ pattern @ at.T
     # a word without tokens, and one that looked at no word at all, might come from anywhere
     lost = matrix.sum(dim=1, keepdim=True) == 0
@@ -134,7 +134,7 @@ def _of_words(
     return Alignment(source, target, source_words, target_words, [matrix / matrix.sum(dim=1, keepdim=True)])
 
 
-def _members(text: str, words: list[Span], tokens: list[Span]) -> Float[Tensor, "word token"]:
+def members(text: str, words: list[Span], tokens: list[Span]) -> Float[Tensor, "word token"]:
     """1 where a token belongs to a word: the one that its first visible character is in; blanks belong to the next."""
     starts = torch.tensor([start for start, _ in words])
     table = torch.zeros(len(words), len(tokens))

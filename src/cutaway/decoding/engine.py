@@ -22,6 +22,7 @@ from cutaway.model.tap import watching
 
 BLOCK = {"cuda": 32, "cpu": 4}  # slots are looked at in blocks: less to read while texts are short
 NOTHING_VIEWED = (0, 0, 0, False)
+PLACES = 512  # are read together by a CPU: of more, what a layer makes for the next no longer fits into its cache
 SPARE = 4  # steps whose beams may be looked at in vain before a row forgets those that were given up
 
 
@@ -44,6 +45,7 @@ class Engine:
         self.bounds: list[int] = []  # the slots from which on each row forgets what its beams gave up
         self._viewed, self._last_view = NOTHING_VIEWED, cache
         self.busy = False
+        self._at_once = PLACES if self.ids.device.type == "cpu" else None
         self.recorded = Recorded(search, rows, self._again) if self.ids.is_cuda else None
 
     def run(self, jobs: Iterable[Job]) -> Iterator[tuple[int, list[Hypothesis]]]:
@@ -103,7 +105,11 @@ class Engine:
                 with torch.inference_mode():
                     self.recorded.read(rows, rounded, self._take_in)
                 return self._begin(rows, jobs)
-        self._take_in(rows, [padded(its, self.model.device) for its in texts])
+        for part in portions(
+            [max(map(len, its)) for its in zip(*texts, strict=True)] or [0] * len(jobs), self._at_once
+        ):
+            its = [padded(side[part], self.model.device) for side in texts]
+            self._take_in(slice(rows.start + part.start, rows.start + part.stop), its)
         self._begin(rows, jobs)
 
     def _take_in(self, rows: slice, given: Sequence[tuple[Tensor, Tensor | None]]) -> None:
@@ -186,7 +192,7 @@ class Engine:
             yield self.jobs[row], found
             last = len(self.jobs) - 1
             if row != last:
-                self.cache.move(last, row)
+                self.cache.move(last, row, slots=self.filled[last], source=self.sources[last])
                 self.search.move(last, row)
                 self.ids[row] = self.ids[last]
             for kept in self._kept():
@@ -205,6 +211,17 @@ class Engine:
         if self.recorded is not None and not any(self.search.listeners[:n]):
             return self.recorded.done(n)
         return self.search.done[:n].nonzero()[:, 0].tolist()
+
+
+def portions(lengths: Sequence[int], most: int | None) -> Iterator[slice]:
+    """Neighbours that have at most so many places together, filled up to their longest; at least one."""
+    start, longest = 0, 0
+    for row, length in enumerate(lengths):
+        longest = max(longest, length)
+        if most is not None and row > start and (row + 1 - start) * longest > most:
+            yield slice(start, row)
+            start, longest = row, length
+    yield slice(start, len(lengths))
 
 
 def padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:

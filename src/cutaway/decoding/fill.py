@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from cutaway.decoding.answers import Row, check_ready, check_room, rows_of, side_by_side
@@ -71,16 +71,14 @@ def _fill(
     batch_tokens: int = 8192,
 ) -> list[Filled]:
     rows = _rows(model, tokenizer, texts, k, as_trained)
-    words = torch.ones(model.config.to_dict()["vocab_size"], dtype=torch.bool, device=model.device)
-    words[tokenizer.vocab_size :] = False  # places that pad the vocabulary to a round number
-    words[list(tokenizer.special_ids().values())] = False
+    words = writable(model, tokenizer)
     guesses: list[list[list[Word]]] = [[] for _ in rows]
     for chosen, ids, more in side_by_side(model, rows, batch_tokens):
         at = ids.eq(tokenizer.mask_id or 0)
         at = at if more["real"] is None else at & more["real"]
         # the head is asked at the blanks only: a vocabulary is wide
         scores = model.head(model.hidden(ids, **more)[at][None])[0]
-        for row, of_blank in zip(at.nonzero()[:, 0].tolist(), _likeliest(scores, words, k, tokenizer), strict=True):
+        for row, of_blank in zip(at.nonzero()[:, 0].tolist(), likeliest(scores, words, k, tokenizer), strict=True):
             guesses[chosen[row]].append(of_blank)
     return [Filled(text, of_text, _sentence(text, of_text)) for text, of_text in zip(texts, guesses, strict=True)]
 
@@ -108,17 +106,29 @@ def _rows(model: Model, tokenizer: Tokenizer, texts: Sequence[str], k: int, as_t
     return rows
 
 
-def _likeliest(scores: Float[Tensor, "blank vocab"], words: Tensor, k: int, tokenizer: Tokenizer) -> list[list[Word]]:
+def writable(model: Model, tokenizer: Tokenizer) -> Bool[Tensor, " vocab"]:
+    """The tokens that may stand in a text."""
+    words = torch.ones(model.config.to_dict()["vocab_size"], dtype=torch.bool, device=model.device)
+    words[tokenizer.vocab_size :] = False  # places that pad the vocabulary to a round number
+    words[list(tokenizer.special_ids().values())] = False
+    return words
+
+
+def likeliest(
+    scores: Float[Tensor, "blank vocab"], words: Bool[Tensor, " vocab"], k: int, tokenizer: Tokenizer
+) -> list[list[Word]]:
     """Probabilities are those among all tokens, also of those that are no words and not listed."""
     p = scores.to(torch.promote_types(scores.dtype, torch.float32)).softmax(dim=-1)
     best, ids = p.masked_fill(~words, -1.0).topk(min(k, int(words.sum())))
     return [
-        [
-            Word(tokenizer.decode([id]).strip() or tokenizer.token(id), id, one)
-            for one, id in zip(*of_blank, strict=True)
-        ]
+        [Word(_name(tokenizer, id), id, one) for one, id in zip(*of_blank, strict=True)]
         for of_blank in zip(best.tolist(), ids.tolist(), strict=True)
     ]
+
+
+def _name(tokenizer: Tokenizer, id: int) -> str:
+    text = tokenizer.decode([id])
+    return text.strip() or ("⏎" if "\n" in text else tokenizer.token(id))
 
 
 def _sentence(text: str, blanks: list[list[Word]]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from cutaway.decoding.beam import BeamSearch, Considered, EarlyStopping
+from cutaway.decoding.crew import crew_size, run_together
 from cutaway.decoding.engine import Engine, Job
 from cutaway.decoding.sampling import Sampling
 from cutaway.decoding.search import GreedySearch, Hypothesis, Search
@@ -27,10 +28,14 @@ def write(model: DecoderModel, jobs: Sequence[Job], **options: object) -> list[l
 
 def written(model: DecoderModel, jobs: Sequence[Job], **options: object) -> Iterator[tuple[int, list[Hypothesis]]]:
     """The same, each with the number of its job as soon as it is done; `options` are those of `engine_for`."""
-    if jobs:
+    if not jobs:
+        return check(model, jobs, 1)
+    n = 1 if options.get("listener") else crew_size(model, jobs)
+    if n == 1:
         yield from engine_for(model, jobs, **options).run(jobs)  # type: ignore[arg-type]
     else:
         check(model, jobs, 1)
+        yield from run_together(lambda: engine_for(model, jobs, **options), jobs, n)  # type: ignore[arg-type]
 
 
 def engine_for(
@@ -50,7 +55,7 @@ def engine_for(
     check(model, jobs, beam)
     end_ids = model.config.end_ids or () if end_ids is None else end_ids
     if rows is None:
-        rows = 64 if model.device.type == "cuda" else 32
+        rows = 64
     if rows < 1:
         raise InputError(f"rows={rows}: at least one text is written at a time")
     room = Room(

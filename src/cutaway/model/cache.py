@@ -181,12 +181,14 @@ class Cache:
             mask = self._for_kernels(Mask(mask.may_look[..., :n], none_blind=mask.none_blind))
         return replace(self, cross=[(keys[:, :, :n], values[:, :, :n]) for keys, values in self.cross], cross_mask=mask)
 
-    def move(self, row: int, to: int) -> None:
-        """What stands in one row goes on in another."""
-        for tensor in (*self.keys, *self.values, self.positions, self.lengths, self.seen):
+    def move(self, row: int, to: int, *, slots: int | None = None, source: int | None = None) -> None:
+        """What stands in one row goes on in another: `slots` tokens at most, and so many of its source."""
+        for tensor in (self.positions, self.lengths, self.seen, *self._cross_table()):
             tensor[to] = tensor[row]
-        for kept in (*chain.from_iterable(self.cross), *self._cross_table()):
-            kept[to] = kept[row]
+        for store in (*self.keys, *self.values):
+            store[to, :, :slots] = store[row, :, :slots]
+        for kept in chain.from_iterable(self.cross):
+            kept[to, :, :source] = kept[row, :, :source]
 
     def _cross_table(self) -> list[Tensor]:
         return [] if self.cross_mask is None or self.cross_mask.may_look is None else [self.cross_mask.may_look]
@@ -274,8 +276,8 @@ class Tree(Cache):
         """All hypotheses of a row begin with what the row holds."""
         self.ancestors.copy_((self.positions != NOTHING)[:, None])
 
-    def move(self, row: int, to: int) -> None:
-        super().move(row, to)
+    def move(self, row: int, to: int, **filled: int | None) -> None:
+        super().move(row, to, **filled)
         self.ancestors[to] = self.ancestors[row]
 
     def follow(self, parents: Int[Tensor, "batch hypothesis"]) -> None:

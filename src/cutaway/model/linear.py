@@ -46,7 +46,7 @@ def linear(
     right = (rows if len(rows) > 1 else torch.cat([rows, rows])).t()
     found = torch.mm(weight, right) if bias is None else torch.addmm(bias[:, None], weight, right)
     found = found.t()[: len(rows)]
-    return (found if x.is_cuda else found.contiguous()).unflatten(0, x.shape[:-1])
+    return (found if x.is_cuda else found.contiguous()).reshape(*x.shape[:-1], -1)
 
 
 def _from_the_right(x: Tensor, weight: Tensor) -> bool:

@@ -45,9 +45,12 @@ class Hiding:
         ordinary = real & ~self._special[ids]
         chosen = self._choose(ids, ordinary, random)
         fate = random.random(ids.shape)
-        hidden = np.where(chosen & (fate < self.masked), self.mask_id, ids)
+        hidden = ids.copy()
+        hidden[chosen & (fate < self.masked)] = self.mask_id
         swapped = chosen & (fate >= self.masked) & (fate < self.masked + self.random)
-        return np.where(swapped, random.choice(self._others, ids.shape), hidden), chosen
+        another = random.integers(len(self._others), size=ids.shape, dtype=np.int32)
+        hidden[swapped] = self._others[another[swapped]]
+        return hidden, chosen
 
     def most(self, width: int) -> int:
         """The most tokens of a row that are to be guessed: rows of this many places hold them all."""
@@ -72,31 +75,30 @@ class Hiding:
         """Words in a random order, as many as fit into the row's share; the first of them is cut if it is too long."""
         later = np.zeros_like(ordinary)
         later[:, 1:] = self._later[ids[:, 1:]] & ordinary[:, 1:] & ordinary[:, :-1]
-        word = np.cumsum(ordinary & ~later, axis=1, dtype=np.int64)  # 1, 2, … ; the pieces of a word share its number
+        word = (ordinary & ~later).cumsum(axis=1, dtype=np.int32)  # 1, 2, … ; the pieces of a word share its number
         n, width = ids.shape
-        place = (np.arange(n)[:, None] * (width + 1) + word)[ordinary]
-        pieces = np.bincount(place, minlength=n * (width + 1)).reshape(n, width + 1)  # of each word
+        number = word + np.arange(0, n * (width + 1), width + 1, dtype=np.int32)[:, None]  # of a word in all rows
+        pieces = np.bincount(number[ordinary], minlength=n * (width + 1)).reshape(n, width + 1)  # of each word
         order = np.argsort(np.where(pieces, random.random(pieces.shape), 2.0), axis=1)
         wanted = np.maximum(1, np.round(self.share * ordinary.sum(axis=1)).astype(int))
-        taken = np.empty_like(pieces, dtype=bool)
-        np.put_along_axis(taken, order, _fitting(np.take_along_axis(pieces, order, axis=1), wanted), axis=1)
-        chosen = np.take_along_axis(taken, word, axis=1)
+        taken = _fitting(pieces, order, wanted)
+        chosen = taken.ravel()[number]
         first = (word == order[:, :1]) & ~taken.any(axis=1, keepdims=True)  # no word is short enough
-        return ordinary & (chosen | first & (np.cumsum(first & ordinary, axis=1) <= wanted[:, None]))
+        return ordinary & (chosen | first & (np.cumsum(first & ordinary, axis=1, dtype=np.int32) <= wanted[:, None]))
 
 
-def _fitting(sizes: NDArray[np.int64], room: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """In each row the things that are taken when each is, in turn, that still fits; those of size 0 are not there.
-
-    Each round takes what stands before the first that does not fit: that one will not fit later, either.
-    """
+def _fitting(sizes: NDArray[np.int64], order: NDArray[np.int64], room: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """In each row the things that are taken when each is, in turn, that still fits; those of size 0 are not there."""
     taken = np.zeros_like(sizes, dtype=bool)
-    while True:
-        left = room - (sizes * taken).sum(axis=1)
-        fits = (sizes > 0) & ~taken & (sizes <= left[:, None])
-        if not fits.any():
-            return taken
-        taken |= fits & (np.cumsum(sizes * fits, axis=1) <= left[:, None])
+    row, left = np.arange(len(sizes)), np.minimum(room, sizes.sum(axis=1))
+    for thing in order.T:
+        size = sizes[row, thing]
+        fits = (size > 0) & (size <= left)
+        taken[row, thing] = fits
+        left -= size * fits
+        if not left.any():  # long before the last thing
+            break
+    return taken
 
 
 class Masked(Objective):
@@ -161,11 +163,10 @@ class Pretraining(Masked):
     def prepare(self, batch: Arrays, random: np.random.Generator) -> Arrays:
         parts = [(batch[name], batch[f"{name}_length"]) for name in ("first", "second")]
         width = parts[0][0].shape[1] + self.extra  # both parts together are as long as either may be
-        ids, segments, real = joined(parts, self.cls_id, self.sep_id)
+        ids, segments, real = joined(parts, self.cls_id, self.sep_id, width=width)
         follows = np.where(batch["follows"], FOLLOWS, FOLLOWS_NOT)
         follows[batch["second_length"] == 0] = IGNORED  # of nothing nobody can say whether it follows
-        hidden = self._hide(ids[:, :width], real[:, :width], random)
-        return {**hidden, "segments": segments[:, :width], "follows": follows}
+        return {**self._hide(ids, real, random), "segments": segments, "follows": follows}
 
     def losses(self, model: Model, batch: Tensors) -> dict[str, Tensor]:
         head, hidden = model.head, self._hidden(model, batch)
@@ -206,23 +207,28 @@ def joined(
     cls_id: int | None,
     sep_id: int | None,
     there: NDArray[np.bool_] | None = None,
+    width: int | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """[CLS] first [SEP] second [SEP]: the ids, the segment of each, and which are real. Padding stands at the end."""
+    """[CLS] first [SEP] second [SEP]: the ids, the segment of each, and which are real. Padding stands at the end.
+
+    A row has room for the longest of all parts, or `width` places, if all that belongs to a row has room there.
+    """
     n = len(parts[0][0])
     front, back = int(cls_id is not None), int(sep_id is not None)
-    width = front + sum(rows.shape[1] + back for rows, _ in parts)
+    width = front + sum(rows.shape[1] + back for rows, _ in parts) if width is None else width
     ids, segments = np.zeros((n, width), dtype=np.int64), np.zeros((n, width), dtype=np.int64)
     there = parts[0][1] > 0 if there is None else there  # rows without an example stay empty
+    place = np.arange(width)
     at = np.full(n, front)
     if cls_id is not None:
         ids[there, 0] = cls_id
     for segment, (rows, length) in enumerate(parts):
-        row, place = np.nonzero(np.arange(rows.shape[1]) < length[:, None])
-        ids[row, at[row] + place] = rows[row, place]
         end = at + length
+        # row by row, as the tokens stand in the part
+        ids[(place >= at[:, None]) & (place < end[:, None])] = rows[np.arange(rows.shape[1]) < length[:, None]]
         if sep_id is not None:
             ids[there, end[there]] = sep_id
-        reach = (np.arange(width) >= at[:, None]) & (np.arange(width) < (end + back)[:, None])
-        segments[reach] = segment
+        if segment:
+            segments[(place >= at[:, None]) & (place < (end + back)[:, None])] = segment
         at = end + back
-    return ids, segments, (np.arange(width) < at[:, None]) & there[:, None]
+    return ids, segments, (place < at[:, None]) & there[:, None]

@@ -21,8 +21,9 @@ from cutaway.decoding.precision import with_precision
 from cutaway.decoding.search import GreedySearch, Search
 from cutaway.errors import CheckpointError, InputError
 from cutaway.model import attention, masks
-from cutaway.model.cache import Cache, Store, Tree
+from cutaway.model.cache import Cache, Store
 from cutaway.model.model import Model
+from cutaway.model.tree import Tree
 
 TASKS: dict[str, list[dict[str, Any]]] = {
     "bert": [{"task": task, "n_classes": 3} for task in ("classify", "tag")]

@@ -13,8 +13,8 @@ from cutaway.certificate.entry import TOLERANCE, judged
 from cutaway.certificate.subject import Subject
 from cutaway.decoding.beam import BeamSearch
 from cutaway.decoding.search import GreedySearch
-from cutaway.model.cache import Tree
 from cutaway.model.model import Model
+from cutaway.model.tree import Tree
 
 
 def found_by_scores(model: Model) -> bool:

@@ -11,9 +11,9 @@ from cutaway.decoding.engine import Engine
 from cutaway.decoding.rules import NoRepeat, RepetitionPenalty, Temperature, TopP
 from cutaway.decoding.search import GreedySearch
 from cutaway.model import fast_step, fast_step_kernels, linear
-from cutaway.model.cache import Tree
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
 from cutaway.model.tap import watch
+from cutaway.model.tree import Tree
 
 DEVICE = "cuda"
 WIDE = {"d_model": 64}  # heads of 16, which the kernels know

@@ -46,6 +46,7 @@ Groups = Annotated[int, typer.Option("--groups", help="Cut the beam into groups 
 Diversity = Annotated[
     float | None, typer.Option("--diversity", help="What a word costs that another group has just taken: 0.5.")
 ]
+Prune = Annotated[float | None, typer.Option("--prune", help="Give up what is this far behind the best, in log p.")]
 Draft = Annotated[
     Path | None,
     typer.Option("--draft", callback=located, help="A smaller model that guesses ahead: the same words, sooner."),
@@ -72,6 +73,7 @@ def generate(
     n_best: NBest = 1,
     groups: Groups = 1,
     diversity: Diversity = None,
+    prune: Prune = None,
     seed: Seed = 0,
     draft: Draft = None,
     precision: In = Precision.fp32,
@@ -86,7 +88,7 @@ def generate(
         max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
         repetition_penalty=repetition_penalty, presence_penalty=presence_penalty, no_repeat_ngram=no_repeat_ngram,
         bad_words=tuple(bad_words or ()), min_tokens=min_tokens, allow=allow, stop=tuple(map(unescaped, stop or ())),
-        beam=beam, n_best=n_best, groups=groups, diversity=diversity, seed=seed,
+        beam=beam, n_best=n_best, groups=groups, diversity=diversity, prune=prune, seed=seed,
     )  # fmt: skip
     text = _read() if prompt == "-" else prompt
     loaded, found_tokenizer = ready(model, precision)

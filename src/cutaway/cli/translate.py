@@ -24,6 +24,9 @@ Texts = Annotated[list[str] | None, typer.Argument(metavar="[TEXT…|-]", help="
 To = Annotated[str | None, typer.Option("--to", help="The language that is wanted, where the model knows several.")]
 Beam = Annotated[int, typer.Option("--beam", min=1, help="How many beginnings are kept.")]
 LengthPenalty = Annotated[float, typer.Option("--length-penalty", help="score = log p / length^penalty.")]
+Prune = Annotated[
+    float | None, typer.Option("--prune", help="Give up what is this far behind the best, in log p, such as 2: faster.")
+]
 NBest = Annotated[int, typer.Option("--nbest", min=1, help="How many translations of each text.")]
 Scores = Annotated[bool, typer.Option("--scores", help="Say how likely the model finds them.")]
 Align = Annotated[bool, typer.Option("--align", help="Say which word comes from which.")]
@@ -42,6 +45,7 @@ def translate(
     to: To = None,
     beam: Beam = 4,
     length_penalty: LengthPenalty = 1.0,
+    prune: Prune = None,
     nbest: NBest = 1,
     scores: Scores = False,
     align: Align = False,
@@ -61,9 +65,11 @@ def translate(
         raise InputError(f"--nbest {nbest} needs a --beam of at least {nbest}")
     if not isfinite(length_penalty):
         raise InputError(f"--length-penalty {length_penalty} is no finite number")
+    if prune is not None and not prune >= 0:
+        raise InputError(f"--prune {prune} is no number of at least 0")
     glossary = _terms(term or [], terms)
-    options = {"to": to, "beam": beam, "length_penalty": length_penalty, "n_best": nbest, "aligned": align,
-               "prefix": prefix, "terms": glossary, "split": not whole}  # fmt: skip
+    options = {"to": to, "beam": beam, "length_penalty": length_penalty, "prune": prune, "n_best": nbest,
+               "aligned": align, "prefix": prefix, "terms": glossary, "split": not whole}  # fmt: skip
     answers = _answers(model, precision, options)
     if texts:
         found = answers(texts, lambda done, total: None)

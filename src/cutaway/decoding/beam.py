@@ -18,6 +18,10 @@ A beam of one is greedy decoding: it stops at the first end.
 A beam finds variations of one text. Diverse beam search (Vijayakumar et al. 2016) cuts it into `groups`, each a beam of
 its own, that choose one after another; a token costs a later group `diversity` for every hypothesis of an earlier one
 that has just taken it. Here that price counts in the choice only: a score stays the log-probability of its text.
+
+Most of a beam never catches up. `prune` gives up what has fallen further than that behind the best of its beam, running
+or ended, in the sum of log p; a text is done, too, when nothing runs any more. (Freitag & Al-Onaizan 2017: relative
+threshold pruning.) On a CPU whatever was given up is not computed any more.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,6 +35,7 @@ from torch import Tensor
 from cutaway.decoding.largest import top
 from cutaway.decoding.search import NEVER, Hypothesis, Job, Search
 from cutaway.errors import InputError
+from cutaway.model.packing import Packing
 
 EarlyStopping = bool | Literal["never"]
 
@@ -61,6 +66,7 @@ class BeamSearch(Search):
         early_stopping: EarlyStopping = False,
         groups: int = 1,
         diversity: float = 0.5,
+        prune: float | None = None,
         **room: Any,
     ) -> None:
         super().__init__(width, length_penalty=length_penalty, **room)
@@ -68,29 +74,39 @@ class BeamSearch(Search):
             raise InputError(f"groups={groups} do not share a beam of {width} evenly")
         if not 0 <= diversity < float("inf"):
             raise InputError(f"diversity={diversity}: a price is 0 or more")
-        self.groups, self.diversity, self.each = groups, diversity, width // groups
+        check_prune(prune)
+        self.groups, self.diversity, self.prune, self.each = groups, diversity, prune, width // groups
         self.early_stopping = True if self.each == 1 else early_stopping
         self.ended_tokens = torch.zeros_like(self.tokens)
         self.ended_scores = torch.full_like(self.scores, NEVER)
         self.ended_lengths = torch.zeros_like(self.tokens[:, :, 0])
         self.closed = self.done[:, None].repeat(1, groups)  # the groups that are done
+        self.best_ended = torch.full_like(self.scores[:, :groups], NEVER)  # the largest sum of log p, for `prune`
         self.listener: Callable[[Considered], None] | None = None  # told of every step, which then cannot be captured
 
     def enter(self, rows: slice, jobs: Sequence[Job]) -> None:
         super().enter(rows, jobs)
         self.scores[rows] = NEVER
         self.scores[rows, :: self.each] = 0.0  # all of a group begin alike: one of them speaks for all
-        self.ended_scores[rows] = NEVER
+        self.ended_scores[rows] = self.best_ended[rows] = NEVER
         self.closed[rows] = False
 
+    def living(self, n: int) -> Bool[Tensor, "row hypothesis"] | None:
+        """Only where some are given up all the time: a whole beam computes the same bits watched or not."""
+        return None if self.prune is None else self.scores[:n] != NEVER
+
     def advance(
-        self, logits: Float[Tensor, "row hypothesis vocab"]
+        self, logits: Float[Tensor, "rows some vocab"], packing: Packing | None = None
     ) -> tuple[Int[Tensor, "row hypothesis"], Int[Tensor, "row hypothesis"]]:
-        n = len(logits)
-        log_p = self.ruled(logits.log_softmax(dim=-1, dtype=self.scores.dtype))
+        """As for any search; with a packing, `logits` are (1, living, vocab)."""
+        n = len(logits) if packing is None else len(packing.living)
+        log_p = logits.log_softmax(dim=-1, dtype=self.scores.dtype)
+        if packing is not None and (self.groups > 1 or any(self.rules[:n])):
+            log_p, packing = packing.spread(log_p[0]), None  # rules and prices look at all
+        log_p = self.ruled(log_p) if packing is None else log_p
         self.written[:n] += ~self.done[:n]
         price = torch.zeros_like(log_p[:, 0]) if self.groups > 1 else None
-        steps = [self._advance(group, log_p, price) for group in range(self.groups)]
+        steps = [self._advance(group, log_p, price, packing) for group in range(self.groups)]
         self.done[:n] |= self.closed[:n].all(dim=1)
         parents, tokens = (torch.cat(parts, dim=1) for parts in zip(*steps, strict=True))
         return parents, tokens
@@ -98,22 +114,17 @@ class BeamSearch(Search):
     def _advance(
         self,
         group: int,
-        log_p: Float[Tensor, "row hypothesis vocab"],
+        log_p: Float[Tensor, "rows some vocab"],
         price: Float[Tensor, "row vocab"] | None,
+        packing: Packing | None,
     ) -> tuple[Int[Tensor, "row each"], Int[Tensor, "row each"]]:
         """One group's step. What it takes costs those after it more."""
-        n, vocab = len(log_p), log_p.shape[2]
         its = slice(group * self.each, (group + 1) * self.each)
-        # So many that enough of them do not end, even if every beam's likeliest continuations are all the ends.
-        n_candidates = min(max(2, 1 + len(self.ends)) * self.each, self.each * vocab)
-        likeliest = log_p[:, its] if price is None else log_p[:, its] - price[:, None]
-        # first of every beam, then of all: the vocabulary is gone through once
-        worth, token = top(likeliest, min(n_candidates, vocab))
-        worth, index = (self.scores[:n, its, None] + worth).flatten(1).topk(n_candidates)
-        parent, token = index // token.shape[2] + its.start, token.flatten(1).gather(1, index)
+        worth, parent, token = self._candidates(its, log_p, price, packing)
+        n = len(worth)
         scores = worth if price is None else self.scores[:n].gather(1, parent) + _at(log_p, parent, token)
         tokens = _pick(self.tokens[:n], parent)
-        last = (self.written[:n] - 1)[:, None, None].expand(-1, n_candidates, 1)
+        last = (self.written[:n] - 1)[:, None, None].expand(-1, token.shape[1], 1)
         tokens.scatter_(2, last, token[:, :, None])
         at_limit = self.written[:n] >= self.limits[:n]
         ends = torch.isin(token, self.ends) | at_limit[:, None]
@@ -121,6 +132,8 @@ class BeamSearch(Search):
         going_on = scores.masked_fill(ends, NEVER).gather(1, chosen)
         open_ = ~(self.closed[:n, group] | self.done[:n])
         ended = self._keep(its, scores, tokens, ends & open_[:, None])
+        if self.prune is not None:
+            going_on = self._pruned(group, going_on, scores.masked_fill(~ended, NEVER))
         self.closed[:n, group] |= at_limit | self._nothing_to_hope(its, going_on)
         self.scores[:n, its] = going_on
         self.tokens[:n, its] = _pick(tokens, chosen)
@@ -132,6 +145,36 @@ class BeamSearch(Search):
             alive = torch.where(at_limit[:, None], scores[:, : self.each], going_on) > NEVER
             price.scatter_add_(1, taken, self.diversity * (alive & open_[:, None]).to(price.dtype))
         return parent.gather(1, chosen), following
+
+    def _candidates(
+        self,
+        its: slice,
+        log_p: Float[Tensor, "rows some vocab"],
+        price: Float[Tensor, "row vocab"] | None,
+        packing: Packing | None,
+    ) -> tuple[Float[Tensor, "row candidate"], Int[Tensor, "row candidate"], Int[Tensor, "row candidate"]]:
+        """The likeliest continuations of a group: what each is worth, whom it goes on from, and by which token."""
+        vocab = log_p.shape[2]
+        # So many that enough of them do not end, even if every beam's likeliest continuations are all the ends.
+        n_candidates = min(max(2, 1 + len(self.ends)) * self.each, self.each * vocab)
+        # first of every beam, then of all: the vocabulary is gone through once
+        if packing is None:
+            likeliest = log_p[:, its] if price is None else log_p[:, its] - price[:, None]
+            worth, token = top(likeliest, min(n_candidates, vocab))
+        else:
+            worth, token = (packing.spread(x[0]) for x in top(log_p, min(n_candidates, vocab)))
+        worth, index = (self.scores[: len(worth), its, None] + worth).flatten(1).topk(n_candidates)
+        return worth, index // token.shape[2] + its.start, token.flatten(1).gather(1, index)
+
+    def _pruned(
+        self, group: int, going_on: Float[Tensor, "row each"], ended: Float[Tensor, "row candidate"]
+    ) -> Float[Tensor, "row each"]:
+        """What is not too far behind the best."""
+        assert self.prune is not None
+        best_ended = self.best_ended[: len(going_on), group]
+        torch.maximum(best_ended, ended.amax(dim=1), out=best_ended)
+        best = torch.maximum(best_ended, going_on.amax(dim=1))
+        return going_on.masked_fill(going_on < best[:, None] - self.prune, NEVER)
 
     def _keep(
         self,
@@ -175,6 +218,11 @@ class BeamSearch(Search):
             if score > NEVER:
                 best.setdefault(tuple(ids[:n]), score)
         return [Hypothesis(list(ids), score) for ids, score in best.items()]
+
+
+def check_prune(prune: float | None) -> None:
+    if prune is not None and not (isinstance(prune, int | float) and prune >= 0):
+        raise InputError(f"prune={prune!r}: how far behind the best a hypothesis may fall is 0 or more, or None")
 
 
 def _at(

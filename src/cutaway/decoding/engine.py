@@ -13,12 +13,15 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
+from cutaway.decoding.beam import BeamSearch
 from cutaway.decoding.recorded import SOURCES, Recorded
 from cutaway.decoding.search import Hypothesis, Search
 from cutaway.decoding.search import Job as Job
-from cutaway.model.cache import Cache, Tree
+from cutaway.model.cache import Cache
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
+from cutaway.model.packing import Packing
 from cutaway.model.tap import watching
+from cutaway.model.tree import Tree
 
 BLOCK = {"cuda": 32, "cpu": 4}  # slots are looked at in blocks: less to read while texts are short
 NOTHING_VIEWED = (0, 0, 0, False)
@@ -138,10 +141,28 @@ class Engine:
         with torch.no_grad() if watching() else torch.inference_mode():  # what a person watches may be learnt from
             if self.recorded is not None and not watching() and self.recorded.fits(n):
                 self.recorded.step(n, max(self.sources))
+                taken = [self.search.width] * n
+            elif packing := self._packing(n):
+                self._packed_step(n, self._view(n), packing)
+                taken = packing.counts.tolist()
             else:
                 self._step(n, self._view(n))
-            self.filled = [filled + self.search.width for filled in self.filled]
+                taken = [self.search.width] * n
+            self.filled = [filled + new for filled, new in zip(self.filled, taken, strict=True)]
             self._forget()
+
+    def _packing(self, n: int) -> Packing | None:
+        """Who lives, where a CPU can leave the others out. Whoever watches sees every row of the batch."""
+        living = None if self.ids.is_cuda or watching() else self.search.living(n)
+        return None if living is None else Packing.of(living)
+
+    def _packed_step(self, n: int, view: Cache, packing: Packing) -> None:
+        """The same step; the dead are not read."""
+        assert isinstance(view, Tree)
+        assert isinstance(self.search, BeamSearch)
+        logits = self.model.head(self._hidden(packing.gather(self.ids[:n])[None], view.among(packing)))
+        parents, self.ids[:n] = self.search.advance(logits, packing)
+        view.follow(parents)
 
     def _step(self, n: int, view: Cache) -> None:
         logits = self.model.head(self._hidden(self.ids[:n], view))

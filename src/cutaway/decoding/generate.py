@@ -59,6 +59,7 @@ def generate(
     n_best: int = 1,
     groups: int = 1,
     diversity: float | None = None,
+    prune: float | None = None,
     seed: int | Sequence[int] = 0,
     stream: bool = False,
     draft: DecoderModel | None = None,
@@ -68,18 +69,18 @@ def generate(
     At most `max_tokens` are written, fewer where the model ends the text, is full (`max_len`), or writes one of `stop`,
     which is left out; of a beam, texts that are then the same are given once. At temperature 0 the likeliest token is
     taken, or the likeliest text of a `beam`, whose `groups` avoid each other's words: one that another has just taken
-    costs `diversity` (0.5). Above, words are drawn, the same for the same `seed` (one for all prompts, or one for each;
-    the second of `n_best` has the next). `bad_words` are texts that the text never holds, or ids; `allow` is a regular
-    expression that all of it matches, or says which ids may follow given ids. What the others mean stands in
-    `cutaway.decoding.rules`, whose `rules` may also be given themselves. With `stream`, the text of one prompt comes in
-    pieces as it is written. A `draft` is a smaller model of the same vocabulary that guesses ahead: the likeliest words
-    are the same, and come sooner.
+    costs `diversity` (0.5); what falls more than `prune` behind the best, in log p, is given up. Above, words are
+    drawn, the same for the same `seed` (one for all prompts, or one for each; the second of `n_best` has the next).
+    `bad_words` are texts that the text never holds, or ids; `allow` is a regular expression that all of it matches, or
+    says which ids may follow given ids. What the others mean stands in `cutaway.decoding.rules`, whose `rules` may also
+    be given themselves. With `stream`, the text of one prompt comes in pieces as it is written. A `draft` is a smaller
+    model of the same vocabulary that guesses ahead: the likeliest words are the same, and come sooner.
     """
     wishes = Wishes(
         max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
         repetition_penalty=repetition_penalty, presence_penalty=presence_penalty, no_repeat_ngram=no_repeat_ngram,
         bad_words=bad_words, min_tokens=min_tokens, allow=allow, rules=rules, stop=stop, beam=beam, n_best=n_best,
-        groups=groups, diversity=diversity, seed=seed,
+        groups=groups, diversity=diversity, prune=prune, seed=seed,
     )  # fmt: skip
     check_given(model, tokenizer)
     if not isinstance(prompt, Sequence):
@@ -184,7 +185,8 @@ class _Plan:
 
     def engine(self) -> Engine:
         wishes = self.wishes
-        return engine_for(self.model, self.jobs, beam=wishes.beam, groups=wishes.groups, diversity=wishes.price)
+        beams: dict[str, Any] = {"groups": wishes.groups, "diversity": wishes.price, "prune": wishes.prune}
+        return engine_for(self.model, self.jobs, beam=wishes.beam, **beams)
 
     def _check_room(self, rules: Sequence[Rule], ids: list[int], limit: int) -> None:
         for rule in rules:

@@ -27,6 +27,7 @@ from torch.nn.functional import one_hot
 
 from cutaway.decoding.beam import BeamSearch
 from cutaway.decoding.search import NEVER, Job
+from cutaway.model.packing import Packing
 
 FREE = -1  # in no way: any token may come
 WAY, AT, AT_BORDER, MUST_OPEN, N_STATE = range(5)  # must open: a term has just ended, in a token that could go on
@@ -133,7 +134,7 @@ class GridSearch(BeamSearch):
                     number += 1
 
     def advance(
-        self, logits: Float[Tensor, "row hypothesis vocab"]
+        self, logits: Float[Tensor, "row hypothesis vocab"], packing: Packing | None = None
     ) -> tuple[Int[Tensor, "row hypothesis"], Int[Tensor, "row hypothesis"]]:
         n = len(logits)
         log_p = self.ruled(logits.log_softmax(dim=-1, dtype=self.scores.dtype))

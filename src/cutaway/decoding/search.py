@@ -13,7 +13,7 @@ from math import isfinite
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from cutaway.decoding.largest import largest
@@ -162,6 +162,10 @@ class Search:
         for row, hear in enumerate(self.listeners[:n]):
             if hear is not None and hear(tokens[row][: written[row]]):
                 self.done[row] = True
+
+    def living(self, n: int) -> Bool[Tensor, "row hypothesis"] | None:
+        """Which hypotheses of the first n rows are still to be read; None where all are."""
+        return None
 
     def leaving(self, rows: Sequence[int]) -> list[list[Hypothesis]]:
         """What was written in rows that are done. From a GPU all of it is fetched at once."""

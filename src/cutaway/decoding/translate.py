@@ -100,6 +100,7 @@ def translations(
     to: str | None = None,
     beam: int = 4,
     length_penalty: float = 1.0,
+    prune: float | None = None,
     n_best: int = 1,
     aligned: bool = False,
     prefix: str | Sequence[str | None] | None = None,
@@ -114,6 +115,7 @@ def translations(
     `to` names the language, where the model knows several. `prefix` is how the translation has to begin, one for all
     texts or one for each; of a text of several sentences, the first. `terms` say how words of the source have to be
     translated, such as {"dog": "Rüde"}: see `cutaway.decoding.terms`. `split=False` takes each text for one sentence.
+    `prune` gives up what has fallen further than that behind the best of its beam, in log p (`cutaway.decoding.beam`).
     `report` is told how many sentences of how many are done.
     """
     if n_best < 1 or n_best > beam:
@@ -126,8 +128,8 @@ def translations(
     begins = [first if number == 0 else None for its, first in zip(parts, prefixes, strict=True)
               for number in range(sum(bool(part.strip()) for part in its))]  # fmt: skip
     sources = [part.strip() for its in parts for part in its if part.strip()]
-    search = {"beam": beam, "length_penalty": length_penalty, "rows": rows, "tag": tag, "report": report,
-              "terms": terms}  # fmt: skip
+    search = {"beam": beam, "length_penalty": length_penalty, "prune": prune, "rows": rows, "tag": tag,
+              "report": report, "terms": terms}  # fmt: skip
     found = candidates(model, tokenizer, sources, prefixes=begins, n_best=n_best, **search)  # type: ignore[arg-type]
     # what has no tokens, such as a lone control character, is left as it is
     found = [its or [Candidate(source, 0.0)] for source, its in zip(sources, found, strict=True)]
@@ -243,6 +245,7 @@ def candidates(
     beam: int = 4,
     length_penalty: float = 1.0,
     early_stopping: EarlyStopping = False,
+    prune: float | None = None,
     max_len: int = 256,
     growth: tuple[float, float] = (2.0, 20.0),
     rows: int | None = None,
@@ -279,7 +282,7 @@ def candidates(
         jobs.append(Job(prompt=[start_id, *begin], source=source, limit=max(1, min(limit, longest - len(begin)))))
     answers: list[list[Candidate]] = [[] for _ in texts]
     done = len(texts) - sum(map(len, same.values()))
-    search = {"beam": beam, "length_penalty": length_penalty, "early_stopping": early_stopping, "end_ids": end_ids}
+    search = {"beam": beam, "length_penalty": length_penalty, "early_stopping": early_stopping, "prune": prune}
     whose = list(same.items())
 
     def spell(job: Job, one: Hypothesis) -> str:
@@ -288,7 +291,7 @@ def candidates(
         return tokenizer.decode([*job.prompt[1:], *said])
 
     wanted = [terms for (_, _, terms), _ in whose]
-    more: dict[str, Any] = {"most": longest, "n_best": n_best, "rows": rows, **search}
+    more: dict[str, Any] = {"most": longest, "n_best": n_best, "rows": rows, "end_ids": end_ids, **search}
     for number, found in with_terms(model, jobs, wanted, glossary, spell, **more):
         _, twins = whose[number]
         texts_ = [spell(jobs[number], one) for one in found[:n_best]]

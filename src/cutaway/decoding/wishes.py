@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from cutaway.decoding.allowed import Allowed
+from cutaway.decoding.beam import check_prune
 from cutaway.decoding.expression import Matching
 from cutaway.decoding.rules import (
     BadWords,
@@ -48,6 +49,7 @@ class Wishes:
     n_best: int = 1
     groups: int = 1
     diversity: float | None = None
+    prune: float | None = None
     seed: int | Sequence[int] = 0
 
     def __post_init__(self) -> None:
@@ -66,6 +68,9 @@ class Wishes:
             raise InputError(f"groups={self.groups} do not share beam={self.beam} evenly: make one a multiple")
         if self.diversity is not None and self.groups == 1:
             raise InputError(f"diversity={self.diversity} is a price between groups, and there is one: give groups too")
+        check_prune(self.prune)
+        if self.prune is not None and self.beam == 1:
+            raise InputError(f"prune={self.prune} gives up hypotheses of a beam, and there is one: give a beam too")
         self._check_drawing()
         for name in ("stop", "bad_words", "rules"):
             if not isinstance(getattr(self, name), Sequence):

@@ -104,9 +104,10 @@ def _searched(
     *,
     beam: int,
     end_ids: Sequence[int],
+    prune: float | None = None,
     **search: Any,
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """What a grid finds for each job, as they are done."""
+    """What a grid finds for each job, as they are done. Nothing is pruned: a term costs more than any threshold."""
     extra = torch.zeros(max(0, model.config.vocab_size - len(known.opens)), dtype=torch.bool)  # type: ignore[attr-defined]
     opens, closes = torch.cat([known.opens, extra]), torch.cat([known.closes, extra])
     opens[list(end_ids)] = True

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from cutaway.decoding.beam import BeamSearch, Considered, EarlyStopping
+from cutaway.decoding.beam import BeamSearch, Considered, EarlyStopping, check_prune
 from cutaway.decoding.crew import crew_size, run_together
 from cutaway.decoding.engine import Engine, Job
 from cutaway.decoding.sampling import Sampling
@@ -47,12 +47,14 @@ def engine_for(
     early_stopping: EarlyStopping = False,
     groups: int = 1,
     diversity: float = 0.5,
+    prune: float | None = None,
     listener: Callable[[Considered], None] | None = None,
     end_ids: Sequence[int] | None = None,
     rows: int | None = None,
 ) -> Engine:
     """An engine with room for each of these jobs, of which `rows` are worked on at a time."""
     check(model, jobs, beam)
+    check_prune(prune)
     end_ids = model.config.end_ids or () if end_ids is None else end_ids
     if rows is None:
         rows = 64
@@ -70,6 +72,7 @@ def engine_for(
         kind = Sampling if any(job.seed is not None for job in jobs) else GreedySearch
     else:
         options |= {"width": beam, "early_stopping": early_stopping, "groups": groups, "diversity": diversity}
+        options["prune"] = prune
 
     def make(room: Room) -> Engine:
         dtype = torch.promote_types(model.dtype, torch.float32)

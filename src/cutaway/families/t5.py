@@ -120,7 +120,7 @@ class T5(EncoderDecoderModel):
         check_ids(ids, self.vocab_size, real=real)
         across = self.across(len(ids), memory, memory_real, cache)  # before the cache is written to
         step = self.step(ids, real, None, cache)
-        bias = self.target_bias(step.positions, step.key_positions)
+        bias = self.target_bias(step.query_positions, step.key_positions)
         x = self.target_embedding(ids, step.positions)
         return self.dropout(self.decoder(x, step, bias=bias, **across))
 

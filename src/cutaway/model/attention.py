@@ -21,6 +21,7 @@ from cutaway.model import fast_step, short_attention
 from cutaway.model.cache import KeysValues, Store
 from cutaway.model.linear import Linear
 from cutaway.model.masks import EVERYWHERE, Mask, blind
+from cutaway.model.packing import Packing
 from cutaway.model.positions import Rotation
 from cutaway.model.tap import Part
 
@@ -170,9 +171,16 @@ class Attention(Part):
         self.output = Linear(n_heads * d_head, d_model, bias=bias)
 
     def find(
-        self, query: Queries, key: Keys, value: Values, mask: Mask, bias: Bias | None
-    ) -> Float[Tensor, "batch query d_model"]:
-        """Looks the queries up and mixes what the heads found."""
+        self,
+        query: Float[Tensor, "rows head seq d_head"],
+        key: Keys,
+        value: Values,
+        mask: Mask,
+        bias: Bias | None = None,
+        packing: Packing | None = None,
+    ) -> Float[Tensor, "rows seq d_model"]:
+        """Looks the queries up and mixes what the heads found. Packed queries are spread out beside their keys."""
+        query = query if packing is None else packing.spread_heads(query)
         dropout = self.dropout if self.training else 0.0
         if self.edits("scores", "pattern"):
             pattern = self._show(query, key, mask, bias)
@@ -182,6 +190,8 @@ class Attention(Part):
                 self._show(query, key, mask, bias)
             heads = look_up_fused(query, key, value, mask, bias=bias, scale=self.scale, dropout=dropout)
         side_by_side = self.tap("heads", heads).transpose(1, 2).flatten(2)
+        if packing is not None:
+            side_by_side = packing.gather(side_by_side)[None]
         return self.tap("output", self.output(side_by_side))
 
     def _show(self, query: Queries, key: Keys, mask: Mask, bias: Bias | None) -> Float[Tensor, "batch head query key"]:
@@ -219,23 +229,25 @@ class SelfAttention(Attention):
 
     def forward(
         self,
-        x: Float[Tensor, "batch seq d_model"],
+        x: Float[Tensor, "rows seq d_model"],
         mask: Mask = EVERYWHERE,
         *,
         rotation: Rotation | None = None,
         bias: Bias | None = None,
         store: Store | None = None,
-    ) -> Float[Tensor, "batch seq d_model"]:
+    ) -> Float[Tensor, "rows seq d_model"]:
         heads = split_heads(self.query_key_value(x), self.d_head)
         query, key, value = heads.split((self.n_heads, self.n_kv_heads, self.n_kv_heads), dim=1)
         if rotation is not None:
             query, key = rotation(query), rotation(key)
         query, key, value = self.tap("query", query), self.tap("key", key), self.tap("value", value)
+        packing = None
         if store is not None:
             if x.is_cuda and bias is None and store.lengths is not None and fast_step.finds(query, store.keys, mask):
                 return self.output(fast_step.store_and_look_up(query, key, value, store, mask, self.scale))
             key, value = store.append(key, value)
-        return self.find(query, key, value, mask, bias)
+            packing = store.packing
+        return self.find(query, key, value, mask, bias, packing)
 
 
 class CrossAttention(Attention):
@@ -262,10 +274,15 @@ class CrossAttention(Attention):
         return key, value
 
     def forward(
-        self, x: Float[Tensor, "batch seq d_model"], remembered: KeysValues, mask: Mask = EVERYWHERE
+        self,
+        x: Float[Tensor, "batch seq d_model"],
+        remembered: KeysValues,
+        mask: Mask = EVERYWHERE,
+        *,
+        packing: Packing | None = None,
     ) -> Float[Tensor, "batch seq d_model"]:
         query = self.tap("query", split_heads(self.query(x), self.d_head))
         if x.is_cuda and fast_step.finds(query, remembered[0], mask):
             return self.output(fast_step.look_up(query, *remembered, mask, self.scale))
         key, value = (self.tap(name, kept) for name, kept in zip(("key", "value"), remembered, strict=True))
-        return self.find(query, key, value, mask, None)
+        return self.find(query, key, value, mask, packing=packing)

@@ -20,7 +20,7 @@ from cutaway.model.masks import EVERYWHERE, Mask
 from cutaway.model.positions import Rotation
 from cutaway.model.tap import Part
 
-Stream = Float[Tensor, "batch seq d_model"]
+Stream = Float[Tensor, "rows seq d_model"]  # the rows of a batch, or one of packed hypotheses
 Sublayer = Callable[[Tensor], Tensor]
 Wiring = Callable[[Tensor, Sublayer, nn.Module, nn.Module], Tensor]
 
@@ -85,6 +85,7 @@ class Block(Part):
                 raise InputError(
                     "a block with cross-attention needs a memory: the encoder's output, or a cache made from it"
                 )
-            look_across = partial(self.cross, remembered=memory, mask=memory_mask)
+            packing = None if store is None else store.packing
+            look_across = partial(self.cross, remembered=memory, mask=memory_mask, packing=packing)
             x = self.tap("residual_after_cross", self.wiring(x, look_across, self.cross_norm, self.dropout))
         return self.tap("residual_after", self.wiring(x, self.feed_forward, self.feed_forward_norm, self.dropout))

@@ -7,7 +7,7 @@ stored as "nothing stands here".
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
 from typing import Any, Self
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from cutaway.errors import InputError
 from cutaway.model.masks import EVERYWHERE, Mask, sliding_window
+from cutaway.model.packing import Packing
 
 KeysValues = tuple[Float[Tensor, "sentence n_heads source d_head"], Float[Tensor, "sentence n_heads source d_head"]]
 NOTHING = -1  # the position of a slot where nothing stands
@@ -30,15 +31,18 @@ class Store:
 
     keys: Float[Tensor, "batch head slot d_head"]
     values: Float[Tensor, "batch head slot d_head"]
-    slots: slice | Int[Tensor, "batch seq"]  # the same for all rows, or each row's own
+    slots: slice | Int[Tensor, "rows seq"]  # the same for all rows, or each row's own
     lengths: Int[Tensor, " batch"] | None  # behind the new tokens; None where some of these are padding
+    packing: Packing | None = None  # the new tokens come packed
 
     def append(
-        self, keys: Float[Tensor, "batch head seq d_head"], values: Float[Tensor, "batch head seq d_head"]
+        self, keys: Float[Tensor, "rows head seq d_head"], values: Float[Tensor, "rows head seq d_head"]
     ) -> tuple[Float[Tensor, "batch head slot d_head"], Float[Tensor, "batch head slot d_head"]]:
         """Stores the new keys and values and gives back all that are known."""
         for store, new in ((self.keys, keys), (self.values, values)):
-            if isinstance(self.slots, slice):
+            if self.packing is not None and isinstance(self.slots, Tensor):
+                store[self.packing.rows, :, self.slots[0]] = new[0].transpose(0, 1).to(store.dtype)
+            elif isinstance(self.slots, slice):
                 store[:, :, self.slots] = new
             else:
                 row = torch.arange(len(store), device=store.device)[:, None]
@@ -54,6 +58,12 @@ class Step:
     key_positions: Int[Tensor, "#batch key"]
     mask: Mask
     stores: Sequence[Store] = ()
+    packing: Packing | None = None  # the tokens come packed: only attention needs to know
+
+    @property
+    def query_positions(self) -> Int[Tensor, "#batch query"]:
+        """Where the queries of each row stand, packed or not."""
+        return self.positions if self.packing is None else self.packing.spread(self.positions[0])
 
     def store(self, layer: int) -> Store | None:
         return self.stores[layer] if self.stores else None
@@ -144,8 +154,9 @@ class Cache:
         """Only a CPU's kernel wants it so; where texts are short, half of its time would go into that."""
         return mask.written_out(self.keys[0].dtype) if mask.may_look is not None and not self.keys[0].is_cuda else mask
 
-    def _stores(self, slots: slice | Tensor, lengths: Tensor | None) -> list[Store]:
-        return [Store(keys, values, slots, lengths) for keys, values in zip(self.keys, self.values, strict=True)]
+    def _stores(self, slots: slice | Tensor, lengths: Tensor | None, packing: Packing | None = None) -> list[Store]:
+        kept = zip(self.keys, self.values, strict=True)
+        return [Store(keys, values, slots, lengths, packing) for keys, values in kept]
 
     def first(self, n: int) -> Self:
         """A view of the first n slots: the same memory, less to look at while rows are short."""
@@ -228,82 +239,3 @@ def zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device | str) 
     room = np.zeros(n_bytes + line, dtype=np.uint8)
     first = -room.ctypes.data % line  # where a cache line begins
     return torch.from_numpy(room[first : first + n_bytes]).view(dtype).view(*shape)
-
-
-@dataclass(frozen=True, eq=False)
-class Tree(Cache):
-    """A cache whose rows hold several hypotheses each, which share what they have in common.
-
-    `model(ids, cache=tree)` reads one new token of each: `ids` is (batch, hypothesis). Every token stays where it was
-    written; a hypothesis is the set of slots that it may look at, its ancestors. When beams are chosen, only these sets
-    change hands (`follow`): nothing is copied. What no hypothesis goes back to may be forgotten (`collect`).
-    """
-
-    ancestors: Bool[Tensor, "batch hypothesis slot"] = field(kw_only=True)
-
-    @classmethod
-    def of(cls, cache: Cache, n: int) -> "Tree":
-        """n hypotheses in each row, which all begin with what the row holds; the cache's own memory."""
-        ancestors = (cache.positions != NOTHING)[:, None].repeat(1, n, 1)
-        return cls(**{f.name: getattr(cache, f.name) for f in fields(Cache)}, ancestors=ancestors)
-
-    def deepens(self, n: int) -> int:
-        return 1
-
-    def step(
-        self, ids: Int[Tensor, "batch hypothesis"], real: Bool[Tensor, "batch hypothesis"] | None = None,
-        window: int | None = None,
-    ) -> Step:  # fmt: skip
-        """Makes room for one token of each hypothesis."""
-        if real is not None:
-            raise InputError("every hypothesis reads one token: leave `real` out")
-        if ids.shape != self.ancestors.shape[:2]:
-            raise InputError(f"ids of shape {tuple(ids.shape)} for hypotheses {tuple(self.ancestors.shape[:2])}")
-        alike = self._room(ids.shape[1])
-        slots = self.lengths[:, None] + torch.arange(ids.shape[1], device=ids.device)
-        positions = self.seen[:, None].repeat(1, ids.shape[1])
-        self.positions.scatter_(1, slots, positions)
-        self.ancestors.scatter_(2, slots[:, :, None], True)
-        self.lengths.add_(ids.shape[1])
-        self.seen.add_(1)
-        mask = Mask(self.ancestors[:, None], none_blind=True)
-        if window is not None:
-            mask = replace(mask & sliding_window(window, positions, self.positions), none_blind=True)
-        stores = self._stores(slots if alike is None else alike, self.lengths)
-        return Step(positions, self.positions, self._for_kernels(mask), stores)
-
-    def begin(self) -> None:
-        """All hypotheses of a row begin with what the row holds."""
-        self.ancestors.copy_((self.positions != NOTHING)[:, None])
-
-    def move(self, row: int, to: int, **filled: int | None) -> None:
-        super().move(row, to, **filled)
-        self.ancestors[to] = self.ancestors[row]
-
-    def follow(self, parents: Int[Tensor, "batch hypothesis"]) -> None:
-        """Hypothesis i of a row goes on from what parents[i] was."""
-        whose = parents[:, :, None].expand(self.ancestors.shape)
-        self.ancestors.copy_(self.ancestors.gather(1, whose))
-
-    def collect(self, rows: Int[Tensor, " some"]) -> list[int]:
-        """Forgets what no hypothesis of these rows goes back to, and moves the rest together. How much is left."""
-        living = self.ancestors[rows].any(dim=1)
-        left = living.sum(dim=1)
-        most = int(left.max())
-        slots = living.int().argsort(dim=1, descending=True, stable=True)[:, :most]
-        _, n_heads, max_len, d_head = self.keys[0].shape
-        head = rows[:, None] * n_heads + torch.arange(n_heads, device=rows.device)
-        flat = (head[:, :, None] * max_len + slots[:, None]).flatten()
-        for store in (*self.keys, *self.values):
-            store[rows, :, :most] = store.view(-1, d_head).index_select(0, flat).view(-1, n_heads, most, d_head)
-        stays = torch.arange(most, device=rows.device) < left[:, None]
-        positions = self.positions[rows].gather(1, slots).masked_fill_(~stays, NOTHING)
-        whose = slots[:, None].expand(-1, self.ancestors.shape[1], -1)
-        ancestors = self.ancestors[rows].gather(2, whose) & stays[:, None]
-        self.positions[rows], self.ancestors[rows] = NOTHING, False
-        self.positions[rows, :most], self.ancestors[rows, :, :most] = positions, ancestors
-        self.lengths[rows] = left
-        return left.tolist()
-
-    def _more(self, *which: Any) -> dict[str, Any]:
-        return {"ancestors": self.ancestors[which]}

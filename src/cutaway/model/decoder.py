@@ -24,14 +24,14 @@ class Decoder(Stack):
 
     def forward(
         self,
-        x: Float[Tensor, "batch seq d_model"],
+        x: Float[Tensor, "rows seq d_model"],
         step: Step,
         *,
         rotation: Rotation | None = None,
         bias: Bias | None = None,
         memory: Sequence[KeysValues] = (),
         memory_mask: Mask = EVERYWHERE,
-    ) -> Float[Tensor, "batch seq d_model"]:
+    ) -> Float[Tensor, "rows seq d_model"]:
         for layer, block in enumerate(self):
             looked_at = memory[layer] if memory else None
             x = block(

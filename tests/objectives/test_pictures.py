@@ -100,6 +100,15 @@ def test_a_picture_that_another_shines_through_is_their_mean() -> None:
     torch.testing.assert_close(shown["image"], share * numbers + (1 - share) * numbers.roll(1, 0))
 
 
+def test_a_negative_is_light_where_the_picture_is_dark() -> None:
+    batch = some(1000)
+    numbers, shown = seen(batch, negative=0.3)
+    other, _ = seen({**batch, "image": 255 - batch["image"]})
+    same, turned = ((shown["image"] == of).flatten(1).all(1) for of in (numbers, other))
+    assert (same ^ turned).all()
+    assert abs(turned.float().mean() - 0.3) < 5 * (0.3 * 0.7 / 1000) ** 0.5
+
+
 def test_chances_are_chances() -> None:
     """1,000 pictures, within five standard deviations."""
     numbers, shown = seen(even(250), cutmix=0.5, mixup=0.25)

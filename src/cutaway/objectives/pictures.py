@@ -27,6 +27,7 @@ class Changes:
     mirror: bool = False
     turn: float = 0.0  # degrees, at most
     stretch: float = 0.0  # share, at most, by which each side grows or shrinks
+    negative: float = 0.0  # the chance that light and dark change places
     erase: float = 0.0  # the chance that a rectangle is blotted out: 0, the mean of all pictures
     colour: float = 0.0  # how far brightness, contrast and saturation may move
     cutmix: float = 0.0  # the chance that a rectangle comes from another picture
@@ -57,7 +58,7 @@ class Pictures(Objective):
 
     def augment(self, batch: Tensors, generator: torch.Generator) -> Tensors:
         """The batch as a training step sees it."""
-        images = self.numbers(batch["image"])
+        images = self.numbers(_negative(batch["image"], self.changes.negative, generator))
         targets = batch["targets"]
         images = _moved(images, self.changes, generator)
         images = _recoloured(images, self.changes.colour, generator)
@@ -94,6 +95,13 @@ class Pictures(Objective):
 
 def _uniform(n: int, low: float, high: float, like: Tensor, generator: torch.Generator) -> Float[Tensor, "n"]:
     return torch.rand(n, generator=generator, device=like.device) * (high - low) + low
+
+
+def _negative(images: UInt8[Tensor, "..."], chance: float, generator: torch.Generator) -> UInt8[Tensor, "..."]:
+    if not chance:
+        return images
+    hit = _uniform(len(images), 0.0, 1.0, images, generator) < chance
+    return torch.where(hit.view(-1, 1, 1, 1), 255 - images, images)
 
 
 def _moved(images: Tensor, c: Changes, generator: torch.Generator) -> Tensor:

@@ -1,0 +1,52 @@
+"""docs/results.md and its picture are what docs/results.toml says, and every figure of ours has its command."""
+
+import importlib.util
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from xml.etree import ElementTree
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def results() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("results", DOCS / "results.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_and_the_picture_are_current(results: ModuleType) -> None:
+    for file, text in results.made().items():
+        assert file.read_text(encoding="utf-8") == text, f"{file.name} is old: python docs/results.py"
+
+
+def test_the_picture_is_xml_and_holds_every_label_inside(results: ModuleType) -> None:
+    root = ElementTree.parse(DOCS / "results.svg").getroot()
+    _, _, width, height = (float(number) for number in root.attrib["viewBox"].split())
+    points = [
+        (float(text.attrib["x"]), float(text.attrib["y"])) for text in root.iter("{http://www.w3.org/2000/svg}text")
+    ]
+    assert points
+    assert all(0 <= x <= width and 0 <= y <= height for x, y in points)
+
+
+def test_what_is_ours_says_how_to_measure_it_and_flops_say_where_from() -> None:
+    tests = tomllib.loads((DOCS / "results.toml").read_text(encoding="utf-8"))["test"]
+    rows = [row for test in tests for row in test["row"]]
+    assert all(row["command"].startswith("cutaway ") for row in rows if row.get("ours"))
+    assert all(row["how"] for row in rows if "flops" in row)
+    numbers = [(row["score"].split()[0], row["value"]) for row in rows if "value" in row]
+    assert all(float(score) == value for score, value in numbers)  # the plot and the table say one thing
+
+
+def test_a_test_without_ours_is_left_out(results: ModuleType) -> None:
+    tests = tomllib.loads((DOCS / "results.toml").read_text(encoding="utf-8"))["test"]
+    text = (DOCS / "results.md").read_text(encoding="utf-8")
+    for test in tests:
+        assert (f"## {test['title']}\n" in text) == any(row.get("ours") for row in test["row"])

@@ -179,9 +179,9 @@ def test_a_beam_that_seeks_the_unlikeliest(monkeypatch: pytest.MonkeyPatch) -> N
 def test_rows_that_do_not_move(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Cache.move
 
-    def move(self: Cache, row: int, to: int) -> None:
+    def move(self: Cache, row: int, to: int, **filled: int | None) -> None:
         there = [values[to].clone() for values in self.values]
-        right(self, row, to)
+        right(self, row, to, **filled)
         for values, its in zip(self.values, there, strict=True):
             values[to] = its
 

@@ -97,7 +97,7 @@ def test_a_threshold_without_bounds_prunes_nothing(name):
 
 @pytest.mark.parametrize("name", TRANSLATORS + DECODERS)
 @pytest.mark.parametrize(
-    "options", [{"prune": 99}, {"prune": 0.5}, {"prune": 0.5, "groups": 2}, {"prune": 0.5, "rules": True}]
+    "options", [{"prune": 99.0}, {"prune": 0.5}, {"prune": 0.5, "groups": 2}, {"prune": 0.5, "rules": True}]
 )
 def test_leaving_out_the_dead_changes_nothing(name, options, monkeypatch):
     """In any batch, and for rules and groups, which look at every row."""

@@ -43,7 +43,7 @@ def run(shelf: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setenv("CUTAWAY_MODELS", str(models))
         ran = CliRunner().invoke(cli.app, ["demo", *map(str, args)], env=env)
         assert ran.exit_code == code, ran.output
-        return ran.stdout
+        return ran.stdout if code != 2 else ran.stderr
 
     return run_
 
@@ -107,8 +107,8 @@ def test_a_folder_here_of_the_same_name_is_not_asked(run, tmp_path: Path, monkey
 
 
 def test_wrong_words_are_refused(run) -> None:
-    run("  ", code=2)
-    run("--steps", 3, code=2)
+    assert "there is no word in this sentence" in run("  ", code=2)
+    assert "--steps is for --reverse" in run("--steps", 3, code=2)
 
 
 def test_the_digit_is_a_png_that_anyone_can_read_and_that_needs_no_pillow() -> None:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -30,7 +31,7 @@ def three_cores() -> Iterator[None]:
 def test_several_engines_write_what_one_writes(name: str, beam: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model, jobs = model_of(name), jobs_for(name, MANY)
     assert crew_size(model, jobs) == 3
-    together = write(model, jobs, beam=beam, end_ids=ENDS, rows=2)
+    together = write(model, jobs, beam=beam, end_ids=ENDS, rows=7)
     monkeypatch.setattr(crew, "EACH", len(jobs) + 1)
     assert crew_size(model, jobs) == 1
     assert texts(together) == texts(write(model, jobs, beam=beam, end_ids=ENDS, rows=2))
@@ -62,6 +63,21 @@ def test_each_engine_has_one_core_and_the_caller_keeps_all(monkeypatch: pytest.M
     assert later == [3]
 
 
+@pytest.mark.parametrize(("rows", "each"), [(7, {2}), (3, {1}), (2, {1}), (1, {1})])
+def test_rows_are_those_of_all_engines(rows: int, each: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    begin = Engine.__init__
+
+    def spied(engine: Engine, *given: Any, **room: Any) -> None:
+        made.append(room["rows"])
+        begin(engine, *given, **room)
+
+    monkeypatch.setattr(Engine, "__init__", spied)
+    write(model_of("gpt2"), jobs_for("gpt2", MANY), end_ids=ENDS, rows=rows)
+    assert {*made} == each
+    assert sum(made) <= rows
+
+
 def test_an_error_of_one_is_everybodys_and_nobody_works_on() -> None:
     model, jobs = model_of("transformer"), jobs_for("transformer", MANY)
     jobs[20] = Job(prompt=jobs[20].prompt, source=[10**6], limit=3)  # no such word
@@ -71,7 +87,7 @@ def test_an_error_of_one_is_everybodys_and_nobody_works_on() -> None:
 
 
 def test_whoever_has_heard_enough_waits_for_one_step_at_most() -> None:
-    found = written(model_of("gpt2"), jobs_for("gpt2", MANY), end_ids=ENDS, rows=1)
+    found = written(model_of("gpt2"), jobs_for("gpt2", MANY), end_ids=ENDS, rows=3)
     next(found)
     del found
     assert threading.active_count() == 1

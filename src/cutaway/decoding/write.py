@@ -30,8 +30,11 @@ def written(model: DecoderModel, jobs: Sequence[Job], **options: object) -> Iter
     """The same, each with the number of its job as soon as it is done; `options` are those of `engine_for`."""
     if not jobs:
         return check(model, jobs, 1)
-    n = 1 if options.get("listener") else crew_size(model, jobs)
-    if n == 1:
+    rows = options.get("rows")
+    n = 1 if options.get("listener") else min(crew_size(model, jobs), rows if isinstance(rows, int) else len(jobs))
+    if n > 1 and isinstance(rows, int):  # all engines together work on so many
+        options["rows"] = rows // n
+    if n <= 1:
         yield from engine_for(model, jobs, **options).run(jobs)  # type: ignore[arg-type]
     else:
         check(model, jobs, 1)

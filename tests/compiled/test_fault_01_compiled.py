@@ -45,7 +45,7 @@ def test_fault_01_what_is_compiled_differs_from_what_is_not(starter: Starter, re
 def test_fault_01_compiled_and_killed_at_random_instants_it_ends_bit_identical(
     starter: Starter, reference: Reference, tmp_path: Path
 ):
-    out, record = kill_at_random(starter, reference.recipe, tmp_path, "compiled", first=6, last=STEPS - 10)
+    out, record = kill_at_random(starter, reference.recipe, tmp_path, "compiled", first=6, last=STEPS - 10, left=5)
     kill = {"after": steps_in(record)[-1]["step"] + 1, "hold": True}  # once more, not far from there
     ended = starter.train(reference.recipe, out, resume=True, record=record, kill=kill)
     assert was_in_the_middle(ended, out)

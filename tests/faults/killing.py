@@ -204,14 +204,15 @@ def undisturbed(starter: Starter, folder: Path, recipe: Values, **more: Any) -> 
 
 
 def kill_at_random(
-    starter: Starter, recipe: Values, folder: Path, *names: Any, first: int = 0, last: int = STEPS
+    starter: Starter, recipe: Values, folder: Path, *names: Any, first: int = 0, last: int = STEPS, left: int = 0
 ) -> tuple[Path, Path]:
-    """A run that was killed a random while after a random step, or after its start; where it is, and its record."""
+    """A run that was killed a random while after a random step, or after its start, with so many steps left to take;
+    where it is, and its record."""
     for attempt, draw in enumerate(draws(SEED, *names)):
         out, record = folder / f"out-{attempt}", folder / f"steps-{attempt}.jsonl"
         kill = {"after": draw.randint(first, last), "seconds": draw.random() * 0.05}
         ended = starter.train(recipe, out, record=record, kill=kill)
-        if was_in_the_middle(ended, out):
+        if was_in_the_middle(ended, out) and len(steps_in(record)) <= STEPS - left:
             print(f"seed {SEED}, {names}: killed {kill}, having {[path.name for path in checkpoint_folders(out)]}")
             return out, record
     raise AssertionError(f"seed {SEED}, {names}: always done before it was killed")

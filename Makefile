@@ -46,6 +46,8 @@ bench: .venv/.full  ## list the benchmarks and run the first: our forward pass b
 	$(pip) --quiet --constraint constraints.txt --editable '.[images]'
 	@touch $@
 
+# transformer_lens without its list, which brings wandb and its telemetry; what it imports stands in the extra `peers`.
 .venv/.full: .venv/.core
 	$(pip) --quiet --constraint constraints.txt --editable '.[dev,peers,gguf,parquet,images,evaluate,tensorboard,ctranslate2,onnx]'
+	$(pip) --quiet --no-deps "$$(grep '^transformer_lens==' constraints.txt)"
 	@touch $@

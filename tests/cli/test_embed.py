@@ -49,3 +49,27 @@ def test_lines_array_and_table(tmp_path: Path) -> None:
     command = ["embed", "--model", str(tmp_path / "model"), "--input", str(tmp_path / "in")]
     ran = CliRunner().invoke(cli.app, command)
     assert (ran.exit_code, "line 1: not UTF-8" in ran.stderr) == (2, True)
+
+
+def test_words_near_a_word(tmp_path: Path) -> None:
+    glove, model = tmp_path / "glove.txt", tmp_path / "model"
+    glove.write_text("man 1 0 0\nwoman 1 1 0\nking 1 0 1\nqueen 1 1 1\napple -1 0.2 -1\n")
+    save(tiny("bert", task="hidden", dtype=torch.float32), model, wordpiece())
+
+    def run(*args: object, code: int = 0) -> str:
+        ran = CliRunner().invoke(cli.app, ["embed", "--model", *map(str, args)])
+        assert ran.exit_code == code, ran.output
+        return ran.stderr if code else ran.stdout
+
+    said = json.loads(run(glove, "--near", "king", "--k", 2, "--json"))
+    assert [word for word, _ in said["found"]] == ["queen", "man"]
+    assert (said["words"], said["by"]) == (5, "cosine")
+    said = json.loads(run(glove, "--analogy", "man", "woman", "king", "--json"))
+    assert (said["asked"], said["found"][0][0], said["by"]) == (["man", "woman", "king"], "queen", "3CosAdd")
+    assert "man : woman :: king : ?" in run(glove, "--analogy", "man", "woman", "king")
+    assert "dogs is dog + ##s: their mean" in run(model, "--near", "dogs")
+    assert "encoder.1.residual_after" in run(model, "--near", "dog", "--at", "encoder.1.residual_after")
+    assert "'kin' is none of the 5 words; near are king" in run(glove, "--near", "kin", code=2)
+    assert "asks for a place within a model" in run(glove, "--near", "king", "--at", "unembedding", code=2)
+    assert "ask for one of the two" in run(glove, "--near", "king", "--analogy", "a", "b", "c", code=2)
+    assert "leave out texts" in run(glove, "--near", "king", "a text", code=2)

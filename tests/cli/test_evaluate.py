@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from cutaway import cli
 from cutaway.checkpoints import save
-from cutaway.evaluation import Pair, Sureness, evaluate
+from cutaway.evaluation import LastWord, Pair, Schema, Sureness, evaluate
 from cutaway.tokens.train import train_tokenizer
 
 FEW = ["--resamples", "20"]
@@ -205,3 +205,44 @@ def test_minimal_pairs_of_a_model_that_fills_blanks(tmp_path):
     found = said(tmp_path / "model", tmp_path / "a.jsonl")
     assert found["scores"] == evaluate(model, tokenizer, pairs, as_trained=True).scores
     assert found["settings"]["by"] == "pseudo-log-likelihood"
+
+
+def test_pronouns_and_last_words(tmp_path):
+    model, tokenizer = tiny("gpt2", vocab_size=400, max_len=64, start_id=1, dtype=torch.float32), byte_level()
+    save(model, tmp_path / "model", tokenizer)
+    (tmp_path / "wsc.txt").write_text("Ann saw Sue because [MASK] ran.\n[MASK]\nAnn,Sue\nSue\n\n" * 2)
+    found = said(tmp_path / "model", tmp_path / "wsc.txt")
+    expected = evaluate(model, tokenizer, [Schema("Ann saw Sue because ", " ran.", ("Ann", "Sue"), 1)] * 2)
+    assert (found["task"], found["n"], found["scores"]) == ("winograd", 2, expected.scores)
+    assert found["items"][0]["partial"] == pytest.approx(expected.items[0]["partial"])
+    shown = run(tmp_path / "model", tmp_path / "wsc.txt", *FEW)
+    assert "2 schemas" in shown
+    assert "accuracy: partial: log p of what stands behind the candidate" in shown
+    (tmp_path / "lambada.jsonl").write_text(json.dumps({"context": "I ate an", "continuation": "apple"}) + "\n")
+    found = said(tmp_path / "model", tmp_path / "lambada.jsonl", "--no-start")
+    expected = evaluate(model, tokenizer, [LastWord("I ate an", "apple")], start=False)
+    assert (found["task"], found["items"][0]["word"]) == ("last_words", "apple")
+    assert found["scores"] == pytest.approx(expected.scores)
+    assert "1 passage" in run(tmp_path / "model", tmp_path / "lambada.jsonl", *FEW)
+
+
+def test_words(tmp_path):
+    (tmp_path / "glove.txt").write_text("man 1 0 0\nwoman 1 1 0\nking 1 0 1\nqueen 1 1 1\napple -1 0.2 -1\n")
+    (tmp_path / "q.txt").write_text(": family\nMan Woman King Queen\nwoman man queen king\nman woman king nobody\n")
+    found = said(tmp_path / "glove.txt", tmp_path / "q.txt")
+    assert (found["task"], found["n"], found["scores"]) == ("analogies", 2, {"accuracy": 1.0})
+    shown = run(tmp_path / "glove.txt", tmp_path / "q.txt", *FEW)
+    assert "2 analogies" in shown
+    assert "1 of 3 analogies have a word that is not known" in shown
+    assert said(tmp_path / "glove.txt", tmp_path / "q.txt", "--vocab", 4)["signatures"]["accuracy"].startswith(
+        "3CosAdd, the first 4 words"
+    )
+    (tmp_path / "s.tsv").write_text("man\twoman\t7\nman\tapple\t1\nking\tqueen\t8\n")
+    assert said(tmp_path / "glove.txt", tmp_path / "s.tsv")["scores"]["spearman"] == pytest.approx(1)
+    save(tiny("gpt2", vocab_size=400, dtype=torch.float32), tmp_path / "model", byte_level())
+    found = said(tmp_path / "model", tmp_path / "s.tsv", "--at", "unembedding")
+    assert (found["n"], found["settings"]["at"]) == (3, "unembedding")
+    assert found["settings"]["words_of_several_tokens"] > 0
+    (tmp_path / "a.txt").write_text("a book")
+    ran = CliRunner().invoke(cli.app, ["evaluate", str(tmp_path / "glove.txt"), str(tmp_path / "a.txt")])
+    assert (ran.exit_code, "which are asked for analogies or likeness" in ran.stderr) == (2, True)

@@ -70,6 +70,25 @@ def test_folders_and_archives(tmp_path, model, make):
     assert read_examples(model, [path], limit=1).inputs == [A, C]  # of each table
 
 
+@pytest.mark.parametrize("model", [WRITER, FILLER], ids=["writes", "fills"])
+def test_other_files_in_the_folder_do_no_harm(tmp_path, model):
+    path = folder(tmp_path / "blimp")
+    (path / "summary.csv").write_text("kind,accuracy\norder,0.9\n")
+    (path / "data" / "results.jsonl").write_bytes(lines({"model": "5-gram"}))
+    (path / "BLiMP.zip").write_bytes(archive(tmp_path / "b.zip").read_bytes())  # the same once more, and read once
+    assert read_examples(model, [path]).inputs == [A, B, C, D]
+
+
+def test_a_folder_with_the_archive_is_the_archive(tmp_path):
+    (tmp_path / "blimp").mkdir()
+    archive(tmp_path / "blimp" / "BLiMP.zip")
+    (tmp_path / "blimp" / "README.md").write_text("pairs")
+    assert read_examples(WRITER, [tmp_path / "blimp"]).inputs == [A, B, C, D]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"empty holds no minimal pairs: .* sentence_good and sentence_bad are wanted"):
+        read_examples(WRITER, [tmp_path / "empty"])
+
+
 def test_one_table_and_several(tmp_path):
     data = folder(tmp_path / "x") / "data"
     one = read_examples(WRITER, [data / "second.jsonl.gz"])

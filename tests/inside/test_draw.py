@@ -82,6 +82,12 @@ def test_each_weight_stands_in_its_own_row_and_column() -> None:
     assert dark == [(1, 2)]
 
 
+def test_what_is_not_finite_is_no_block() -> None:
+    weights = torch.tensor([[float("nan"), 1.0, float("-inf")]])
+    line = heat_map(weights, rows=["q"], columns=["a", "b", "c"]).plain.split("\n")[1]
+    assert cells(line, 1, 3) == ["––", "██", "––"]
+
+
 def test_without_colours_it_says_the_same() -> None:
     picture = heat_map(some_pattern(3, 3), rows=["the", "cat", "sat"], columns=["the", "cat", "sat"])
     coloured, plain = printed(picture, colour=True), printed(picture, colour=False)

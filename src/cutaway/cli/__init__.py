@@ -18,6 +18,7 @@ from cutaway.cli.wording import in_options
 from cutaway.errors import CutawayError
 
 COMMANDS = {  # command → file in this folder
+    "circuit": "circuit",
     "classify": "classify",
     "demo": "demo",
     "describe": "describe",
@@ -28,8 +29,11 @@ COMMANDS = {  # command → file in this folder
     "fill": "fill",
     "generate": "generate",
     "import": "import_",
+    "inspect": "inspect",
+    "lens": "lens",
     "models": "models",
     "pack": "pack",
+    "patch": "patch",
     "plot": "plot",
     "runs": "runs",
     "tokenizer show": "tokenizer.show",

@@ -13,6 +13,7 @@ from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading,
 from cutaway.cli.lines import Cut, Input, Output, Resume, answer_lines, given, of_model, of_words
 from cutaway.cli.options import Json
 from cutaway.cli.showing import GAP, echo, grid, stdout
+from cutaway.cli.words import EMBEDDING, At, neighbours
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,6 +29,12 @@ class Pool(StrEnum):
 
 WIDE = 64  # cells of a terminal that has room for numbers beside a text
 How = Annotated[Pool, typer.Option("--pool", help="The mean of all tokens' states, or the first token's.")]
+Near = Annotated[str | None, typer.Option("--near", metavar="WORD", help="Which words are near this one.")]
+Analogous = Annotated[
+    tuple[str, str, str] | None,
+    typer.Option("--analogy", metavar="A B C", help="What is to C as B is to A: man woman king."),
+]
+Count = Annotated[int, typer.Option("--k", min=1, help="How many words, with --near and --analogy.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Write the vectors as a numpy array, text × d_model.")]
 
 
@@ -41,12 +48,22 @@ def embed(
     output: Output = None,
     resume: Resume = False,
     precision: In = Precision.fp32,
+    near: Near = None,
+    analogy: Analogous = None,
+    at: At = EMBEDDING,
+    k: Count = 10,
     as_json: Json = False,
 ) -> None:
     """One vector of length 1 for each text. Lines give lines of numbers, with --json texts do too.
 
-    With --out the vectors of lines go there alone, unless --json or --output asks for them.
+    With --out the vectors of lines go there alone, unless --json or --output asks for them. --near and --analogy ask
+    for words instead, and --model may then be a file of word vectors: GloVe, word2vec, .vec, .npy.
     """
+    if near is not None or analogy is not None:
+        if texts or input or output or resume or out:
+            raise InputError("--near and --analogy answer with words: leave out texts, --input, --output and --out")
+        neighbours(model, near, analogy, at, k, as_json)
+        return
     asked = given(texts, input, output, resume)
     if resume and out:
         raise InputError("--resume goes on with lines, and an array is written whole: leave out --out or --resume")

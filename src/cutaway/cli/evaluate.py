@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cutaway.cli.options import Device, Dtype, Json, On, located
+from cutaway.cli.words import EMBEDDING, At, score_words
+from cutaway.errors import InputError
 
 if TYPE_CHECKING:
+    from cutaway.evaluation.examples import Examples
     from cutaway.evaluation.pairs import Group
     from cutaway.evaluation.report import Report
     from cutaway.model.model import Model
@@ -31,7 +34,8 @@ Where = Annotated[Path, typer.Argument(metavar="MODEL", callback=located, help="
 Data = Annotated[
     list[str],
     typer.Argument(
-        metavar="DATA", help="A text, a table, pictures, minimal pairs; or two files: a.en a.de, a.en,a.de, idx files."
+        metavar="DATA",
+        help="A text, a table, pictures, BLiMP, WSC273, LAMBADA; or two files: a.en a.de, a.en,a.de, idx.",
     ),
 ]
 SourceColumn = Annotated[str | None, typer.Option("--source-column", help="Translation: the column to translate.")]
@@ -58,6 +62,7 @@ Limit = Annotated[
 ]
 Resamples = Annotated[int, typer.Option("--resamples", min=0, help="Draws for the intervals; 0 leaves them out.")]
 Seed = Annotated[int, typer.Option("--seed", help="Of those draws, and of the words that are hidden.")]
+Vocab = Annotated[int, typer.Option("--vocab", min=1, help="Words: search among the first so many, as gensim does.")]
 Kind = Annotated[Dtype, typer.Option("--dtype", help="Of the weights.")]
 
 
@@ -85,16 +90,34 @@ def evaluate(
     seed: Seed = 0,
     dtype: Kind = Dtype.float32,
     device: On = Device.auto,
+    at: At = EMBEDDING,
+    vocab: Vocab = 300_000,
     as_json: Json = False,
 ) -> None:
-    """BLEU and chrF, bits per byte, filled blanks, minimal pairs (BLiMP), GLUE's metrics: how good a model is."""
+    """BLEU and chrF, bits per byte, blanks, BLiMP, WSC273, LAMBADA, analogies, GLUE's metrics: how good a model is.
+
+    MODEL may also be a file of word vectors (GloVe, word2vec, .vec, .npy), for analogies and pairs of words.
+    """
     import torch
 
     from cutaway.checkpoints import load, tokenizer_of
-    from cutaway.evaluation import Pair, Sureness
+    from cutaway.checkpoints.word_vectors import is_word_vectors
+    from cutaway.evaluation import Sureness
     from cutaway.evaluation import evaluate as score
     from cutaway.evaluation.examples import Columns, read_examples
+    from cutaway.evaluation.word_files import read_word_test
 
+    sure = Sureness(seed=seed, resamples=resamples)
+    questions = None if header else read_word_test(_files(data), limit)
+    if questions:
+        with _progress() as report:
+            found = score_words(model, questions, at, vocab, sure=sure, report=report)
+        _say({"model": str(model), "data": data, "device": "cpu", "dtype": "float32", "skipped": 0}, found, as_json)
+        return
+    if is_word_vectors(model):
+        raise InputError(
+            f"{model} has word vectors, which are asked for analogies or likeness: questions-words.txt, wordsim353.tsv"
+        )
     chosen = device.value
     if device is Device.auto:
         chosen = "cuda" if torch.cuda.is_available() else "cpu"
@@ -104,8 +127,7 @@ def evaluate(
     columns = Columns(source_column, target_column, text_column, second_column, label_column, names,
                       good_column, bad_column)  # fmt: skip
     examples = read_examples(loaded, _files(data), columns, to=to, split=split.value, limit=limit)
-    pairs = len(examples.inputs) > 0 and isinstance(examples.inputs[0], Pair)
-    options = _options(loaded, tokenizer, model, to=to, beam=beam, length_penalty=length_penalty, pairs=pairs,
+    options = _options(loaded, tokenizer, model, examples, to=to, beam=beam, length_penalty=length_penalty,
                        before=before, context=context, stride=stride, start=not no_start)  # fmt: skip
     with _progress() as report:
         found = score(
@@ -113,7 +135,7 @@ def evaluate(
             tokenizer,
             examples.inputs,
             examples.wanted,
-            sure=Sureness(seed=seed, resamples=resamples),
+            sure=sure,
             report=report,
             **options,
         )
@@ -124,23 +146,31 @@ def evaluate(
         "dtype": dtype.value,
         "skipped": examples.skipped,
     }
+    _say(said, found, as_json)
+
+
+def _say(said: dict[str, Any], found: "Report", as_json: bool) -> None:
     if as_json:
-        print(json.dumps({**said, "data": ",".join(data), **found.to_dict()}, indent=2, allow_nan=False))
+        print(json.dumps({**said, "data": ",".join(said["data"]), **found.to_dict()}, indent=2, allow_nan=False))
     else:
         _show(said, found)
 
 
 def _options(
-    model: "Model", tokenizer: "Tokenizer | None", path: Path, *, to: str | None, pairs: bool, **asked: Any
+    model: "Model", tokenizer: "Tokenizer | None", path: Path, examples: "Examples", *, to: str | None, **asked: Any
 ) -> dict[str, Any]:
     """Those of all options that the model's task knows."""
     from cutaway.decoding.translate import languages, tag_for
+    from cutaway.evaluation import LastWord, Pair, Schema
     from cutaway.evaluation.examples import picture_numbers
     from cutaway.model.model import EncoderDecoderModel
 
     trained_here = {"as_trained": (path / "recipe.toml").is_file()}  # `cutaway train` leaves its recipe there
-    if pairs:
-        writes = model.config.task == "language_model"
+    first = examples.inputs[0] if len(examples.inputs) else None
+    writes = model.config.task == "language_model"
+    if isinstance(first, LastWord):
+        return {"start": asked["start"]}
+    if isinstance(first, (Pair, Schema)):
         return {name: asked[name] for name in ("before", "start")} if writes else trained_here
     if isinstance(model, EncoderDecoderModel):
         # of a model that knows one language, --to chooses the column only
@@ -178,6 +208,10 @@ UNITS = {
     "language_model": "document",
     "masked_language_model": "document",
     "minimal_pairs": "pair",
+    "winograd": "schema",
+    "last_words": "passage",
+    "analogies": "analogy",
+    "likeness": "pair",
     "tag": "sentence",
 }
 GROUPS = 12  # that are printed at most; --json has all
@@ -190,6 +224,7 @@ def _show(said: dict[str, Any], found: "Report") -> None:
 
     console = Console(highlight=False)
     unit = UNITS.get(found.task, "example") + ("" if found.n == 1 else "s")
+    unit = unit.replace("ys", "ies")
     first, *others = said["data"]
     on = first if not others else f"{first} and {len(others)} more" if len(others) > 1 else f"{first},{others[0]}"
     console.print(Text.assemble((said["model"], "bold"), f" on {on}: {found.n:,} {unit}"), soft_wrap=True)
@@ -198,7 +233,7 @@ def _show(said: dict[str, Any], found: "Report") -> None:
     for title, side in (("score", "left"), ("", "right"), (f"{level:.0%}".replace("%", " %") + " interval", "right")):
         table.add_column(title, justify=side)  # type: ignore[arg-type]
     for name, value in found.scores.items():
-        digits = 1 if name in found.signatures else 4 if abs(value) < 10 else 2
+        digits = 1 if found.task == "translate" else 4 if abs(value) < 10 else 2
         interval = found.intervals.get(name)
         between = "" if interval is None else f"{interval.low:.{digits}f} … {interval.high:.{digits}f}"
         table.add_row(Text(name, "bold"), f"{value:.{digits}f}", between)

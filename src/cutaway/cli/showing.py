@@ -34,7 +34,7 @@ def chance(probability: float, console: "Console", bar: int = BAR) -> list[Any]:
     """A probability, and on a terminal its bar: two cells of a table."""
     from rich.bar import Bar
 
-    from cutaway.inside.draw import COLOURS
+    from cutaway.inside.pictures.text import COLOURS
 
     said = f"{probability:6.1%}"
     return [said, Bar(1.0, 0.0, probability, width=bar, color=COLOURS[-1])] if console.is_terminal else [said]

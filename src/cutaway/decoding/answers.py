@@ -181,13 +181,21 @@ def answers_to_images(
     """The model's scores for each picture; bytes become numbers as (x / 255 − mean) / std, others stay as they are."""
     found = []
     for start in range(0, len(images), batch):
-        some = torch.from_numpy(np.array(images[start : start + batch])).to(model.device)  # a copy: a map is read-only
-        if some.dtype == torch.uint8:
-            some = (some / 255 - _channels(mean, some)) / _channels(std, some)
+        some = pixels_of(model, images[start : start + batch], mean, std)
         with in_precision(model.device, precision):
-            found.append(model(some.to(model.dtype)).double().cpu().numpy())
+            found.append(model(some).double().cpu().numpy())
         report(start + len(some), len(images))
     return np.concatenate(found)
+
+
+def pixels_of(
+    model: Model, images: Shaped[np.ndarray, "n channel height width"], mean: Sequence[float], std: Sequence[float]
+) -> Float[Tensor, "n channel height width"]:
+    """Pictures as the model reads them."""
+    some = torch.from_numpy(np.array(images)).to(model.device)  # a copy: a map is read-only
+    if some.dtype == torch.uint8:
+        some = (some / 255 - _channels(mean, some)) / _channels(std, some)
+    return some.to(model.dtype)
 
 
 def _channels(values: Sequence[float], images: Tensor) -> Float[Tensor, "channel 1 1"]:

@@ -118,6 +118,17 @@ def _of_pictures(
     batch: int = 256,
     report: Told = lambda done, total: None,
 ) -> list[Answer]:
+    images, mean, std = arrays_of(model, pictures, mean, std)
+    if not images:
+        return []
+    scores = answers_to_images(model, np.stack(images), mean=mean, std=std, batch=batch, report=report)
+    return [_said(model, of_one) for of_one in scores]
+
+
+def arrays_of(
+    model: Model, pictures: Sequence[Picture], mean: Sequence[float] | None = None, std: Sequence[float] | None = None
+) -> tuple[list[np.ndarray], Sequence[float], Sequence[float]]:
+    """Pictures as arrays, and the mean and deviation that bytes lose and are divided by: the model's unless given."""
     numbers = model.config.to_dict()
     size, channels = numbers["image_size"], numbers["n_channels"]
     images = []
@@ -128,11 +139,7 @@ def _of_pictures(
             shape = getattr(picture, "shape", type(picture).__name__)
             raise InputError(f"picture {number + 1} is {shape}: a file or an array {(channels, size, size)} is read")
         images.append(picture)
-    if not images:
-        return []
-    mean, std = mean or numbers["pixel_mean"] or (0.5,), std or numbers["pixel_std"] or (0.5,)
-    scores = answers_to_images(model, np.stack(images), mean=mean, std=std, batch=batch, report=report)
-    return [_said(model, of_one) for of_one in scores]
+    return images, mean or numbers["pixel_mean"] or (0.5,), std or numbers["pixel_std"] or (0.5,)
 
 
 def _tags(

@@ -20,7 +20,7 @@ from cutaway.decoding.search import Job as Job
 from cutaway.model.cache import Cache
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
 from cutaway.model.packing import Packing
-from cutaway.model.tap import watching
+from cutaway.model.tap import decoding, watching
 from cutaway.model.tree import Tree
 
 BLOCK = {"cuda": 32, "cpu": 4}  # slots are looked at in blocks: less to read while texts are short
@@ -122,13 +122,18 @@ class Engine:
             source, real = given.pop(0)
             self.model.remember(own, self.model.encode(source, real), real)
         for prompts, real in given:
-            self._hidden(prompts, own.first(prompts.shape[1]), real)
+            with decoding(self.model, hypotheses=False):
+                self._hidden(prompts, own.first(prompts.shape[1]), real)
         if isinstance(self.cache, Tree):
             self.cache.rows(rows.start, rows.stop).begin()
 
     def _begin(self, rows: slice, jobs: Sequence[Job]) -> None:
         last = torch.tensor([job.prompt[-1] for job in jobs], device=self.ids.device)
         self.ids[rows] = last[:, None]
+
+    def _logits(self, ids: Tensor, cache: Cache) -> Tensor:
+        with decoding(self.model, hypotheses=isinstance(cache, Tree)):
+            return self.model.head(self._hidden(ids, cache))
 
     def _hidden(self, ids: Tensor, cache: Cache, real: Tensor | None = None) -> Tensor:
         if isinstance(self.model, EncoderDecoderModel):
@@ -160,12 +165,12 @@ class Engine:
         """The same step; the dead are not read."""
         assert isinstance(view, Tree)
         assert isinstance(self.search, BeamSearch)
-        logits = self.model.head(self._hidden(packing.gather(self.ids[:n])[None], view.among(packing)))
+        logits = self._logits(packing.gather(self.ids[:n])[None], view.among(packing))
         parents, self.ids[:n] = self.search.advance(logits, packing)
         view.follow(parents)
 
     def _step(self, n: int, view: Cache) -> None:
-        logits = self.model.head(self._hidden(self.ids[:n], view))
+        logits = self._logits(self.ids[:n], view)
         parents, self.ids[:n] = self.search.advance(logits)
         if isinstance(view, Tree):
             view.follow(parents)

@@ -70,7 +70,7 @@ def _fill(
     as_trained: bool = False,
     batch_tokens: int = 8192,
 ) -> list[Filled]:
-    rows = _rows(model, tokenizer, texts, k, as_trained)
+    rows = rows_with_blanks(model, tokenizer, texts, k, as_trained)
     words = writable(model, tokenizer)
     guesses: list[list[list[Word]]] = [[] for _ in rows]
     for chosen, ids, more in side_by_side(model, rows, batch_tokens):
@@ -83,7 +83,8 @@ def _fill(
     return [Filled(text, of_text, _sentence(text, of_text)) for text, of_text in zip(texts, guesses, strict=True)]
 
 
-def _rows(model: Model, tokenizer: Tokenizer, texts: Sequence[str], k: int, as_trained: bool) -> list[Row]:
+def rows_with_blanks(model: Model, tokenizer: Tokenizer, texts: Sequence[str], k: int, as_trained: bool) -> list[Row]:
+    """Texts as rows, each blank a [MASK] of this tokenizer; one without a blank is refused."""
     check_ready(model)
     if model.config.task not in TASKS:
         raise InputError(

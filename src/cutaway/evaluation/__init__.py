@@ -1,7 +1,9 @@
-"""How good a model is: BLEU and chrF, bits per byte, minimal pairs, GLUE's metrics; each with how sure it is."""
+"""How good a model is, and how sure: BLEU, bits per byte, minimal pairs, pronouns, last words, GLUE's metrics."""
 
+from cutaway.evaluation.lambada import LastWord
 from cutaway.evaluation.pairs import Pair
 from cutaway.evaluation.report import Report, Sureness
 from cutaway.evaluation.tasks import evaluate
+from cutaway.evaluation.winograd import Schema
 
-__all__ = ["Pair", "Report", "Sureness", "evaluate"]
+__all__ = ["LastWord", "Pair", "Report", "Schema", "Sureness", "evaluate"]

@@ -1,7 +1,7 @@
 """From files to what a model is asked and what should come out, by the model's task.
 
 translate        a table with two columns of text, or two parallel files
-language_model   text files; masked words, too; or tables of minimal pairs
+language_model   text files; masked words, too; or tables of minimal pairs, Winograd schemas, LAMBADA's passages
 classify, tag …  a table with one or two columns of text, and one of labels
 pictures         a folder for each class, an .npz archive, or two idx files
 """
@@ -20,11 +20,14 @@ from cutaway.data.images import Images, idx_images, image_folder, npz_images
 from cutaway.data.tables import Row, Rows, read_parallel, read_table, text_of, words_of
 from cutaway.data.text import Split, read_documents
 from cutaway.errors import InputError
+from cutaway.evaluation.lambada import read_last_words
 from cutaway.evaluation.pair_tables import read_pairs
+from cutaway.evaluation.schema_files import read_schemas
 from cutaway.files import read_json
 from cutaway.model.model import EncoderDecoderModel, Model
 
 LANGUAGE = ("language_model", "masked_language_model", "pretrain")
+LABELLED = ("classify", "regress", "tag")
 LABELS = ("label", "labels", "tags", "class", "score", "gold_label")  # what tables call what is wanted
 
 
@@ -66,13 +69,17 @@ def read_examples(
         found = read_pairs(paths, columns.good, columns.bad, header=columns.header, limit=limit)
         if found is not None:
             return Examples(found[0], None, found[1])
+    if model.config.task not in LABELLED and model.config.family != "vit":
+        probes = read_schemas(paths, limit) or read_last_words(paths, limit)
+        if probes is not None:
+            return Examples(probes, None)
     if model.config.family == "vit":
         return _pictures(model, paths, limit)
     if isinstance(model, EncoderDecoderModel):
         return _pairs(paths, columns, to, limit)
     if model.config.task in LANGUAGE:
         return Examples(list(_documents(paths, split, limit)), None)
-    if model.config.task in ("classify", "regress", "tag"):
+    if model.config.task in LABELLED:
         return _labelled(_table(paths, columns), columns, model.config.task, limit)
     raise InputError(f"no score is known for a {model.config.family} model with task={model.config.task!r}")
 

@@ -1,6 +1,6 @@
 """Minimal pairs from files: tables with a good and a bad sentence in each row, as BLiMP's are.
 
-    read_pairs([Path("blimp/data")])                  a folder of tables; or tables; or BLiMP.zip as it is published
+    read_pairs([Path("blimp/data")])        a folder of tables, or with BLiMP.zip; tables; BLiMP.zip as it is published
 
 A table is known by its columns `sentence_good` and `sentence_bad`, or others that are named. What a pair is an example
 of stands in `field`, `linguistics_term` and `UID`; where several tables have no `UID`, each is a kind.
@@ -39,7 +39,7 @@ def read_pairs(
     named = good is not None or bad is not None
     columns = [good or GOOD, bad or BAD]
     with ExitStack() as stack:
-        tables = [table for path in paths for table in _tables(path, stack)]
+        tables = [table for path in paths for table in _tables(path, columns, header, stack)]
         if not named and not any(_has(table, columns, header) for table, _ in tables):
             return None
         if not tables:
@@ -82,15 +82,36 @@ def _has(table: Path, columns: list[str], header: Sequence[str] | None) -> bool:
         return False
 
 
-def _tables(path: Path, stack: ExitStack) -> Iterator[tuple[Path, str]]:
-    """A table; those below a folder; or those in an archive, unpacked until the stack ends. With names for errors."""
+def _tables(
+    path: Path, columns: list[str], header: Sequence[str] | None, stack: ExitStack
+) -> Iterator[tuple[Path, str]]:
+    """A table; those with pairs in a folder; or those in an archive, unpacked until the stack ends. With names for
+    errors."""
     if path.is_dir():
-        found = sorted(each for each in path.rglob("*") if each.is_file() and _is_table(each.name))
-        yield from ((table, str(table)) for table in found)
+        yield from _beside_others(path, columns, header, stack)
     elif path.is_file() and zipfile.is_zipfile(path):
         yield from _unpacked(path, Path(stack.enter_context(tempfile.TemporaryDirectory())))
     elif _is_table(path.name):
         yield path, str(path)
+
+
+def _beside_others(
+    folder: Path, columns: list[str], header: Sequence[str] | None, stack: ExitStack
+) -> Iterator[tuple[Path, str]]:
+    """The tables with pairs below a folder, whatever else lies there; where there is none, those in its archives."""
+    inside = sorted(each for each in folder.rglob("*") if each.is_file())
+    found = [(each, str(each)) for each in inside if _is_table(each.name)]
+    pairs = [table for table in found if _has(table[0], columns, header)]
+    if not pairs:
+        archives = [each for each in inside if each.suffix.lower() == ".zip"]
+        found = [table for each in archives for table in _tables(each, columns, header, stack)]
+        pairs = [table for table in found if _has(table[0], columns, header)]
+    if not pairs:
+        raise InputError(
+            f"{folder} holds no minimal pairs: tables ({', '.join(SUFFIXES)}) with the columns {' and '.join(columns)} "
+            "are wanted, or BLiMP.zip as it is published"
+        )
+    yield from pairs
 
 
 def _unpacked(path: Path, folder: Path) -> Iterator[tuple[Path, str]]:

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from cutaway.decoding.answers import Row, Told, check_room, side_by_side, surrounded
@@ -82,14 +82,14 @@ def minimal_pairs(
         raise InputError("no pairs, no score")
     masked = model.config.task in MASKED
     if not masked:
-        _check(model)
+        check_writer(model)
     score: Callable[..., LogP] = partial(pseudo_log_p if masked else log_p, model, tokenizer)  # type: ignore[arg-type]
     # each sentence once: it is faster, and equal sentences are equally likely to the last bit
     sentences = list(dict.fromkeys(text for pair in pairs for text in (pair.good, pair.bad)))
     found = dict(zip(sentences, score(sentences, **asking).tolist(), strict=True))
     good, bad = (np.array([found[getattr(pair, side)] for pair in pairs]) for side in ("good", "bad"))
     points = (good > bad) + (good == bad) / 2
-    whole = _group(points, sure)
+    whole = group_of(points, sure)
     return PairReport(
         "minimal_pairs",
         len(pairs),
@@ -97,11 +97,11 @@ def minimal_pairs(
         {} if whole.interval is None else {"accuracy": whole.interval},
         settings={
             "by": "pseudo-log-likelihood" if masked else "log p",
-            **({} if masked else {"behind": _spelled(model, tokenizer, asking)}),
+            **({} if masked else {"behind": spelled(model, tokenizer, asking)}),
             "ties": int((good == bad).sum()),
             "sentences": len(sentences),
         },
-        groups=_groups(pairs, points, sure),
+        groups=groups_of(pairs, points, sure),
     )
 
 
@@ -122,18 +122,26 @@ def log_p(
 
     Without `start` there is no start token. Sentences that begin alike are read together (`evaluation.prefixes`).
     """
-    _check(model)
+    check_writer(model)
     special, before = beginning(model, tokenizer, before, start)
-    rows, firsts = _rows(model, tokenizer, sentences, special, before)
+    rows, firsts = rows_behind(model, tokenizer, sentences, special, before)
+    found = torch.zeros(len(rows), dtype=torch.float64, device=model.device)
+    for sentence, _, each in token_log_p(model, rows, firsts, report):
+        found.index_add_(0, sentence, each)
+    return numbers(found, sentences)
+
+
+def token_log_p(
+    model: DecoderModel, rows: Sequence[list[int]], firsts: Sequence[int], report: Told = lambda done, total: None
+) -> Iterator[tuple[Int[Tensor, " token"], Int[Tensor, " token"], Float[Tensor, " token"]]]:
+    """Some tokens at a time: the row of each, its place in it, and its log p; of each row from its first on."""
     vocab_size = model.config.to_dict()["vocab_size"]
     few = max(1, LOGITS_AT_ONCE // (NODES * vocab_size))
-    found = torch.zeros(len(rows), dtype=torch.float64, device=model.device)
     done, waiting = 0, trees([row[:-1] for row in rows])  # what comes last is only predicted
     while some := list(islice(waiting, few)):
-        _read(model, some, rows, firsts, found)
+        yield _read(model, some, rows, firsts)
         done += sum(len(tree.ways) for tree in some)
         report(done, len(rows))
-    return _numbers(found, sentences)
 
 
 def beginning(model: DecoderModel, tokenizer: Tokenizer, before: str | None, start: bool) -> tuple[list[int], str]:
@@ -148,7 +156,7 @@ def beginning(model: DecoderModel, tokenizer: Tokenizer, before: str | None, sta
     return ([], before) if writable else (ends[:1], "")
 
 
-def _rows(
+def rows_behind(
     model: DecoderModel, tokenizer: Tokenizer, sentences: Sequence[str], special: list[int], before: str
 ) -> tuple[list[list[int]], list[int]]:
     """The tokens of each sentence with what stands before them, and which is the first that is scored.
@@ -170,22 +178,21 @@ def _rows(
 
 
 def _read(
-    model: DecoderModel, some: Sequence[PrefixTree], rows: Sequence[list[int]], firsts: Sequence[int], found: Tensor
-) -> None:
-    """Adds up log p of the sentences of some trees."""
+    model: DecoderModel, some: Sequence[PrefixTree], rows: Sequence[list[int]], firsts: Sequence[int]
+) -> tuple[Int[Tensor, " token"], Int[Tensor, " token"], Float[Tensor, " token"]]:
+    """The rows, the places and log p of what is scored in some trees."""
     ids, branches = Branches.of(model, some)
     logits = model.head(model.hidden(ids, cache=branches))
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     asked = [
-        (at, node, rows[sentence][place + 1], sentence)
+        (at, node, rows[sentence][place + 1], sentence, place + 1)
         for at, tree in enumerate(some)
         for sentence, way in tree.ways.items()
         for place, node in enumerate(way)
         if place + 1 >= firsts[sentence]
     ]
-    at, node, target, sentence = torch.tensor(asked, device=model.device).unbind(1)
-    nats = logits.logsumexp(dim=-1)[at, node] - logits[at, node, target]
-    found.index_add_(0, sentence, -nats.double())
+    at, node, target, sentence, place = torch.tensor(asked, device=model.device).reshape(-1, 5).unbind(1)
+    return sentence, place, (logits[at, node, target] - logits.logsumexp(dim=-1)[at, node]).double()
 
 
 # --- one blank after the other ----------------------------------------------------------------------------------------
@@ -213,7 +220,7 @@ def pseudo_log_p(
             at, target, sentence = torch.tensor(wanted, device=model.device).unbind(1)
             found.index_add_(0, sentence, (logits[at, target] - logits.logsumexp(dim=-1)[at]).double())
         report(some.stop, len(sentences))
-    return _numbers(found, sentences)
+    return numbers(found, sentences)
 
 
 Blanks = dict[tuple[int, ...], tuple[Row, list[tuple[int, int]]]]  # a row with a blank; (token, sentence) that fill it
@@ -254,7 +261,7 @@ def _guesses(
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def _check(model: Model) -> None:
+def check_writer(model: Model) -> None:
     if isinstance(model, EncoderDecoderModel) or model.config.task != "language_model":
         raise InputError(
             f"a {model.config.family} model for task={model.config.task!r} says of no sentence how likely it is: one "
@@ -262,28 +269,29 @@ def _check(model: Model) -> None:
         )
 
 
-def _numbers(found: Float[Tensor, " sentence"], sentences: Sequence[str]) -> LogP:
+def numbers(found: Float[Tensor, " sentence"], sentences: Sequence[str]) -> LogP:
     for number in found.isnan().nonzero()[:1].flatten().tolist():
         raise InputError(f"this model's log p of {sentences[number]!r} is not a number: are its weights damaged?")
     return found.cpu().numpy()
 
 
-def _spelled(model: Model, tokenizer: Tokenizer, asking: Mapping[str, Any]) -> str:
+def spelled(model: Model, tokenizer: Tokenizer, asking: Mapping[str, Any]) -> str:
     """What stood before each sentence, for people."""
     assert isinstance(model, DecoderModel)
     special, before = beginning(model, tokenizer, asking.get("before"), asking.get("start", True))
     return " ".join([*map(tokenizer.token, special), *([repr(before)] if before else [])])
 
 
-def _groups(pairs: Sequence[Pair], points: np.ndarray, sure: Sureness) -> dict[str, dict[str, Group]]:
+def groups_of(pairs: Sequence[Any], points: np.ndarray, sure: Sureness) -> dict[str, dict[str, Group]]:
+    """The points by what the examples are `of`."""
     found: dict[str, dict[str, Group]] = {}
     for level in dict.fromkeys(level for pair in pairs for level in pair.of):
         names = np.array([pair.of.get(level, "") for pair in pairs])
-        found[level] = {name: _group(points[names == name], sure) for name in sorted({*names.tolist()} - {""})}
+        found[level] = {name: group_of(points[names == name], sure) for name in sorted({*names.tolist()} - {""})}
     return found
 
 
-def _group(points: np.ndarray, sure: Sureness) -> Group:
+def group_of(points: np.ndarray, sure: Sureness) -> Group:
     statistic = bootstrap.mean_of(points)
     interval = bootstrap.interval(statistic, len(points), **sure.options()) if sure.resamples else None
     return Group(len(points), float(points.mean()), interval)

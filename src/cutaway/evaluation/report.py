@@ -26,6 +26,13 @@ class Report:
 
 
 @dataclass(frozen=True)
+class ItemReport(Report):
+    """`items` say of each example what was found."""
+
+    items: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
 class Sureness:
     """How intervals are drawn; `resamples` of 0 leaves them out."""
 

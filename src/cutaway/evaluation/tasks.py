@@ -3,7 +3,8 @@
     translate        BLEU and chrF of its beam search
     language_model   bits per byte and perplexity
     masked words     loss and accuracy of the blanks
-    both             accuracy of minimal pairs: BLiMP
+    both             accuracy of minimal pairs: BLiMP; of Winograd schemas: WSC273
+    language_model   accuracy and perplexity of last words: LAMBADA
     classify         accuracy, F1 (of class 1, or the mean of all classes), Matthews: GLUE's
     regress          Pearson, Spearman: GLUE's
     tag              accuracy of words, and F1 of whole spans where tags are B-… I-… O
@@ -32,12 +33,15 @@ from cutaway.decoding.translate import translate_all
 from cutaway.errors import InputError
 from cutaway.evaluation import bleu, bootstrap, scores
 from cutaway.evaluation.blanks import fill_blanks
+from cutaway.evaluation.lambada import LastWord, last_words
 from cutaway.evaluation.pairs import MASKED, Pair, minimal_pairs
 from cutaway.evaluation.perplexity import surprisal
 from cutaway.evaluation.report import SURE, Report, Sureness
+from cutaway.evaluation.winograd import Schema, winograd
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
 from cutaway.tokens import Tokenizer
 
+PROBES: dict[type, Callable[..., Report]] = {Pair: minimal_pairs, Schema: winograd, LastWord: last_words}
 LONGEST_CONTEXT = 1024  # unless asked for: some models would read 8192 tokens to score one
 
 
@@ -56,8 +60,8 @@ def evaluate(
         report = pictures(model, inputs, _given(wanted), **options)
     elif tokenizer is None:
         raise InputError(f"a model for task={model.config.task!r} reads text: give its tokenizer")
-    elif len(inputs) and isinstance(inputs[0], Pair):
-        report = minimal_pairs(model, tokenizer, inputs, **options)
+    elif len(inputs) and type(inputs[0]) in PROBES:
+        report = PROBES[type(inputs[0])](model, tokenizer, inputs, **options)
     elif isinstance(model, EncoderDecoderModel):
         report = translation(model, tokenizer, inputs, _given(wanted), **options)
     elif model.config.task == "language_model":

@@ -5,6 +5,7 @@ black and on white; orange and blue are told apart by the colour-blind, too.
 """
 
 from collections.abc import Sequence
+from math import isfinite
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -12,8 +13,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 from torch import Tensor
 
-BLOCKS = " ░▒▓█"
-COLOURS = ("#8a8a8a", "#6d8dab", "#4a8abc", "#2581c8", "#0078d4")  # grey to blue, a colour for each block
+from cutaway.inside.pictures.text import BLOCKS, COLOURS, HOLE
+
 SURE = {0.02: "#cc4f00", 0.1: "#b06f3f", 0.3: COLOURS[0], 0.6: COLOURS[2], 1.0: COLOURS[4]}  # up to this probability
 
 
@@ -37,6 +38,9 @@ def heat_map(
     for row, weights in zip(rows, pattern.tolist(), strict=True):
         picture.append(" " * (margin - cell_len(row)) + f"{row}  ", style="bold")
         for weight, cell in zip(weights, cells, strict=True):
+            if not isfinite(weight):
+                picture.append(HOLE * cell + " ")
+                continue
             level = min(int(weight * len(BLOCKS)), len(BLOCKS) - 1)
             picture.append(BLOCKS[level] * cell + " ", style=COLOURS[level])
         picture.append("\n")

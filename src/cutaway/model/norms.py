@@ -29,9 +29,10 @@ class LayerNorm(Part):
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         if self.reads("scale") or self.edits("scale"):
-            scale = self.tap("scale", (x.var(-1, keepdim=True, unbiased=False) + self.eps).rsqrt())
+            centred = x - x.mean(-1, keepdim=True)
+            variance = centred.square().mean(-1, keepdim=True)  # x.var takes ten times as long on a CPU
+            scale = self.tap("scale", (variance + self.eps).rsqrt())
             if self.edits("scale"):
-                centred = x - x.mean(-1, keepdim=True)
                 return self.tap("output", (centred * scale * self.weight + self.bias).to(x.dtype))
         return self.tap("output", F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps).to(x.dtype))
 

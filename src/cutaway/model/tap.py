@@ -8,12 +8,14 @@ Why the watchers are a module-level tuple: forward hooks added after `torch.comp
 the graph, but a global is guarded by the compiler, which compiles once more for a watched run, without a break.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 
 from cutaway.errors import InputError
@@ -51,11 +53,42 @@ class Seen(dict[str, Any]):
         raise InputError(f"no value of {name!r} was seen: {seen}")
 
 
+@dataclass(frozen=True)
+class _Keeping:
+    """How much of a value is kept, and where."""
+
+    all: bool = False
+    positions: tuple[int, ...] | None = None
+    device: torch.device | str | None = None
+    dtype: torch.dtype | None = None
+
+    def part_of(self, name: str, value: Tensor, decoding: "_Decoding | None") -> Tensor:
+        """The chosen positions: the last axis but one of everything that has a sequence (… seq d_model, … head seq
+        d_head, … head query key). A sequence as one vector, and the scores of classes, are kept whole."""
+        if self.positions is not None and value.ndim > 2:
+            length = 1 if decoding is not None and decoding.hypotheses else value.shape[-2]
+            for position in self.positions:
+                if not -length <= position < length:
+                    raise InputError(f"position {position} of {name!r}: this pass has {length}, 0 … {length - 1}")
+            if decoding is None or not decoding.hypotheses:
+                value = torch.stack([value.select(-2, position) for position in self.positions], dim=-2)
+        value = value.clone() if decoding is not None else value
+        return value if self.device is None and self.dtype is None else value.to(self.device, self.dtype)
+
+
+@dataclass(frozen=True)
+class _Decoding:
+    """A step of an engine. Its cache is written on, so that what is kept has to be a copy."""
+
+    hypotheses: bool  # several of each text stand where positions stand otherwise, all of them at the last one
+
+
 class _Watcher:
     """Who looks at which taps. Keyed by part, not by name, so that a second model may run inside the same watch."""
 
-    def __init__(self, model: nn.Module, patterns: Mapping[str, Edit | None], keep: str) -> None:
-        self.model, self.keep, self.seen = uncompiled(model), keep, Seen()
+    def __init__(self, model: nn.Module, patterns: Mapping[str, Edit | None], keeping: _Keeping) -> None:
+        self.model, self.keeping, self.seen = uncompiled(model), keeping, Seen()
+        self.decoding: _Decoding | None = None
         self.reads: dict[tuple[int, str], str] = {}
         self.edits: dict[tuple[int, str], tuple[str, Edit]] = {}
         taps = _all_taps(model)
@@ -86,12 +119,13 @@ class _Watcher:
             value = edited
         if key in self.reads:
             name = self.reads[key]
-            if self.keep == "last":
-                self.seen[name] = value
+            kept = self.keeping.part_of(name, value, self.decoding)
+            if not self.keeping.all:
+                self.seen[name] = kept
             elif name in self.seen:
-                self.seen[name].append(value)
+                self.seen[name].append(kept)
             else:
-                self.seen[name] = [value]
+                self.seen[name] = [kept]
         return value
 
 
@@ -104,7 +138,27 @@ def watching(model: nn.Module | None = None) -> bool:
 
 
 @contextmanager
-def watch(model: nn.Module, *patterns: str, keep: Literal["last", "all"] = "last") -> Iterator[Seen]:
+def decoding(model: nn.Module, *, hypotheses: bool) -> Iterator[None]:
+    """An engine says that it decodes, so that what is watched is understood."""
+    watchers = [watcher for watcher in _watchers if watcher.model is uncompiled(model)]
+    for watcher in watchers:
+        watcher.decoding = _Decoding(hypotheses)
+    try:
+        yield
+    finally:
+        for watcher in watchers:
+            watcher.decoding = None
+
+
+@contextmanager
+def watch(
+    model: nn.Module,
+    *patterns: str,
+    keep: Literal["last", "all"] = "last",
+    positions: Sequence[int] | None = None,
+    to: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> Iterator[Seen]:
     """Collects the taps that match, and changes no bit of any output. (Except that a graph compiled for a GPU is fused
     in another way when it is watched, which may show in the last bit.)
 
@@ -114,10 +168,23 @@ def watch(model: nn.Module, *patterns: str, keep: Literal["last", "all"] = "last
 
     `*` stands for anything. `keep="all"` gives a list with one value per pass, for instance per generated token. A
     compiled model is compiled once more for each new set of taps; past torch's limit of eight it runs uncompiled.
+
+    A long run does not fill memory when only some `positions` of each pass are kept, [-1] for the last; `to="cpu"` and
+    `dtype` say where and how. They are places of the batch, padding counted: of the source for what an encoder does and
+    for cross-attention's keys and values, of the target elsewhere, of the queries for scores and patterns.
+
+    Generation with a cache is one pass over a prompt (all but its last token) and one of a single position for each
+    token. In a beam the hypotheses of a text stand side by side where positions stand otherwise; they all are at the
+    last position, and [-1] keeps them all. Keys are then the cache's slots: those of others have pattern 0.
     """
     if not patterns:
         raise InputError('nothing to watch: give at least one tap, such as "decoder.*.attention.pattern"')
-    with _installed(_Watcher(model, dict.fromkeys(patterns), keep)) as watcher:
+    if keep not in ("last", "all"):
+        raise InputError(f"keep={keep!r} is neither 'last' nor 'all'")
+    if positions is not None and (not positions or any(type(position) is not int for position in positions)):
+        raise InputError(f"positions={positions!r}: give at least one whole number, such as [-1] for the last position")
+    keeping = _Keeping(keep == "all", None if positions is None else tuple(positions), to, dtype)
+    with _installed(_Watcher(model, dict.fromkeys(patterns), keeping)) as watcher:
         yield watcher.seen
 
 
@@ -130,7 +197,7 @@ def edit(model: nn.Module, edits: Mapping[str, Any]) -> Iterator[None]:
     for pattern, replace in edits.items():
         if not callable(replace):
             raise InputError(f"the edit of {pattern!r} is a {type(replace).__name__}: give a function of the value")
-    with _installed(_Watcher(model, edits, "last")):
+    with _installed(_Watcher(model, edits, _Keeping())):
         yield
 
 

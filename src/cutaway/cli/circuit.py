@@ -1,0 +1,171 @@
+"""`cutaway circuit`: which heads do a task, as data that can be saved and put to the test."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cutaway.cli.opened import Out, To, Which, as_text, check_out, opened, screen, waiting, write
+from cutaway.cli.options import Json
+
+if TYPE_CHECKING:
+    from cutaway.cli.presets import Studied, Wishes
+    from cutaway.model.model import Model
+    from cutaway.tokens import Tokenizer
+
+
+class Preset(StrEnum):
+    """The task."""
+
+    ioi = "ioi"
+    induction = "induction"
+    coreference = "coreference"
+    alignment = "alignment"
+
+
+SHOWN = 3  # heads of each kind, in a terminal
+Task = Annotated[Preset, typer.Option("--preset", help="Mary and John; tokens said twice; whom «it» means; copies.")]
+Prompts = Annotated[
+    Path | None,
+    typer.Option("--prompts", help="ioi: templates (JSON); coreference: schemas; alignment: lines, source TAB target."),
+]
+Limit = Annotated[int | None, typer.Option("--limit", min=2, help="How many prompts.")]
+Size = Annotated[int, typer.Option("--size", min=1, help="Heads at most.")]
+Test = Annotated[Path | None, typer.Option("--test", help="Put this circuit to the test: faithful, complete, minimal?")]
+
+
+def circuit(
+    model: Which,
+    preset: Task,
+    prompts: Prompts = None,
+    limit: Limit = None,
+    size: Size = 30,
+    to: To = None,
+    test: Test = None,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Find the heads that do a task; or --test a circuit that was saved, on prompts that it was not found on.
+
+    --out circuit.json saves the circuit, .html a page with its picture and all scores, .svg the picture.
+    """
+    check_out(out)
+    loaded, tokenizer = opened(model, device="cpu")
+
+    from cutaway.cli.asking import reading
+    from cutaway.cli.presets import Wishes, study
+
+    wishes = Wishes(prompts, limit, size, to)
+    if test is not None:
+        if out is not None:
+            check_out(out, ".json")
+        _test(test, preset.value, loaded, reading(tokenizer, model), wishes, out, as_json)
+        return
+    with waiting("looking for heads"):
+        found = study(preset.value, loaded, reading(tokenizer, model), wishes)
+    if as_json:
+        print(as_text(_data(found, preset.value, model)), end="")
+    if out is not None:
+        _save(out, found, preset.value, model)
+    elif not as_json:
+        _show(found)
+
+
+def _data(found: "Studied", preset: str, model: Path) -> dict[str, Any]:
+    curves = {name: {str(size): kept for size, kept in curve.items()} for name, curve in found.curves.items()}
+    scores = {name: one.to_dict() for name, one in found.scores.items()}
+    return {"model": str(model), "preset": preset, "circuit": found.circuit.to_dict(), "scores": scores,
+            "curves": curves, **found.data}  # fmt: skip
+
+
+def _save(out: Path, found: "Studied", preset: str, model: Path) -> None:
+    from cutaway.inside.pages import page_of
+    from cutaway.inside.pictures import Lines, Picture
+    from cutaway.inside.shown import picture_of
+
+    if out.suffix.lower() == ".json":
+        write(out, None, found.circuit.to_dict())  # type: ignore[arg-type]
+        return
+    drawn = picture_of(found.circuit)
+    pictures: list[Picture] = [drawn]
+    if found.curves:
+        sizes = sorted(next(iter(found.curves.values())))
+        lines = {name: [curve[size] for size in sizes] for name, curve in found.curves.items()}
+        title = "How much of the task so many heads keep"
+        pictures.append(Lines(sizes, lines, title=title, x_name="heads", y_name="share of the metric"))
+    pictures += [picture_of(one, title=f"Heads: {name.replace('_', ' ')}") for name, one in found.scores.items()]
+    lead = " · ".join(f"{what}: {much}" for what, much in found.facts)
+    write(out, drawn, {}, page_of(f"{model.name}: {preset}", lead, pictures))
+
+
+def _show(found: "Studied") -> None:
+    from rich.text import Text
+
+    from cutaway.cli.showing import chance, grid
+
+    console = screen()
+    facts = grid()
+    for what, much in found.facts:
+        facts.add_row(Text(what, "dim"), Text(much))
+    console.print(facts)
+    for name, scores in found.scores.items():
+        console.print()
+        table = grid(name.replace("_", " "))
+        for head, score in scores.best(SHOWN):
+            mark = "•" if head in found.circuit.nodes else " "
+            cells = [f"{score:6.2f}".replace("-", "−")] if scores.what.startswith("lost") else chance(score, console)
+            table.add_row(Text(f"{mark} {head}"), *cells)
+        console.print(table)
+    if found.curves:
+        console.print()
+        table = grid(header=True)
+        names = list(found.curves)
+        for name in ("heads", *(name for one in names for name in (one, *([""] if console.is_terminal else [])))):
+            table.add_column(name, justify="right" if name == "heads" else "left")
+        for size in found.curves[names[0]]:
+            cells = [cell for one in names for cell in chance(found.curves[one][size], console)]
+            table.add_row(str(size), *cells)
+        console.print(table)
+    console.print()
+    console.print(
+        Text(f"• one of the circuit's {len(found.circuit.nodes)} heads: --out circuit.json keeps them", "dim")
+    )
+
+
+def _test(
+    file: Path, preset: str, model: "Model", tokenizer: "Tokenizer", wishes: "Wishes", out: Path | None, as_json: bool
+) -> None:
+    from rich.text import Text
+
+    from cutaway.cli.presets import trial_of
+    from cutaway.cli.showing import grid
+    from cutaway.inside.circuits import Circuit, completeness, faithfulness, minimality
+
+    kept = Circuit.load(file, model)
+    with waiting("taking heads away"):
+        asked = trial_of(preset, model, tokenizer, wishes)
+        share, gaps, needed = faithfulness(asked, kept), completeness(asked, kept), minimality(asked, kept)
+    same = kept.same_weights(model)
+    data = {"circuit": kept.name, "preset": preset, "nodes": len(kept.nodes), "of": len(asked.among)}
+    data |= {"same_weights": same, "faithfulness": share, "completeness": gaps.to_dict(), "minimality": needed}
+    if as_json:
+        print(as_text(data), end="")
+    if out is not None:
+        write(out, None, data)  # type: ignore[arg-type]
+    elif not as_json:
+        console, table = screen(), grid()
+        table.add_row(Text("circuit", "dim"), f"{kept.name}, {len(kept.nodes)} of {len(asked.among)} heads")
+        table.add_row(Text("faithful", "dim"), f"alone they keep {share:.0%} of the task".replace("-", "−"))
+        table.add_row(Text("complete", "dim"), f"at most {gaps.gap:.0%} between circuit and model without a part of it")
+        idle = [node for node, loss in needed.items() if loss <= 0]
+        said = "each of its heads adds something" if not idle else f"{len(idle)} add nothing: {', '.join(idle[:4])}"
+        table.add_row(Text("minimal", "dim"), Text(said + (" …" if len(idle) > 4 else "")))
+        if not same:
+            table.add_row(Text("found in", "dim"), "a model with other weights")
+        console.print(table)
+        most = grid("what is lost without each")
+        for node, loss in sorted(needed.items(), key=lambda item: -item[1])[:8]:
+            most.add_row(Text(f"  {node}"), Text(f"{loss:+.1%}".replace("-", "−").rjust(7)))
+        console.print()
+        console.print(most)

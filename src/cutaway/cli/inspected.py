@@ -1,0 +1,183 @@
+"""What `cutaway inspect` shows in a terminal: a few blocks of at most 80 columns."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from cutaway.cli.opened import coloured, columns, draw, screen
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cutaway.inside.inspection import Inspection, Writers
+    from cutaway.inside.pictures import ColouredText, Picture
+
+BLUE, WARM = "#0078d4", "#cc4f00"  # for and against, as in `inside.pictures.text`
+MOST = 8  # writers and heads that are named
+LAST = 100  # tokens of a long text that are listed
+
+
+def show_inspection(found: "Inspection", pictures: "dict[str, Picture]", show: Sequence[str], title: str) -> None:
+    console = screen()
+    if not show or "answer" in show:
+        _answer(console, found, title)
+    if found.attribution is not None:
+        _attribution(console, pictures["attribution"], found)
+    if found.alignment is not None:
+        _rule(console, "Alignment", "where each word of the translation looked")
+        _alignment(console, found)
+    if found.writers is not None:
+        _writers(console, found.writers, pictures["writers"])
+    if found.patterns is not None:
+        if list(show) == ["heads"]:
+            for name, picture in pictures.items():
+                if name.startswith("heads"):
+                    draw(console, picture)
+                    console.print()
+        else:
+            _heads(console, found)
+
+
+def _rule(console: "Console", title: str, note: str = "") -> None:
+    from rich.text import Text
+
+    console.print()
+    console.print(Text.assemble((title, "bold"), ("  " + note if note else "", "dim")), soft_wrap=True)
+
+
+def _answer(console: "Console", found: "Inspection", title: str) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from cutaway.cli.showing import guesses
+    from cutaway.cli.wording import shown
+    from cutaway.inside.pictures import visible
+
+    console.print(Text(title, "dim"))
+    console.print(Text(shown(found.given), "bold"))
+    if found.question == "translation":
+        console.print(Text(shown(found.answer), "bold"))
+    for number, some in enumerate(found.guesses if found.question != "translation" else []):
+        name = {"next word": "What comes next", "picture": "What it is"}.get(
+            found.question, found.question.capitalize()
+        )
+        name += f" {number + 1}" if len(found.guesses) > 1 else ""
+        _rule(console, name)
+        said = [(visible(text).strip() or visible(text), p) for text, p in some]
+        console.print(guesses(said, console))
+    if found.question != "picture":
+        for name, tokens in found.tokens.items():
+            n = f"{len(tokens)}" + (f", the last {LAST}" if len(tokens) > LAST else "")
+            _rule(console, "Tokens" if len(found.tokens) == 1 else f"Tokens of the {name}", n)
+            console.print(Padding(columns(tokens[-LAST:]), (0, 0, 0, 2), expand=False))
+
+
+def _attribution(console: "Console", picture: "Any", found: "Inspection") -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from cutaway.cli.showing import grid
+    from cutaway.inside.shown import METHODS
+
+    assert found.attribution is not None
+    _rule(console, "What the answer comes from", METHODS[found.attribution.method])
+    if picture.kind != "coloured text":
+        _evidence(console, picture)
+        return
+    words: ColouredText = picture
+    if len(words.outputs) == 1:
+        said = Text.from_ansi(" ".join(words.marked(words.values[0].tolist(), coloured(console))))
+        console.print(Padding(said, (0, 0, 0, 2), expand=False))
+        signs = "+ for it, − against it; more signs, more so"
+        console.print(Padding(Text(signs, "dim"), (0, 0, 0, 2), expand=False))
+        return
+    table = grid()
+    for output, line in zip(words.outputs, words.values, strict=True):
+        said = Text()
+        for at in (-abs(line)).argsort(kind="stable")[:3].tolist():
+            if line[at]:
+                said.append(f"{words.sources[at]} ", BLUE if line[at] > 0 else WARM)
+                said.append(f"{line[at]:+.2f}   ".replace("-", "−"), "dim")
+        table.add_row(Text(f"  {output}", "bold"), Text("←", "dim"), said)
+    console.print(table)
+
+
+def _evidence(console: "Console", picture: "Any") -> None:
+    """The picture, and beside it what each of its patches said, in blocks of the same size."""
+    from rich.columns import Columns
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from cutaway.inside.draw import half_blocks
+    from cutaway.inside.pictures.text import block
+
+    (values,) = picture.maps.values()
+    height, width = picture.image.shape[:2]
+    shown = [] if picture.image.ndim != 2 or width > 32 or not console.is_terminal else [half_blocks(picture.image)]
+    wide, high = (max(2, width // values.shape[1]), max(1, height // values.shape[0] // 2)) if shown else (3, 1)
+    lines = []
+    for row in values.tolist():
+        line = "".join(block(value, picture.scale, wide, coloured(console)) for value in row)
+        lines += [Text.from_ansi(line)] * high
+    shown.append(Text("\n").join(lines))
+    console.print(Padding(Columns(shown, padding=(0, 4)), (0, 0, 0, 2), expand=False))
+    console.print(
+        Padding(
+            Text(f"░▒▓█ for it, ·-=≡ against it; up to {picture.scale.high:.2g}", "dim"), (0, 0, 0, 2), expand=False
+        )
+    )
+
+
+def _alignment(console: "Console", found: "Inspection") -> None:
+    from rich.padding import Padding
+
+    from cutaway.cli.showing import looks
+
+    assert found.alignment is not None
+    console.print(
+        Padding(looks(found.alignment, min(console.width, 80) - 2), (0, 0, 0, 2), expand=False), soft_wrap=True
+    )
+
+
+def _writers(console: "Console", found: "Writers", picture: "Picture") -> None:
+    from rich.text import Text
+
+    from cutaway.cli.showing import grid
+    from cutaway.inside.pictures import HeatMap, visible
+
+    if len(found.outputs) > 1:
+        _rule(console, "Who wrote it", "logit of each output − logit of its runner-up")
+        assert isinstance(picture, HeatMap)
+        some = HeatMap(picture.values[:MOST], picture.rows[:MOST], picture.columns, colours="diverging")
+        draw(console, some, heading=False)
+        return
+    right, wrong = (visible(one[0]).strip() or visible(one[0]) for one in (found.outputs, found.versus))
+    total = float(found.scores.sum())
+    what = f"logit of «{right}»" + (f" − logit of «{wrong}»" if wrong else "") + f" = {total:+.2f}"
+    _rule(console, "Who wrote it", what.replace("-", "−"))
+    best = found.best(MOST)
+    most = max(abs(scores[0]) for _, scores in best) or 1.0
+    table = grid()
+    for name, (score,) in best:
+        bar = ("█" if score > 0 else "▒") * max(1, round(24 * abs(score) / most))
+        style = BLUE if score > 0 else WARM
+        table.add_row(Text(f"  {name}"), Text(f"{score:+.2f}".replace("-", "−")), Text(bar, style))
+    rest = total - sum(scores[0] for _, scores in best)
+    table.add_row(
+        Text(f"  {len(found.names) - len(best)} others", "dim"), Text(f"{rest:+.2f}".replace("-", "−"), "dim")
+    )
+    console.print(table)
+
+
+def _heads(console: "Console", found: "Inspection") -> None:
+    from rich.text import Text
+
+    from cutaway.cli.showing import chance, grid
+    from cutaway.inside.pictures import visible
+
+    _rule(console, "Heads", "the sharpest looks, away from the word itself and the first token")
+    table = grid()
+    for look in sorted(found.looks(), key=lambda look: -look["weight"])[:MOST]:
+        names = [visible(look[end]).strip() or visible(look[end]) for end in ("from", "to")]
+        where = Text.assemble(names[0], (" → ", "dim"), names[1])
+        table.add_row(Text(f"  {look['head']}"), *chance(look["weight"], console), where)
+    console.print(table)

@@ -1,0 +1,160 @@
+"""`cutaway lens`: what a model would say if it stopped after each layer."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cutaway.cli.opened import Out, To, Which, as_text, check_out, draw, one_token, opened, screen, waiting, write
+from cutaway.cli.options import Json
+from cutaway.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cutaway.inside.lens import Lens
+    from cutaway.inside.questions import Asked
+    from cutaway.model.model import Model
+    from cutaway.tokens import Tokenizer
+
+
+class Stream(StrEnum):
+    """Whose layers are read."""
+
+    encoder = "encoder"
+    decoder = "decoder"
+
+
+Words = Annotated[list[str] | None, typer.Argument(metavar="[TEXT…]", help="A sentence, or a picture's file.")]
+Side = Annotated[Stream | None, typer.Option("--stream", help="A translator's encoder is read by its decoder.")]
+Tuned = Annotated[Path | None, typer.Option("--tuned", help="A tuned lens: what --tune wrote.")]
+Tune = Annotated[Path | None, typer.Option("--tune", help="Train a tuned lens on this text; --out says where to.")]
+Steps = Annotated[int, typer.Option("--steps", min=1, help="Of the training, with --tune.")]
+Follow = Annotated[list[str] | None, typer.Option("--follow", help="Follow this word through the layers; repeatable.")]
+Target = Annotated[str | None, typer.Option("--target", help="A translator is told this translation, not its own.")]
+Top = Annotated[int, typer.Option("--top", min=1, help="Words of each layer in the data.")]
+
+
+def lens(
+    model: Which,
+    text: Words = None,
+    follow: Follow = None,
+    stream: Side = None,
+    tuned: Tuned = None,
+    tune: Tune = None,
+    steps: Steps = 250,
+    to: To = None,
+    target: Target = None,
+    top: Top = 5,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """What every layer says at every position: the logit lens, or a tuned one.
+
+    `--tune text.txt --out lens.safetensors` trains a lens; `--tuned lens.safetensors` looks through it.
+    """
+    if tune is not None:
+        if text:
+            raise InputError("--tune trains a lens: look through it with --tuned, in a second call")
+        from cutaway.cli.tuning import tune_lens
+
+        tune_lens(model, tune, out, steps, as_json)
+        return
+    if not text:
+        raise InputError("a text is missing: write a sentence after the model, or train a lens with --tune")
+    check_out(out)
+    loaded, tokenizer = opened(model)
+
+    import torch
+
+    from cutaway.inside.lens import logit_lens
+    from cutaway.inside.pages import page_of
+    from cutaway.inside.shown import picture_of
+    from cutaway.inside.tuned import TunedLens
+
+    asked = asked_about(loaded, tokenizer, model, " ".join(text), to, target)
+    chosen = [one_token(tokenizer, word, "--follow") for word in follow or []] if tokenizer is not None else []
+    if follow and (tokenizer is None or _labels(loaded) is not None):
+        raise InputError("--follow follows words, and this model says labels: leave it out")
+    through = None if tuned is None else TunedLens.load(tuned, loaded)
+    with waiting("reading the layers"):
+        side = None if stream is None else stream.value
+        found = logit_lens(loaded, *asked.inputs, stream=side, top=top, tokens=chosen, tuned=through, **asked.more)  # type: ignore[arg-type]
+    ids = asked.inputs[-1][0] if tokenizer is not None else torch.zeros(0, dtype=torch.long)
+    data = {"model": str(model), "text": " ".join(text), **_names(found, tokenizer, loaded, ids), **found.to_dict()}
+    if as_json:
+        print(as_text(data), end="")
+    title = "Tuned lens" if tuned is not None else "Logit lens"
+    more: dict[str, Any] = {"labels": _labels(loaded), "title": f"{title}: what each layer would say"}
+    picture = picture_of(found, tokenizer, ids, **more)
+    if out is not None:
+        words = [
+            picture_of(found, tokenizer, ids, follow=number, title=f"How likely «{word.strip()}» is")
+            for number, word in enumerate(follow or [])
+        ]
+        title = Path(text[0]).name if loaded.config.family == "vit" else " ".join(text)
+        write(out, picture, data, page_of(title, f"{model.name}, read after each layer", [picture, *words]))
+    elif not as_json:
+        console = screen()
+        draw(console, picture)
+        _followed(console, found, follow or [], tokenizer, ids)
+
+
+def asked_about(
+    loaded: "Model", tokenizer: "Tokenizer | None", path: Path, text: str, to: str | None, target: str | None
+) -> "Asked":
+    from cutaway.cli.asking import as_trained, reading
+    from cutaway.inside import inspection
+
+    pixels: dict[str, Any] = {}
+    if loaded.config.family == "vit":
+        from cutaway.evaluation.examples import picture_numbers
+
+        pixels = picture_numbers(path)
+    else:
+        tokenizer = reading(tokenizer, path)
+    _, asked = inspection.question_of(
+        loaded, tokenizer, text, target=target, to=to, as_trained=as_trained(path), **pixels
+    )
+    return asked
+
+
+def _labels(model: "Model") -> list[str] | None:
+    """What a classifier's scores are called; None where they are those of tokens."""
+    from cutaway.inside.inspection import LABELS, label_names
+
+    return label_names(model) if model.config.task in LABELS else None
+
+
+def _names(found: "Lens", tokenizer: "Tokenizer | None", model: "Model", ids: Any) -> dict[str, Any]:
+    """Texts for the numbers of the data."""
+    from cutaway.inside.attributed import token_names
+
+    labels = _labels(model)
+    if labels is not None:
+        texts = {id: labels[id] for id in found.top_tokens.unique().tolist()}
+    else:
+        assert tokenizer is not None
+        known = (id for id in found.top_tokens.unique().tolist() if id < tokenizer.vocab_size)
+        texts = {id: token_names(tokenizer, [id])[0] for id in known}
+    read = list(token_names(tokenizer, ids.tolist())) if tokenizer is not None else []
+    return {"position_texts": read, "texts": {str(id): text for id, text in texts.items()}}
+
+
+def _followed(console: "Console", found: "Lens", words: list[str], tokenizer: "Tokenizer | None", ids: Any) -> None:
+    """At the last position: how likely each word is after every layer, and how many are likelier."""
+    from rich.text import Text
+
+    from cutaway.cli.showing import chance, grid
+    from cutaway.inside.shown import layer_names
+
+    for number, word in enumerate(words):
+        console.print()
+        console.print(Text.assemble((word.strip(), "bold"), ("  at the last position: rank, probability", "dim")))
+        table = grid()
+        for layer, name in reversed(list(enumerate(layer_names(found.layers)))):
+            rank = int(found.token_rank[layer, 0, -1, number]) + 1
+            probability = float(found.token_probability[layer, 0, -1, number])
+            table.add_row(Text(f"  {name}"), Text(f"{rank:,}.".rjust(7)), *chance(probability, console))
+        console.print(table)

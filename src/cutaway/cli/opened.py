@@ -1,0 +1,148 @@
+"""What `inspect`, `lens`, `patch` and `circuit` share: a model to look into, words as tokens, pictures and data out."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cutaway.cli.options import located
+from cutaway.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cutaway.inside.pictures import Picture
+    from cutaway.model.model import Model
+    from cutaway.tokens import Tokenizer
+
+WIDTH = 80  # a terminal's columns, as far as our views use them
+Which = Annotated[Path, typer.Argument(metavar="MODEL", callback=located, help="A model's folder, file or name.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="Write a page (.html), a picture (.svg), letters (.txt) or data (.json).")
+]
+To = Annotated[str | None, typer.Option("--to", help="The language that is wanted, where a translator knows several.")]
+Layers = Annotated[str | None, typer.Option("--layers", help="Only these blocks: 3, 2-5 or 0,4,7.")]
+
+
+def opened(path: Path, device: str | None = None) -> "tuple[Model, Tokenizer | None]":
+    """In fp32, whatever the weights are kept in: parts add up there, and gradients are worth something."""
+    from cutaway.cli.asking import Precision, ready
+
+    model, tokenizer = ready(path, Precision.fp32)
+    return (model if device is None else model.to(device)), tokenizer
+
+
+def one_token(tokenizer: "Tokenizer", word: str, option: str) -> int:
+    """A word as the one token that it is in a text: with a space before it, where the vocabulary tells that apart."""
+    from cutaway.inside.attributed import token_names
+
+    tried = [word] if word != word.strip() else [f" {word}", word]
+    cut = [tokenizer.encode(spelled, special=False) for spelled in tried]
+    for ids in cut:
+        if len(ids) == 1 and ids[0] != tokenizer.unk_id:
+            return ids[0]
+    if not cut[0]:
+        raise InputError(f"{option} {word!r} has no tokens: write a word")
+    if len(cut[0]) == 1:
+        raise InputError(f"{option} {word!r} is unknown to this vocabulary: choose another word")
+    pieces = " ".join(f"«{piece}»" for piece in token_names(tokenizer, cut[0]))
+    first = token_names(tokenizer, cut[0][:1])[0].strip()
+    raise InputError(f"{option} {word!r} is {len(cut[0])} tokens here, {pieces}, and one is asked for: try {first!r}")
+
+
+def numbers_of(given: str | None, option: str = "--layers") -> list[int] | None:
+    """3, 2-5 or 0,4,7."""
+    if given is None:
+        return None
+    found: list[int] = []
+    for part in given.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise InputError(f"{option} {given!r} is no list of numbers: write 3, 2-5 or 0,4,7")
+        found += range(int(first), int(last or first) + 1)
+    if not found:
+        raise InputError(f"{option} {given!r} names none: the first number is the smaller one")
+    return found
+
+
+def check_out(out: Path | None, *endings: str) -> None:
+    """Refuses a file that could not be written before the work is done."""
+    if out is None:
+        return
+    known = endings or (".html", ".svg", ".txt", ".json")
+    if out.suffix.lower() not in known:
+        raise InputError(f"--out {out}: its name has to end in {', '.join(known)}")
+    if out.is_dir():
+        raise InputError(f"--out {out} is a folder: give it a file")
+    if not out.parent.is_dir():
+        raise InputError(f"--out {out}: there is no folder {out.parent}")
+
+
+def write(out: Path, picture: "Picture", data: Mapping[str, Any], page: str | None = None) -> None:
+    """A page, a picture or the data, by the file's ending, whole or not at all."""
+    from cutaway.files import replacing
+
+    ending = out.suffix.lower()
+    text = {".html": page, ".json": as_text(data)}.get(ending)
+    if text is not None:
+        with replacing(out) as temporary:
+            temporary.write_text(text, encoding="utf-8", newline="\n")
+    else:
+        picture.save(out)
+    print(f"{out}: {out.stat().st_size / 1000:,.0f} kB", file=sys.stderr)
+
+
+def as_text(data: Mapping[str, Any]) -> str:
+    return json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Tells whoever waits at a terminal that something is going on."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with console.status(f"{what} …") if console.is_terminal else nullcontext():
+        yield
+
+
+def screen() -> "Console":
+    """Stdout, never wider than our views are made for."""
+    from rich.console import Console
+
+    terminal = Console(highlight=False)
+    return Console(highlight=False, width=min(terminal.width, WIDTH) if terminal.is_terminal else WIDTH)
+
+
+def draw(console: "Console", picture: "Picture", *, heading: bool = True) -> None:
+    """A picture in letters; in colours where somebody sees them."""
+    from rich.text import Text
+
+    width = min(console.width, WIDTH)
+    drawn = Text.from_ansi(picture.text(width, coloured(console)))
+    title, *rest = drawn.split("\n")
+    if heading:
+        title.stylize("bold")
+        console.print(title, soft_wrap=True)
+    console.print(Text("\n").join(rest), soft_wrap=True)
+
+
+def coloured(console: "Console") -> bool:
+    return console.is_terminal and not console.no_color
+
+
+def columns(names: Sequence[str]) -> "Any":
+    """A text cut into its tokens, a dim bar between them."""
+    from rich.text import Text
+
+    from cutaway.inside.pictures import visible
+
+    shown = Text()
+    for number, name in enumerate(names):
+        shown.append("│" if number else "", "dim")
+        shown.append(visible(name))
+    return shown

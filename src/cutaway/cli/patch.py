@@ -1,0 +1,294 @@
+"""`cutaway patch`: which layer, position or head carries the difference between two texts."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cutaway.cli.opened import (
+    Layers,
+    Out,
+    To,
+    Which,
+    as_text,
+    check_out,
+    columns,
+    draw,
+    numbers_of,
+    one_token,
+    opened,
+    screen,
+    waiting,
+    write,
+)
+from cutaway.cli.options import Json
+from cutaway.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from cutaway.inside.pictures import HeatMap
+    from cutaway.model.model import Model
+    from cutaway.tokens import Tokenizer
+
+
+class Over(StrEnum):
+    """What is patched."""
+
+    residual = "residual"
+    heads = "heads"
+    attention = "attention"
+    feed_forward = "feed_forward"
+    cross = "cross"
+    cross_heads = "cross_heads"
+
+
+class Gone(StrEnum):
+    """What stands in the place of what is taken away."""
+
+    zero = "zero"
+    mean = "mean"
+    resample = "resample"
+
+
+class Stream(StrEnum):
+    """Whose layers are patched."""
+
+    encoder = "encoder"
+    decoder = "decoder"
+
+
+Clean = Annotated[str, typer.Argument(metavar="CLEAN", help="A text that the model answers well; or a picture's file.")]
+Other = Annotated[
+    str | None, typer.Argument(metavar="[CORRUPTED]", help="The same with another answer, and as many tokens.")
+]
+What = Annotated[Over, typer.Option("--over", help="What is patched; heads, one by one.")]
+Right = Annotated[str | None, typer.Option("--right", help="The answer to CLEAN; the model's own unless given.")]
+Wrong = Annotated[str | None, typer.Option("--wrong", help="That to CORRUPTED; the model's own unless given.")]
+Side = Annotated[Stream | None, typer.Option("--stream", help="Of a translator: encoder, or decoder unless given.")]
+Target = Annotated[str, typer.Option("--target", help="A translator's translation so far; empty unless given.")]
+Fast = Annotated[bool, typer.Option("--fast", help="Attribution patching: an estimate from one pass and back.")]
+Ablate = Annotated[
+    Gone | None, typer.Option("--ablate", help="Take each place away instead; resample takes it from CORRUPTED.")
+]
+
+
+NAMES = {
+    "residual": "the residual stream",
+    "heads": "every head",
+    "attention": "attention",
+    "feed_forward": "the feed-forwards",
+    "cross": "cross-attention",
+    "cross_heads": "every cross head",
+}
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the model reads of one text, and where it answers."""
+
+    text: str
+    inputs: "tuple[Tensor, ...]"
+    more: dict[str, Any]
+    at: int
+    names: tuple[tuple[str, ...], ...]  # of the tokens of each input
+
+
+def patch(
+    model: Which,
+    clean: Clean,
+    corrupted: Other = None,
+    over: What = Over.residual,
+    right: Right = None,
+    wrong: Wrong = None,
+    layers: Layers = None,
+    stream: Side = None,
+    fast: Fast = False,
+    ablate: Ablate = None,
+    to: To = None,
+    target: Target = "",
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Which places carry the answer: each is patched from CLEAN into CORRUPTED, or with --ablate taken away.
+
+    What is measured is the logit of the right answer − that of the wrong one. Patched, 1 is as CLEAN, 0 as CORRUPTED.
+    """
+    check_out(out)
+    if ablate is None and corrupted is None:
+        raise InputError("a second text is missing: one with another answer and as many tokens; or --ablate zero")
+    if ablate is not None and (ablate is Gone.resample) != (corrupted is not None):
+        raise InputError("--ablate resample takes values from a second text; zero and mean need one text alone")
+    if ablate is not None and fast:
+        raise InputError("--fast estimates patches: leave it out, or leave out --ablate")
+    loaded, tokenizer = opened(model)
+
+    from cutaway.inside.metrics import LogitDifference
+    from cutaway.inside.shown import picture_of
+
+    first = _given(loaded, tokenizer, model, clean, to, target)
+    second = None if corrupted is None else _given(loaded, tokenizer, model, corrupted, to, target)
+    if second is not None:
+        _check_alike(first, second)
+    ids, names = _answers(loaded, tokenizer, first, second, right, wrong)
+    metric = LogitDifference(*ids, at=first.at)
+    chosen: dict[str, Any] = {"over": over.value, "side": None if stream is None else stream.value}
+    chosen |= {"layers": numbers_of(layers), **first.more}
+    agreed = None
+    with waiting("patching"):
+        if ablate is not None:
+            from cutaway.inside.ablation import ablate_sweep
+
+            source = None if second is None else second.inputs
+            found: Any = ablate_sweep(loaded, *first.inputs, metric=metric, how=ablate.value, source=source, **chosen)
+        elif fast:
+            assert second is not None
+            found, agreed = _estimated(loaded, first, second, metric, chosen)
+        else:
+            from cutaway.inside.sweep import sweep
+
+            assert second is not None
+            found = sweep(loaded, first.inputs, second.inputs, metric, **chosen)
+    data = {"model": str(model), "clean": clean, "corrupted": corrupted, "right": names[0], "wrong": names[1],
+            "tokens": [list(some) for some in first.names], "agreement": agreed, **found.to_dict()}  # fmt: skip
+    if as_json:
+        print(as_text(data), end="")
+    side = found.tap.partition(".")[0]
+    tokens = first.names[0] if side == "encoder" else first.names[-1]
+    picture = picture_of(found, title=_title(over, ablate, fast), names=tokens)
+    if out is not None:
+        from cutaway.inside.pages import page_of
+
+        lead = f"Against «{corrupted}». " if corrupted else ""
+        write(out, picture, data, page_of(clean, lead + _lead(names, found), [picture]))
+    elif not as_json:
+        _show(picture, first, second, names, found, agreed)  # type: ignore[arg-type]
+
+
+def _given(loaded: "Model", tokenizer: "Tokenizer | None", path: Path, text: str, to: str | None, target: str) -> Given:
+    import torch
+
+    from cutaway.cli.lens import asked_about
+    from cutaway.decoding.translate import encode_sources, tag_for
+    from cutaway.inside.attributed import token_names
+    from cutaway.inside.inspection import token_texts
+    from cutaway.model.model import EncoderDecoderModel
+
+    if not isinstance(loaded, EncoderDecoderModel):
+        if target:
+            raise InputError("--target is what a translator has written so far, and this model does not translate")
+        asked = asked_about(loaded, tokenizer, path, text, to, None)
+        place = int(asked.reads[0].argmax())
+        return Given(text, asked.inputs, asked.more, place, tuple(token_texts(asked).values()))
+    from cutaway.cli.asking import reading
+
+    tokenizer = reading(tokenizer, path)
+    if loaded.config.start_id is None or not loaded.config.end_ids:
+        raise InputError(f"{path} does not say what begins and ends a text: set start_id and end_ids in its config")
+    (source,) = encode_sources(loaded, tokenizer, [text], tag_for(tokenizer, to), loaded.config.end_ids[0])
+    if not source:
+        raise InputError("the text is empty: write a sentence to look at")
+    rows = [source, [loaded.config.start_id, *tokenizer.encode(target, special=False)]]
+    inputs = tuple(torch.tensor([row], device=loaded.device) for row in rows)
+    return Given(text, inputs, {}, len(rows[1]) - 1, tuple(token_names(tokenizer, row) for row in rows))
+
+
+def _check_alike(first: Given, second: Given) -> None:
+    """Positions are compared one by one: both texts need as many tokens, and the answer at the same place."""
+    if any(one.shape != other.shape for one, other in zip(first.inputs, second.inputs, strict=True)):
+        cut = ["│".join(given.names[0]) for given in (first, second)]
+        n = [len(given.names[0]) for given in (first, second)]
+        raise InputError(
+            f"CLEAN has {n[0]} tokens and CORRUPTED {n[1]}: choose words so that both have as many. "
+            f"They are cut so: {cut[0]} — {cut[1]}"
+        )
+    if first.at != second.at:
+        raise InputError(f"the answers stand at positions {first.at} and {second.at}: they need to be at the same one")
+
+
+def _answers(
+    loaded: "Model",
+    tokenizer: "Tokenizer | None",
+    first: Given,
+    second: Given | None,
+    right: str | None,
+    wrong: str | None,
+) -> tuple[tuple[int, int], tuple[str, str]]:
+    """The two answers, as numbers and as texts: those asked for, or the likeliest of each text, or the runner-up."""
+    from cutaway.inside.inspection import LABELS, answer_scores, label_names, token_text
+
+    labels = label_names(loaded) if loaded.config.task in LABELS else None
+
+    def number(word: str, option: str) -> int:
+        if labels is None:
+            assert tokenizer is not None
+            return one_token(tokenizer, word, option)
+        if word not in labels:
+            raise InputError(f"{option} {word!r} is no label of this model: {', '.join(labels)}")
+        return labels.index(word)
+
+    def likeliest(given: Given, *but: int) -> int:
+        scores = answer_scores(loaded, tokenizer, given.inputs, given.more, given.at)
+        scores[list(but)] = float("-inf")
+        return int(scores.argmax())
+
+    a = likeliest(first) if right is None else number(right, "--right")
+    own = likeliest(first, a) if second is None else likeliest(second)
+    b = own if wrong is None else number(wrong, "--wrong")
+    names = tuple(labels[one] if labels is not None else token_text(tokenizer, one).strip() for one in (a, b))
+    if a == b:
+        raise InputError(f"both answers are «{names[0]}», so that nothing could move: give --right and --wrong")
+    return (a, b), (names[0], names[1])
+
+
+def _estimated(
+    loaded: "Model", first: Given, second: Given, metric: Any, chosen: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """The estimate of all layers, and how it agrees with three of them patched exactly: the first, the middle, the
+    last."""
+    from cutaway.inside.estimate import agreement, estimate_sweep
+    from cutaway.inside.sweep import sweep
+
+    found = estimate_sweep(loaded, first.inputs, second.inputs, metric, **chosen)
+    n = len(found.layers)
+    some = [found.layers[i] for i in sorted({0, n // 2, n - 1})]
+    few = {**chosen, "layers": some}
+    exact, guessed = (tool(loaded, first.inputs, second.inputs, metric, **few) for tool in (sweep, estimate_sweep))
+    return found, {"layers": some, **agreement(exact, guessed).to_dict()}
+
+
+def _title(over: Over, ablate: Gone | None, fast: bool) -> str:
+    name = NAMES[over.value]
+    if ablate is not None:
+        how = {"zero": "made zero", "mean": "made the mean", "resample": "taken from another text"}[ablate]
+        return f"What changes without it: {name}, {how}"
+    return f"{'Attribution patching' if fast else 'Patching'} {name}: what brings the answer back"
+
+
+def _show(
+    picture: "HeatMap", first: Given, second: Given | None, names: tuple[str, str], found: Any, agreed: Any
+) -> None:
+    from rich.text import Text
+
+    console = screen()
+    both = [("clean", first), *([] if second is None else [("corrupted", second)])]
+    for name, given in both:
+        if tokens := given.names[0]:
+            console.print(Text.assemble((f"{name:>9}  ", "dim"), columns(tokens)), soft_wrap=True)
+    console.print(Text(_lead(names, found), "dim"), soft_wrap=True)
+    console.print()
+    draw(console, picture)
+    if agreed is not None:
+        layers = ", ".join(map(str, agreed["layers"]))
+        numbers = f"correlation {agreed['pearson']:.2f}, ranks {agreed['rank']:.2f}, signs {agreed['sign']:.0%}"
+        console.print(Text(f"against exact patches, layers {layers}: {numbers}".replace("-", "−"), "dim"))
+
+
+def _lead(names: tuple[str, str], found: Any) -> str:
+    """By how much the right answer is ahead, in each run."""
+    lead = {"clean": found.base} if hasattr(found, "base") else {}
+    lead = lead or {name: getattr(found, name).mean().item() for name in ("clean", "corrupted")}
+    said = ", ".join(f"{name} {value:+.2f}" for name, value in lead.items()).replace("-", "−")
+    return f"logit of «{names[0]}» − logit of «{names[1]}»: {said}"

@@ -1,0 +1,255 @@
+"""The presets of `cutaway circuit`: a task, the heads that do it, and how much of it they keep."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutaway.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from cutaway.inside.circuits import Circuit
+    from cutaway.inside.heads import HeadScores
+    from cutaway.inside.ioi import Prompts
+    from cutaway.inside.trial import Trial
+    from cutaway.model.model import Model
+    from cutaway.tokens import Tokenizer
+
+STEP, ENOUGH = 5, 0.8  # nodes that a circuit grows by; the share of the task that it is to keep
+SURE = 0.3  # a head that looks this much where a role says has the role
+KEPT = 10  # heads of a circuit that is a list of scores
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What was asked for."""
+
+    prompts: Path | None
+    limit: int | None
+    size: int
+    to: str | None
+
+
+@dataclass(frozen=True)
+class Studied:
+    """What a preset found."""
+
+    circuit: "Circuit"
+    facts: Sequence[tuple[str, str]]  # for people: what, and how much
+    scores: "dict[str, HeadScores]"
+    data: dict[str, Any]
+    curves: dict[str, dict[int, float]] = field(default_factory=dict)  # faithfulness against size
+
+
+def study(preset: str, model: "Model", tokenizer: "Tokenizer", wishes: Wishes) -> Studied:
+    ways: dict[str, Callable[..., Studied]] = {
+        "ioi": _ioi,
+        "induction": _induction,
+        "coreference": _coreference,
+        "alignment": _alignment,
+    }
+    return ways[preset](model, tokenizer, wishes)
+
+
+def trial_of(preset: str, model: "Model", tokenizer: "Tokenizer", wishes: Wishes) -> "Trial":
+    """What a circuit of this preset is put to the test on: prompts that it was not found on."""
+    if preset == "ioi":
+        _, there = _prompts(model, tokenizer, wishes)
+        return there.trial(model)
+    if preset == "induction":
+        return _repeating(model, tokenizer, wishes, seed=1)
+    raise InputError("--test takes nodes away where a number says how well the task is done: --preset ioi or induction")
+
+
+def _writes(model: "Model") -> None:
+    if model.config.task != "language_model":
+        raise InputError(
+            f"this preset is for models that say what is next, and this one is for task={model.config.task!r}"
+        )
+
+
+# --- the indirect object ----------------------------------------------------------------------------------------------
+
+
+def _prompts(model: "Model", tokenizer: "Tokenizer", wishes: Wishes) -> "tuple[Prompts, Prompts]":
+    """To find something on, and others, with other names and sentences, to test it on."""
+    from cutaway.inside.ioi import OURS, Templates, make_prompts
+
+    _writes(model)
+    templates = OURS if wishes.prompts is None else Templates.read(wishes.prompts)
+    start = model.config.start_id
+    front = [start] if start is not None and tokenizer.begins_with(start, model.config.end_ids or ()) else []
+    here, there = (
+        make_prompts(tokenizer, wishes.limit or 32, templates=half, seed=seed, front=front)
+        for seed, half in enumerate(templates.halves())
+    )
+    return here, there
+
+
+def _ioi(model: "Model", tokenizer: "Tokenizer", wishes: Wishes) -> Studied:
+    from cutaway.inside.finding import curve, grow
+    from cutaway.inside.ioi import ROLES, head_scores
+
+    here, there = _prompts(model, tokenizer, wishes)
+    answers = [some.answers(model).to_dict() for some in (here, there)]
+    scores = head_scores(model, here)  # type: ignore[arg-type]
+    asked = here.trial(model)
+    found = grow(asked, "ioi", to=min(wishes.size, len(asked.among)), by=STEP)
+    tested = curve(there.trial(model), found.order, found.curve)
+    size = found.smallest(ENOUGH) or max(found.curve)
+    roles = {node: role for node in found.order[:size] if (role := _role(node, {r: scores[r] for r in ROLES}))}
+    circuit = found.circuit(size, task="indirect-object identification", roles=roles)
+    facts = [
+        ("for example", here.texts[0] + " …"),
+        ("right name ahead by", f"{answers[0]['logit_difference']:.2f} (in {answers[0]['accuracy']:.0%} of prompts)"),
+        (
+            "its heads",
+            f"{size} of {len(asked.among)} keep {found.curve[size]:.0%}, {tested[size]:.0%} on other prompts",
+        ),
+    ]
+    shown = {role: scores[role] for role in ROLES}
+    data = {"found_on": answers[0], "tested_on": answers[1], "found": found.to_dict()}
+    return Studied(circuit, facts, shown, data, {"found": found.curve, "tested": tested})
+
+
+def _role(node: str, scores: "dict[str, HeadScores]") -> str | None:
+    role = max(scores, key=lambda name: scores[name].scores.get(node, 0.0))
+    return role.replace("_", " ") if scores[role].scores.get(node, 0.0) >= SURE else None
+
+
+# --- induction --------------------------------------------------------------------------------------------------------
+
+
+def _twice(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, seed: int) -> "Tensor":
+    from cutaway.inside.induction import repeated
+
+    _writes(model)
+    start = model.config.start_id
+    front = start if start is not None and tokenizer.begins_with(start, model.config.end_ids or ()) else None
+    length = min(32, ((getattr(model, "max_len", None) or 65) - 1) // 2)
+    least = max(tokenizer.special_ids().values(), default=-1) + 1
+    n = min(tokenizer.vocab_size, model.config.to_dict()["vocab_size"])
+    least = least if n - least > length else 0  # special tokens may be the last ones of a vocabulary
+    return repeated(n, rows=wishes.limit or 8, length=min(length, n), seed=seed, start_id=front, least=least)
+
+
+def _repeating(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, *, seed: int) -> "Trial":
+    """log p of the tokens that are said again; what is taken away is as where nothing is."""
+    from cutaway.inside.trial import trial
+
+    ids, other = _twice(model, tokenizer, wishes, seed), _twice(model, tokenizer, wishes, seed + 100)
+    length, front = divmod(ids.shape[1], 2)
+    again = slice(front + length, ids.shape[1] - 1)
+
+    def known(logits: "Tensor") -> "Tensor":
+        log_p = logits[:, again].log_softmax(dim=-1)
+        return log_p.gather(-1, ids[:, front + length + 1 :, None])[..., 0].mean(dim=1)
+
+    unlike = other.clone()
+    unlike[:, front + length :] = _twice(model, tokenizer, wishes, seed + 200)[:, front : front + length]
+    return trial(model, ids, metric=known, reference=unlike)
+
+
+def _induction(model: "Model", tokenizer: "Tokenizer", wishes: Wishes) -> Studied:
+    from cutaway.inside.circuits import Circuit, faithfulness
+    from cutaway.inside.induction import induction
+
+    found = induction(model, _twice(model, tokenizer, wishes, 0))
+    scores = {"induction": found.induction, "previous token": found.previous, "duplicate token": found.duplicate}
+    roles = {node: "induction" for node, score in found.induction.best(wishes.size) if score >= SURE}
+    roles |= {
+        node: "previous token" for node, score in found.previous.best(KEPT) if score >= SURE and node not in roles
+    }
+    nodes = roles or {node: "induction" for node, _ in found.induction.best(1)}
+    effects = {node: scores[role].scores[node] for node, role in nodes.items()}
+    more: dict[str, Any] = {"task": "random tokens said twice", "found_with": f"scores of at least {SURE}"}
+    circuit = Circuit.of(model, "induction", nodes, roles=nodes, effects=effects, **more)
+    kept = faithfulness(_repeating(model, tokenizer, wishes, seed=1), circuit)
+    facts = [
+        ("a token costs", f"{found.loss[0]:.2f} nats the first time, {found.loss[1]:.2f} the second"),
+        ("induction heads", f"{sum(role == 'induction' for role in roles.values())} with a score of at least {SURE}"),
+        ("they and what feeds them", f"{len(nodes)} heads alone keep {kept:.0%} of what the second time is worth"),
+    ]
+    return Studied(circuit, facts, scores, found.to_dict() | {"faithfulness": kept})
+
+
+# --- whom «it» means, and what is aligned -----------------------------------------------------------------------------
+
+
+def _file(wishes: Wishes, what: str) -> Path:
+    if wishes.prompts is None:
+        raise InputError(f"this preset needs {what}: --prompts FILE")
+    if not wishes.prompts.is_file():
+        raise InputError(f"--prompts {wishes.prompts} is no file")
+    return wishes.prompts
+
+
+def _coreference(model: "Model", tokenizer: "Tokenizer", wishes: Wishes) -> Studied:
+    from cutaway.evaluation.schema_files import read_schemas
+    from cutaway.inside.circuits import Circuit
+    from cutaway.inside.coreference import coreference, matters
+
+    file = _file(wishes, "Winograd schemas, such as WSC273 (a sentence, its pronoun, candidates, the right one)")
+    schemas = read_schemas([file], wishes.limit)
+    if not schemas or len(schemas) < 2:
+        raise InputError(
+            f"--prompts {file} has no two Winograd schemas: a sentence, its pronoun, candidates, the answer"
+        )
+    here, there = schemas[: len(schemas) // 2], schemas[len(schemas) // 2 :]
+    found = coreference(model, tokenizer, here)
+    # as many are drawn from the others, to compare: there have to be so many
+    best = found.prefers.best(max(1, min(KEPT, wishes.size, len(found.prefers.scores) // 2)))
+    told = matters(model, tokenizer, there, [node for node, _ in best])
+    more: dict[str, Any] = {"task": "Winograd schemas", "found_with": f"looks from the {found.where}"}
+    roles = {node: "looks at the antecedent" for node, _ in best}
+    circuit = Circuit.of(model, "coreference", dict(best), effects=dict(best), roles=roles, **more)
+    by_chance = sum(told.without_random) / len(told.without_random)
+    facts = [
+        ("looks from", f"the {found.where} of {found.n} sentences ({found.skipped} left out)"),
+        ("right answers", f"{told.whole:.0%} of {told.n} others"),
+        (f"without these {len(best)}", f"{told.without:.0%}; without {len(best)} at random {by_chance:.0%}"),
+    ]
+    data = {**found.to_dict(), "matters": told.to_dict()}
+    return Studied(circuit, facts, {"prefers the right one": found.prefers, "looks at it": found.looks}, data)
+
+
+def _alignment(model: "Model", tokenizer: "Tokenizer", wishes: Wishes) -> Studied:
+    from cutaway.decoding.translate import tag_for, translations
+    from cutaway.inside.aligning import aligning
+    from cutaway.inside.circuits import Circuit
+    from cutaway.model.model import EncoderDecoderModel
+
+    if not isinstance(model, EncoderDecoderModel):
+        raise InputError(f"alignment is of translators, and this is a {model.config.family} model")
+    file = _file(
+        wishes, "sentences with names or numbers, a line each, and after a tab their translation if there is one"
+    )
+    lines = [line for line in _text(file).splitlines() if line.strip()][: wishes.limit or 64]
+    pairs = [line.split("\t", 1) for line in lines]
+    sources = [pair[0].strip() for pair in pairs]
+    if all(len(pair) == 2 for pair in pairs):
+        targets = [pair[1].strip() for pair in pairs]
+    else:
+        targets = [found.text for found in translations(model, tokenizer, sources, to=wishes.to, split=False)]
+    found = aligning(model, tokenizer, sources, targets, tag=tag_for(tokenizer, wishes.to))
+    best = found.copies.best(min(KEPT, wishes.size))
+    more: dict[str, Any] = {"task": "translation", "found_with": "copied words whose source a head looks at"}
+    roles = {node: "aligns copies" for node, _ in best}
+    circuit = Circuit.of(model, "alignment", dict(best), effects=dict(best), roles=roles, **more)
+    (strongest, loss), *_ = found.lost_copied.best(1)
+    facts = [
+        ("copied words", f"{found.n_copied} of {found.n_words}"),
+        ("log p of a token", f"{found.log_p:.2f}; of a copied one {found.log_p_copied:.2f}"),
+        ("most missed", f"{strongest}: without it a copied token loses {loss:.2f} nats"),
+    ]
+    scores = {"finds copies": found.copies, "agrees with all": found.agrees, "missed for copies": found.lost_copied}
+    return Studied(circuit, facts, scores, found.to_dict())
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is no UTF-8 at byte {error.start}") from None

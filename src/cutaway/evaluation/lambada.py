@@ -1,0 +1,160 @@
+"""LAMBADA: the last word of a passage, which people guess from the whole of it and not from its last sentence.
+
+    report = evaluate(model, tokenizer, [LastWord("… I don't care about", "signs"), …])       Paperno et al. 2016
+
+    accuracy     the share of last words of which every token is the likeliest where it stands
+    perplexity   e^(mean over passages of −log p(last word)), log p summed over the word's tokens: per word, so that
+                 tokenizers compare
+
+Passage and word are cut into tokens as one text; what reaches past the passage is the word. The model's start token
+stands before it where `cutaway generate` would put it. A passage that is longer than the model reads loses its
+beginning.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from cutaway.data.tables import Rows, read_table, text_of
+from cutaway.decoding.answers import Row, Told, side_by_side
+from cutaway.errors import InputError
+from cutaway.evaluation import bootstrap
+from cutaway.evaluation.report import SURE, ItemReport, Sureness
+from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
+from cutaway.tokens import Tokenizer
+
+COLUMNS = ["context", "continuation"]
+
+
+@dataclass(frozen=True)
+class LastWord:
+    """A passage without its last word, and that word."""
+
+    context: str
+    word: str
+
+
+@torch.no_grad()
+def last_words(
+    model: Model,
+    tokenizer: Tokenizer,
+    passages: Sequence[LastWord],
+    *,
+    start: bool = True,
+    batch_tokens: int = 4096,
+    sure: Sureness = SURE,
+    report: Told = lambda done, total: None,
+) -> ItemReport:
+    """How often, and how surely, the last word is found; without `start` no start token stands before a passage."""
+    _check(model, passages)
+    assert isinstance(model, DecoderModel)
+    start_id = model.config.start_id if start else None
+    if start_id is not None and not tokenizer.begins_with(start_id, model.config.end_ids or ()):
+        start_id = None
+    cut_up = [_tokens(tokenizer, passage, start_id, model.max_len) for passage in passages]
+    rows = [Row(ids[:-1], [], cut) for ids, _, cut in cut_up]  # what comes last is only predicted
+    nats, said = np.zeros(len(rows)), [list[int]()] * len(rows)
+    done = 0
+    for chosen, ids, more in side_by_side(model, rows, batch_tokens):
+        asked = [(at, place - 1, cut_up[i][0][place]) for at, i in enumerate(chosen) for place in _places(cut_up[i])]
+        at, place, target = torch.tensor(asked, device=model.device).unbind(1)
+        logits = model.head(model.hidden(ids, **more)[at, place])
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        log_p = (logits.gather(1, target[:, None])[:, 0] - logits.logsumexp(dim=-1)).double().tolist()
+        likeliest = logits.argmax(dim=-1).tolist()
+        first = 0
+        for i in chosen:
+            part = slice(first, first + cut_up[i][1])
+            nats[i], said[i], first = -sum(log_p[part]), likeliest[part], part.stop
+        done += len(chosen)
+        report(done, len(rows))
+    if np.isnan(nats).any():
+        raise InputError("this model's log p of a last word is not a number: are its weights damaged?")
+    right = np.array([said[i] == ids[-n:] for i, (ids, n, _) in enumerate(cut_up)], dtype=np.float64)
+    mean_nats = bootstrap.mean_of(nats)
+    interval = partial(_interval, n=len(rows), sure=sure)
+    cut = sum(row.cut for row in rows)
+    return ItemReport(
+        "last_words",
+        len(rows),
+        {"accuracy": float(right.mean()), "perplexity": float(np.exp(min(nats.mean(), 700.0)))},
+        sure.of(
+            {
+                "accuracy": interval(bootstrap.mean_of(right)),
+                "perplexity": interval(lambda draws: np.exp(np.minimum(mean_nats(draws), 700.0))),
+            }
+        ),
+        settings={
+            "behind": None if start_id is None else tokenizer.token(start_id),
+            "tokens_per_word": round(sum(n for _, n, _ in cut_up) / len(rows), 3),
+        },
+        notes=(f"{cut:,} of {len(rows):,} passages are longer than this model reads, and lost their beginning",)
+        if cut
+        else (),
+        items=tuple(
+            {
+                "word": passage.word,
+                "log_p": -float(nats[i]),
+                "right": bool(right[i]),
+                "likeliest": tokenizer.decode(said[i]).strip(),
+            }
+            for i, passage in enumerate(passages)
+        ),
+    )
+
+
+def read_last_words(paths: Sequence[Path], limit: int | None = None) -> list[LastWord] | None:
+    """The first `limit` rows of a table with the columns `context` and `continuation`; None where there is none."""
+    found: list[LastWord] = []
+    for path in paths:
+        try:
+            table: Rows = read_table(path, COLUMNS)
+            first = next(iter(table), None)
+        except InputError:
+            first = None
+        if first is None:
+            return None
+        for row in table:
+            if len(found) == limit:
+                break
+            context, word = (text_of(row[name]) for name in COLUMNS)
+            found.append(LastWord(context.rstrip(), word.strip()))
+    return found or None
+
+
+def _tokens(
+    tokenizer: Tokenizer, passage: LastWord, start_id: int | None, max_len: int | None
+) -> tuple[list[int], int, bool]:
+    """The tokens of a passage, how many of them are the last word's, and whether its beginning was cut off."""
+    encoded = tokenizer.encoding(f"{passage.context} {passage.word}", special=False)
+    n = sum(stop > len(passage.context) for _, stop in encoded.offsets)
+    front = [] if start_id is None else [start_id]
+    room = None if max_len is None else max_len + 1 - len(front)
+    ids = encoded.ids if room is None else encoded.ids[-room:]
+    if not passage.word.strip() or not n or len(front) + len(ids) <= n:
+        raise InputError(f"{passage.word!r} behind {passage.context[-20:]!r}: a word with a past is needed")
+    return front + ids, n, len(ids) < len(encoded.ids)
+
+
+def _places(cut_up: tuple[list[int], int, bool]) -> range:
+    """Where the tokens of the last word stand."""
+    ids, n, _ = cut_up
+    return range(len(ids) - n, len(ids))
+
+
+def _interval(statistic: bootstrap.Statistic, n: int, sure: Sureness) -> Callable[[], bootstrap.Interval]:
+    return partial(bootstrap.interval, statistic, n, **sure.options())
+
+
+def _check(model: Model, passages: Sequence[LastWord]) -> None:
+    if not passages:
+        raise InputError("no passages, no score")
+    if isinstance(model, EncoderDecoderModel) or model.config.task != "language_model":
+        raise InputError(
+            f"a {model.config.family} model for task={model.config.task!r} does not say which word comes next: one "
+            "with task='language_model' does"
+        )

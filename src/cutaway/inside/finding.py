@@ -1,0 +1,93 @@
+"""Finding a circuit: which nodes a task needs, and how much of it so many of them keep.
+
+    found = find(asked, "names", sizes=range(5, 65, 5))
+    found.curve         # size → share of the metric that is kept
+    found.circuit(30)
+
+Ranked: one pass and back estimates what each node is worth in the whole model (attribution patching); the best of them
+are then taken away one by one, exactly, and ordered by what is lost. Grown: nodes are added to a model from which all
+are taken away, a few at a time, those first that are worth most beside the ones that are there. A node can be worth
+little in the whole model, because another does its work when it is gone, and much where that one is gone too.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cutaway.errors import InputError
+from cutaway.inside.circuits import Circuit
+from cutaway.inside.trial import Trial
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Nodes, the most needed first; `curve` is the faithfulness of the first so many."""
+
+    asked: Trial
+    name: str
+    how: str
+    order: tuple[str, ...]
+    worth: dict[str, float]  # what each is worth by the way it was found, in units of the metric
+    curve: dict[int, float]
+
+    def circuit(self, size: int, **more: Any) -> Circuit:
+        if not 0 <= size <= len(self.order):
+            raise InputError(f"size={size}: {len(self.order)} nodes were ordered")
+        nodes = self.order[:size]
+        more = {"found_with": self.how, "effects": {node: self.worth[node] for node in nodes}, **more}
+        return Circuit.of(self.asked.model, self.name, nodes, **more)
+
+    def smallest(self, share: float = 0.8) -> int | None:
+        """The smallest size that keeps this share, of those tried; None where none does."""
+        return next((size for size, kept in sorted(self.curve.items()) if kept >= share), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "how": self.how,
+            "order": list(self.order),
+            "worth": self.worth,
+            "curve": {str(size): kept for size, kept in self.curve.items()},
+        }
+
+
+def curve(asked: Trial, order: Sequence[str], sizes: Iterable[int]) -> dict[int, float]:
+    """Faithfulness against size: of the first so many nodes of an order."""
+    return {size: asked.share(asked.measure(order[:size])) for size in sizes}
+
+
+def find(asked: Trial, name: str, *, sizes: Iterable[int], shortlist: int = 40) -> Found:
+    """Ranks the nodes: all by estimate, the `shortlist` best of them (by size) exactly, and these first.
+
+    The order is by what is lost, so that nodes that work against the task come last.
+    """
+    guessed = asked.estimates()
+    listed = sorted(guessed, key=lambda node: -abs(guessed[node]))
+    exact = asked.effects(listed[:shortlist])
+    worth = guessed | exact
+    rest = sorted(listed[shortlist:], key=lambda node: -guessed[node])
+    first = sorted(exact, key=lambda node: -exact[node])
+    helpful = [node for node in first if exact[node] > 0]
+    order = (*helpful, *rest, *first[len(helpful) :])
+    how = f"ranked: attribution patching, then the exact effect of {len(exact)}"
+    return Found(asked, name, how, order, worth, curve(asked, order, sizes))
+
+
+def grow(asked: Trial, name: str, *, to: int, by: int = 5, start: Iterable[str] = ()) -> Found:
+    """Adds nodes to an empty model (or `start`), `by` at a time, by their estimated worth beside those already there.
+
+    The curve has a point for each step. A pass and back costs about three passes, and there is one for each step.
+    """
+    if by < 1 or to > len(asked.among):
+        raise InputError(f"by={by}, to={to}: grow by at least 1, to at most {len(asked.among)} nodes")
+    kept = list(start)
+    worth = dict.fromkeys(kept, 0.0)
+    points: dict[int, float] = {}
+    while len(kept) < to:
+        found = asked.estimates(kept)
+        best = sorted((node for node in asked.among if node not in worth), key=lambda node: -found[node])
+        for node in best[: min(by, to - len(kept))]:
+            kept.append(node)
+            worth[node] = found[node]
+        points |= curve(asked, kept, [len(kept)])
+    return Found(asked, name, f"grown: {by} at a time", tuple(kept), worth, points)

@@ -1,0 +1,303 @@
+"""Questions about what a model says: a row that it reads, the number that is asked about, and names for both.
+
+    asked = next_word(model, tokenizer, "The dog")
+    asked.attribute("integrated_gradients")     # shared out among its inputs
+    asked.metric(model(*asked.inputs))          # the number itself: log p of the likeliest next token
+
+`explain` asks and answers in one go; `faithful` measures how good an answer is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from cutaway.decoding.answers import Row, check_room, pixels_of, rows_of, side_by_side
+from cutaway.decoding.classify import FOLLOWS, Picture, arrays_of
+from cutaway.decoding.fill import rows_with_blanks, writable
+from cutaway.decoding.generate import prompt_ids
+from cutaway.decoding.given import check_given
+from cutaway.decoding.translate import encode_sources, tag_for, translations
+from cutaway.errors import InputError
+from cutaway.inside.attributed import LOOKED, Attribution, token_names
+from cutaway.inside.attribution import gradient_x_input, integrated_gradients
+from cutaway.inside.gradients import Metric
+from cutaway.inside.looked_at import attention_rollout
+from cutaway.model.heads import ClassificationHead, LastTokenHead, Mean
+from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
+from cutaway.tokens import Tokenizer
+
+METHODS = ("integrated_gradients", "gradient_x_input", *LOOKED)
+WITHIN = 0.01  # no picture shows less, and it takes fewer steps than 0.001
+Word = str | int
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """One row that a model reads, what is asked about it, and what its inputs and outputs are called."""
+
+    model: Model
+    inputs: tuple[Tensor, ...]
+    more: dict[str, Any]
+    metric: Metric
+    outputs: tuple[str, ...]
+    reads: Float[Tensor, "output position"]  # whose state gives each output, for methods that read attention
+    tokenizer: Tokenizer | None = None
+    output_ids: tuple[int, ...] | None = None
+    at: str | None = None
+    right: tuple[int, ...] = ()  # of each output: its token, or the number of its label
+    wrong: tuple[int, ...] = ()  # what it is held against, if anything
+
+    def attribute(self, method: str, *, keep_special: bool = True, **options: Any) -> Attribution:
+        if method not in METHODS:
+            raise InputError(f"method={method!r} is not one of {', '.join(METHODS)}")
+        asking = {**self.more, **options}
+        if method in LOOKED:
+            if self.at == "pixels":
+                raise InputError(
+                    f'method={method!r} reads attention between patches: at="patches", or a gradient method'
+                )
+            weights = "moved" if method == "value_weighted" else "pattern"
+            return self.named(self._read(attention_rollout(self.model, *self.inputs, weights=weights, **asking)[0]))
+        if method == "gradient_x_input":
+            return self.named(gradient_x_input(self.model, *self.inputs, metric=self.metric, at=self.at, **asking)[0])
+        asking = {"baseline": self.baseline, "within": WITHIN, **asking}
+        if keep_special and self.tokenizer is not None:
+            asking.setdefault("keep", self.special)
+        return self.named(integrated_gradients(self.model, *self.inputs, metric=self.metric, at=self.at, **asking)[0])
+
+    @property
+    def baseline(self) -> str:
+        return "black" if self.tokenizer is None else "mean"
+
+    @property
+    def special(self) -> tuple[Tensor, ...]:
+        """Which tokens of each input are special."""
+        assert self.tokenizer is not None
+        ids = torch.tensor(sorted(self.tokenizer.special_ids().values()), device=self.model.device)
+        return tuple(torch.isin(one, ids) for one in self.inputs)
+
+    def _read(self, found: Attribution) -> Attribution:
+        scores = self.reads.to(found.scores) @ found.scores
+        if self.tokenizer is not None:
+            return replace(found, scores=scores, total=scores.sum(dim=-1))
+        side = int((scores.shape[-1] - 1) ** 0.5)  # the class token is no part of the picture
+        scores = scores[:, 1:]
+        names = tuple(map(str, range(side * side)))
+        return replace(found, scores=scores, total=scores.sum(dim=-1), inputs=names, shape=(side, side))
+
+    def named(self, found: Attribution) -> Attribution:
+        if self.tokenizer is None:
+            return replace(found, outputs=self.outputs)
+        each = [one[0].tolist() for one in self.inputs]
+        return replace(
+            found,
+            inputs=tuple(name for ids in each for name in token_names(self.tokenizer, ids)),
+            outputs=self.outputs,
+            input_ids=tuple(id for ids in each for id in ids),
+            output_ids=self.output_ids,
+        )
+
+
+def next_word(
+    model: DecoderModel, tokenizer: Tokenizer, text: str, target: str | None = None, versus: str | None = None
+) -> Asked:
+    """The question of `explain_next`."""
+    check_given(model, tokenizer)
+    if isinstance(model, EncoderDecoderModel) or model.config.task != "language_model":
+        raise InputError(f"a {model.config.family} for task={model.config.task!r} says no next word of one text")
+    front = prompt_ids(model, tokenizer, text)
+    if target is None:
+        with torch.no_grad():
+            scores = model(torch.tensor([front], device=model.device))[0, -1]
+        wanted = [int(scores.masked_fill(~writable(model, tokenizer), float("-inf")).argmax())]
+    else:
+        wanted = _following(tokenizer, text, target)
+    right, wrong = tuple(wanted), tuple[int, ...]()
+    if versus is None:
+        ids = [*front, *wanted[:-1]]
+        places = list(range(len(front) - 1, len(ids)))
+        metric, names, output_ids = _said(places, wanted), token_names(tokenizer, wanted), tuple(wanted)
+    else:
+        other = _following(tokenizer, text, versus)
+        same = next((n for n, (a, b) in enumerate(zip(wanted, other, strict=False)) if a != b), None)
+        if same is None:
+            raise InputError(f"versus={versus!r} and target={target!r} never part: give two different words")
+        ids, output_ids = [*front, *wanted[:same]], None
+        places = [len(ids) - 1]
+        metric = _difference(places[0], wanted[same], other[same])
+        right, wrong = (wanted[same],), (other[same],)
+        names = (" − ".join(token_names(tokenizer, [one[same]])[0].strip() for one in (wanted, other)),)
+    if model.max_len is not None and len(ids) > model.max_len:
+        raise InputError(f"text and target have {len(ids)} tokens; this model reads at most {model.max_len}")
+    given = torch.tensor([ids], device=model.device)
+    reads = _rows(places, len(ids))
+    return Asked(model, (given,), {}, metric, names, reads, tokenizer, output_ids, right=right, wrong=wrong)
+
+
+def translation(
+    model: EncoderDecoderModel,
+    tokenizer: Tokenizer,
+    source: str,
+    target: str | None = None,
+    *,
+    to: str | None = None,
+    beam: int = 4,
+) -> Asked:
+    """The question of `explain_translation`."""
+    check_given(model, tokenizer)
+    if not isinstance(model, EncoderDecoderModel) or model.config.start_id is None or not model.config.end_ids:
+        raise InputError(f"a {model.config.family} for task={model.config.task!r} translates nothing")
+    if target is None:
+        target = translations(model, tokenizer, [source], to=to, beam=beam, split=False)[0].text
+    (read,) = encode_sources(model, tokenizer, [source], tag_for(tokenizer, to), model.config.end_ids[0])
+    said = tokenizer.encode(target, special=False)
+    if not read or not said:
+        raise InputError(f"the {'target' if read else 'source'} has no tokens: nothing can be said of it")
+    if model.max_len is not None and len(said) > model.max_len:
+        raise InputError(f"the target has {len(said)} tokens; this model reads at most {model.max_len}")
+    inputs = tuple(torch.tensor([ids], device=model.device) for ids in (read, [model.config.start_id, *said[:-1]]))
+    places, names = list(range(len(said))), token_names(tokenizer, said)
+    reads, ids = _rows(places, len(said)), tuple(said)
+    return Asked(model, inputs, {}, _said(places, said), names, reads, tokenizer, ids, right=ids)
+
+
+def label(
+    model: Model,
+    tokenizer: Tokenizer,
+    text: str | tuple[str, str],
+    wanted: Word | None = None,
+    versus: Word | None = None,
+    *,
+    as_trained: bool = False,
+) -> Asked:
+    """The question of `explain_label`."""
+    check_given(model, tokenizer)
+    rows = rows_of(tokenizer, [text], None, as_trained=as_trained)
+    check_room(model, rows, "shorten it")
+    ids, more = _alone(model, rows)
+    metric, name, right, wrong = _of_label(model, (ids,), more, wanted, versus)
+    reads = _pooled(model, ids.shape[1])
+    return Asked(model, (ids,), more, metric, (name,), reads, tokenizer, right=right, wrong=wrong)
+
+
+def blank(
+    model: Model, tokenizer: Tokenizer, text: str, word: Word | None = None, *, as_trained: bool = False
+) -> Asked:
+    """The question of `explain_blank`."""
+    check_given(model, tokenizer)
+    ids, more = _alone(model, rows_with_blanks(model, tokenizer, [text], 1, as_trained))
+    places = ids[0].eq(tokenizer.mask_id or 0).nonzero()[:, 0].tolist()
+    if word is None:
+        with torch.no_grad():
+            scores = model(ids, **more)[0, places]
+        said = scores.masked_fill(~writable(model, tokenizer), float("-inf")).argmax(dim=-1).tolist()
+    else:
+        said = [_one_token(tokenizer, word)] * len(places)
+    names = tuple(tokenizer.decode([id]).strip() or tokenizer.token(id) for id in said)
+    reads = _rows(places, ids.shape[1])
+    return Asked(model, (ids,), more, _said(places, said), names, reads, tokenizer, right=tuple(said))
+
+
+def image(
+    model: Model,
+    picture: Picture,
+    wanted: Word | None = None,
+    versus: Word | None = None,
+    *,
+    at: str = "patches",
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> Asked:
+    """The question of `explain_image`."""
+    numbers = model.config.to_dict()
+    if "image_size" not in numbers:
+        raise InputError(f"a {model.config.family} model reads no pictures")
+    if at not in ("patches", "pixels"):
+        raise InputError(f'at={at!r}: it may be "patches" or "pixels"')
+    arrays, mean, std = arrays_of(model, [picture], mean, std)
+    pictures = pixels_of(model, np.stack(arrays), mean, std)
+    metric, name, right, wrong = _of_label(model, (pictures,), {}, wanted, versus)
+    n = (numbers["image_size"] // numbers["patch_size"]) ** 2 + 1
+    return Asked(model, (pictures,), {}, metric, (name,), _rows([0], n), at=at, right=right, wrong=wrong)
+
+
+def _alone(model: Model, rows: list[Row]) -> tuple[Tensor, dict[str, Tensor]]:
+    """One row, and what the model has to know besides."""
+    ((_, ids, more),) = side_by_side(model, rows, 1)
+    return ids, {name: one for name, one in more.items() if one is not None}
+
+
+def _of_label(
+    model: Model, inputs: tuple[Tensor, ...], more: dict[str, Any], label: Word | None, versus: Word | None
+) -> tuple[Metric, str, tuple[int, ...], tuple[int, ...]]:
+    """log p of a label, its difference to another, or the number of a regression; what it is called; which they are."""
+    if model.config.task == "regress":
+        return (lambda scores: scores[:, 0]), "number", (0,), ()
+    if model.config.task not in ("classify", "next_sentence"):
+        raise InputError(f"a {model.config.family} model for task={model.config.task!r} has no labels")
+    with torch.no_grad():
+        scores = model(*inputs, **more)[0]
+    names = [str(name) for name in model.config.labels or range(len(scores))]
+    names = list(FOLLOWS) if model.config.task == "next_sentence" else names
+
+    def number(one: Word) -> int:
+        if str(one) not in names:
+            raise InputError(f"label {one!r} is not one of {', '.join(names)}")
+        return names.index(str(one))
+
+    right = int(scores.argmax()) if label is None else number(label)
+    if versus is None:
+        return (lambda scores: _wide(scores).log_softmax(dim=-1)[:, right]), names[right], (right,), ()
+    wrong = number(versus)
+    name = f"{names[right]} − {names[wrong]}"
+    return (lambda scores: _wide(scores[:, right] - scores[:, wrong])), name, (right,), (wrong,)
+
+
+def _said(places: list[int], ids: list[int]) -> Metric:
+    """log p of each token, read at its place."""
+    return lambda logits: _wide(logits[:, places]).log_softmax(dim=-1)[:, range(len(ids)), ids]
+
+
+def _difference(place: int, right: int, wrong: int) -> Metric:
+    return lambda logits: _wide(logits[:, place, right] - logits[:, place, wrong])
+
+
+def _following(tokenizer: Tokenizer, text: str, target: str) -> list[int]:
+    """The tokens that go on with a text: those of both together, where the text's own do not change."""
+    before, both = tokenizer.encode(text, special=False), tokenizer.encode(text + target, special=False)
+    ids = both[len(before) :] if both[: len(before)] == before else tokenizer.encode(target, special=False)
+    if not ids:
+        raise InputError(f"{target!r} has no tokens: write what should come next")
+    return ids
+
+
+def _one_token(tokenizer: Tokenizer, word: Word) -> int:
+    if isinstance(word, int):
+        return word
+    for spelled in (word, f" {word}"):
+        ids = tokenizer.encode(spelled, special=False)
+        if len(ids) == 1:
+            return ids[0]
+    raise InputError(f"{word!r} is no token of this vocabulary, and a blank holds one: choose another word")
+
+
+def _rows(places: list[int], n: int) -> Float[Tensor, "output position"]:
+    return torch.eye(n)[places]
+
+
+def _pooled(model: Model, n: int) -> Float[Tensor, "output position"]:
+    """Which positions the head of a classifier reads."""
+    if isinstance(model.head, LastTokenHead):
+        return _rows([n - 1], n)
+    if isinstance(model.head, ClassificationHead) and isinstance(model.head.pool, Mean):
+        return torch.full((1, n), 1 / n)
+    return _rows([0], n)
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))

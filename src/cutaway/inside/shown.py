@@ -1,0 +1,299 @@
+"""From results to pictures: what the tools found, with the words of the text in place of numbers.
+
+    picture_of(logit_lens(model, ids), tokenizer, ids).save("lens.html")
+    picture_of(sweep(model, clean, corrupted, metric), tokenizer, clean)
+    picture_of(explain_next(model, tokenizer, text), tokenizer)
+
+Tokens are named by what they add to the text, so that a page shows «für», never the bytes of a byte-level vocabulary.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from cutaway.decoding.align import Alignment
+from cutaway.errors import InputError
+from cutaway.inside.ablation import Ablations
+from cutaway.inside.attributed import LOOKED, Attribution, token_names
+from cutaway.inside.circuits import Circuit
+from cutaway.inside.heads import HeadScores
+from cutaway.inside.inspection import Writers
+from cutaway.inside.lens import Lens
+from cutaway.inside.pictures import Arcs, CircuitGraph, ColouredText, HeatMap, LensGrid, PatchEvidence, Picture
+from cutaway.inside.stream import LogitWrites, Writes
+from cutaway.inside.sweep import Sweep
+from cutaway.tokens import Tokenizer
+
+METHODS = {
+    "integrated_gradients": "integrated gradients",
+    "gradient_x_input": "gradient × input",
+    "attention_rollout": "attention rollout",
+    "value_weighted": "value-weighted attention",
+}
+
+
+def words_of(tokenizer: Tokenizer | None, ids: Tensor | Sequence[int]) -> tuple[str, ...]:
+    """What stands on an axis: the tokens as they are read, without the space before a word."""
+    chosen = ids.flatten().tolist() if isinstance(ids, Tensor) else list(ids)
+    return tuple(map(str, chosen)) if tokenizer is None else bare(token_names(tokenizer, chosen))
+
+
+def bare(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name.strip() or name for name in names)
+
+
+@singledispatch
+def picture_of(
+    result: Any, tokenizer: Tokenizer | None = None, ids: Tensor | Sequence[int] = (), *, title: str = "", **more: Any
+) -> Picture:
+    """The picture of a result; `ids` are the tokens that its positions stand for."""
+    raise InputError(f"there is no picture of a {type(result).__name__}")
+
+
+@picture_of.register
+def _(
+    found: Lens,
+    tokenizer: Tokenizer | None = None,
+    ids: Tensor | Sequence[int] = (),
+    *,
+    row: int = 0,
+    follow: int | None = None,
+    labels: Sequence[str] | None = None,
+    title: str = "",
+) -> LensGrid:
+    """Colours are the probability of what each layer says; `follow` that of the number-th token that was asked for."""
+    said = found.top_tokens[:, row, :, 0]
+    if follow is not None:
+        values, what = found.token_probability[:, row, :, follow], "probability of what is followed"
+    else:
+        values, what = found.top_probabilities[:, row, :, 0], "probability"
+    known = {id: _named(tokenizer, id, labels) for id in said.flatten().tolist()}
+    positions = words_of(tokenizer, ids)
+    if found.positions is not None and len(positions) > len(found.positions):
+        positions = tuple(positions[position] for position in found.positions)
+    if len(positions) != said.shape[1]:
+        positions = ("answer",) if said.shape[1] == 1 else ()
+    grid = [[known[id] for id in line] for line in said.tolist()]
+    high = None if follow is None else max(float(values.max()), 1e-9)
+    return LensGrid(grid, values, positions, layer_names(found.layers), title or "Logit lens", what, 0.0, high)
+
+
+def _named(tokenizer: Tokenizer | None, id: int, labels: Sequence[str] | None) -> str:
+    if labels is not None:
+        return str(labels[id])
+    if tokenizer is None or id >= tokenizer.vocab_size:
+        return str(id)
+    return bare(token_names(tokenizer, [id]))[0]
+
+
+def layer_names(taps: Sequence[str]) -> tuple[str, ...]:
+    """What enters the first block, and after each block its number, counted from 0 as everywhere."""
+    return tuple("embedding" if tap.endswith("residual_before") else tap.split(".")[1] for tap in taps)
+
+
+@picture_of.register(Sweep)
+@picture_of.register(Ablations)
+def _(
+    found: Sweep | Ablations,
+    tokenizer: Tokenizer | None = None,
+    ids: Tensor | Sequence[int] = (),
+    *,
+    title: str = "",
+    names: Sequence[str] = (),
+) -> HeatMap:
+    """Layer × position, or layer × head; `names` are those of the positions, where there are no ids."""
+    back = isinstance(found, Sweep)
+    what = "share of the clean answer that is back" if back else "change of the right answer's lead"
+    effects = found.effects
+    rows: tuple[str, ...] = tuple(map(str, found.layers))
+    columns: tuple[str, ...] = ("all",)
+    axes = ("layer", "position")
+    if found.positions is not None:
+        words = bare(names) or words_of(tokenizer, ids)
+        columns = tuple(words[at] if at < len(words) else str(at) for at in found.positions)
+    if found.heads is not None and found.positions is not None:
+        rows = tuple(f"{layer}.{head}" for layer in found.layers for head in found.heads)
+        effects, axes = effects.transpose(1, 2).flatten(0, 1), ("layer.head", "position")
+    elif found.heads is not None:
+        columns, axes = tuple(map(str, found.heads)), ("layer", "head")
+    title = title or f"{'Patching' if back else 'Without'} {found.tap}"
+    values = _tidy(effects.reshape(len(rows), len(columns)).tolist())
+    return HeatMap(values, rows, columns, title, *axes, what, "diverging")
+
+
+@picture_of.register
+def _(
+    found: Attribution,
+    tokenizer: Tokenizer | None = None,
+    ids: Tensor | Sequence[int] = (),
+    *,
+    image: np.ndarray | None = None,
+    title: str = "",
+) -> Picture:
+    """Words; of a picture its patches, over the `image`."""
+    title = title or f"What the answer comes from: {METHODS[found.method]}"
+    what = "share" if found.method in LOOKED else "log p"
+    if found.shape is not None:
+        maps = {name: scores.reshape(found.shape) for name, scores in zip(found.outputs, found.scores, strict=True)}
+        if image is not None:
+            return PatchEvidence(image, maps, title, f"evidence ({what})")
+        return HeatMap(maps[found.outputs[0]], title=title, row_name="patch row", column_name="patch column", what=what)
+    if tokenizer is not None and found.input_ids is not None:
+        found = found.words(tokenizer)
+    return ColouredText(found.scores, bare(found.inputs), bare(found.outputs), title, what)
+
+
+@picture_of.register
+def _(
+    found: Writers, tokenizer: Tokenizer | None = None, ids: Tensor | Sequence[int] = (), *, title: str = ""
+) -> HeatMap:
+    """Layer × head of one output; of several, the strongest writers × outputs."""
+    title = title or "Who wrote the answer: direct logit attribution"
+    what = "logit of the answer − logit of its rival" if any(found.versus) else "logit"
+    if len(found.outputs) == 1:
+        (right,), (wrong,) = bare(found.outputs), bare(found.versus)
+        what = f"logit of «{right}»" + (f" − logit of «{wrong}»" if wrong else "")
+        return _by_layer(found.names, found.scores[:, 0].tolist(), title, what)
+    some = found.best(24)
+    values, names = [scores for _, scores in some], [short_name(name) for name, _ in some]
+    return HeatMap(_tidy(values), names, bare(found.outputs), title, "writer", "output", what, "diverging")
+
+
+def _by_layer(
+    names: Sequence[str], scores: Sequence[float], title: str, what: str, colours: str = "diverging"
+) -> HeatMap:
+    """A row for each block, a column for each head and for what else a block writes; the rest stands above all."""
+    cells: dict[tuple[str, str], float] = {}
+    rest = 0.0
+    for name, score in zip(names, scores, strict=True):
+        found = re.fullmatch(r"((?:en|de)coder)\.(\d+)\.(attention|cross|feed_forward)(?:\.(\d+|bias))?", name)
+        if found is None or found[4] == "bias":
+            rest += score
+            continue
+        short = {"attention": "", "cross": "cross ", "feed_forward": "feed-forward"}[found[3]] + (found[4] or "")
+        cells[found[2], short] = cells.get((found[2], short), 0.0) + score
+    rows = list(dict.fromkeys(row for row, _ in cells))
+    columns = sorted({column for _, column in cells}, key=_by_kind)
+    values = [[cells.get((row, column), float("nan")) for column in columns] for row in rows]
+    note = what + (f"; embeddings and biases together {rest:+.3g}".replace("-", "−") if rest else "")
+    return HeatMap(_tidy(values), rows, columns, title, "layer", "head", note, colours)
+
+
+def _by_kind(column: str) -> tuple[bool, bool, int]:
+    """Heads, cross heads, feed-forwards."""
+    number = re.search(r"\d+", column)
+    return number is None, not column.isdigit(), int(number[0]) if number else 0
+
+
+def _tidy(values: Sequence[Sequence[float]]) -> np.ndarray:
+    """To a hundredth of the largest: what is smaller only crowds the cells."""
+    found = np.array(values)
+    largest = np.abs(found[np.isfinite(found)]).max(initial=0.0)
+    return found.round(2 - int(np.floor(np.log10(largest)))) if largest else found
+
+
+@picture_of.register
+def _(
+    found: LogitWrites,
+    tokenizer: Tokenizer | None = None,
+    ids: Tensor | Sequence[int] = (),
+    *,
+    row: int = 0,
+    token: int = 0,
+    title: str = "",
+) -> HeatMap:
+    """Writer × position: what each adds to the score of the number-th token."""
+    scores = found.scores[:, row].reshape(len(found.names), -1, found.scores.shape[-1])[..., token]
+    title = title or "What each part adds to the logit"
+    return HeatMap(
+        scores, found.names, _columns(tokenizer, ids, found.positions, scores), title, "writer", "position", "logit"
+    )
+
+
+@picture_of.register
+def _(
+    found: Writes,
+    tokenizer: Tokenizer | None = None,
+    ids: Tensor | Sequence[int] = (),
+    *,
+    row: int = 0,
+    title: str = "",
+) -> HeatMap:
+    """Writer × position: how long what it wrote is."""
+    sizes = found.vectors[:, row].norm(dim=-1)
+    names = _columns(tokenizer, ids, found.positions, sizes)
+    return HeatMap(
+        sizes, found.names, names, title or f"Who wrote into {found.at}", "writer", "position", "length of the vector"
+    )
+
+
+def _columns(
+    tokenizer: Tokenizer | None, ids: Tensor | Sequence[int], positions: Sequence[int] | None, values: Tensor
+) -> Sequence[str]:
+    words = words_of(tokenizer, ids)
+    if positions is not None and len(words) > max(positions, default=-1):
+        words = tuple(words[position] for position in positions)
+    return words if len(words) == values.shape[1] else ()
+
+
+@picture_of.register
+def _(
+    found: Alignment, tokenizer: Tokenizer | None = None, ids: Tensor | Sequence[int] = (), *, title: str = ""
+) -> Arcs:
+    source = [found.source[a:b] for a, b in found.source_words]
+    target = [found.target[a:b] for a, b in found.target_words]
+    title = title or "Alignment: where each word of the translation looked"
+    return Arcs(found.matrix, target, source, title, "translation", "source", 0.1)
+
+
+@picture_of.register
+def _(
+    found: HeadScores, tokenizer: Tokenizer | None = None, ids: Tensor | Sequence[int] = (), *, title: str = ""
+) -> HeatMap:
+    title = title or f"Heads: {found.what}"
+    return _by_layer(list(found.scores), list(found.scores.values()), title, "score", "auto")
+
+
+@picture_of.register
+def _(
+    found: Circuit, tokenizer: Tokenizer | None = None, ids: Tensor | Sequence[int] = (), *, title: str = ""
+) -> CircuitGraph:
+    """Its edges; where none are known, a line from each node to the logits, as strong as its effect."""
+    edges = found.edges or tuple((node, "logits", effect) for node, effect in found.effects.items())
+    ends = [end for end in ("input", "logits") if any(end in edge[:2] for edge in edges)]
+    names = [*found.nodes, *ends]
+    plain = {node: _layer(node, fine=False) for node in found.nodes}
+    fine = any(a in plain and b in plain and plain[a] >= plain[b] for a, b, _ in edges)
+    layers = {node: _layer(node, fine=fine) for node in found.nodes}
+    top = max(layers.values(), default=0) + 1
+    layers |= {"input": -1, "logits": top}
+    shown = {node: " ".join([short_name(node), found.roles.get(node, "")]).strip() for node in found.nodes}
+    lines = [(names.index(a), names.index(b), weight) for a, b, weight in edges]
+    what = "weight" if found.edges else "effect on the metric"
+    return CircuitGraph(
+        [shown.get(name, name) for name in names],
+        [layers[name] for name in names],
+        lines,
+        title or f"Circuit: {found.name}",
+        what,
+    )
+
+
+def _layer(node: str, *, fine: bool) -> int:
+    """The height of a node: its block; `fine` also tells attention, cross-attention and feed-forward apart."""
+    _, number, part = node.split(".")[:3]
+    within = ("attention", "cross", "feed_forward").index(part)
+    return int(number) * 3 + within if fine else int(number)
+
+
+def short_name(node: str) -> str:
+    """`decoder.3.attention.7` is 3.7, `decoder.3.cross.7` 3.cross.7, `decoder.3.feed_forward` 3.ff."""
+    found = re.fullmatch(r"((?:en|de)coder)\.(\d+)\.(attention|cross|feed_forward)(\..+)?", node)
+    if found is None:
+        return re.sub(r"^decoder\.|^target_", "", node)
+    middle = {"attention": "", "cross": ".cross", "feed_forward": ".ff"}[found[3]]
+    return f"{'encoder.' if found[1] == 'encoder' else ''}{found[2]}{middle}{found[4] or ''}"

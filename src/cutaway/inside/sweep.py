@@ -1,0 +1,271 @@
+"""Where does it matter? Every layer, position and head patched in turn, all of them in a few passes.
+
+`clean` and `corrupted` are two inputs of one shape ("Mary and John … John gave it to", "… Mary gave it to"). Each cell
+of a sweep is the corrupted run with one place as in the clean run; the metric says how much of the clean answer is
+back: 0 as corrupted, 1 as clean. (Causal tracing: Meng et al. 2022; activation patching: Heimersheim & Nanda 2024.)
+
+    found = sweep(model, clean, corrupted, LogitDifference(mary, john))
+    found.effects      # layer × position
+    sweep(model, clean, corrupted, metric, over="heads").effects   # layer × head, at all positions together
+
+A copy of the run is computed only where it differs: see `inside/resume.py`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from cutaway.errors import InputError
+from cutaway.inside.metrics import Metric
+from cutaway.inside.place import at
+from cutaway.inside.resume import Change, Copies, Run
+from cutaway.model.heads import LanguageModelHead, MaskedLanguageModelHead, TaggingHead
+from cutaway.model.model import EncoderDecoderModel, Model
+from cutaway.model.tap import tap_names, watch, watching
+
+OVER = {
+    "residual": "residual_before",
+    "heads": "attention.heads",
+    "attention": "attention.output",
+    "feed_forward": "feed_forward.output",
+    "cross": "cross.output",
+    "cross_heads": "cross.heads",
+}
+EACH_BY_ITSELF = (LanguageModelHead, MaskedLanguageModelHead, TaggingHead)  # heads that read every position alone
+Given = Tensor | Sequence[Tensor]
+Which = bool | Sequence[int] | Int[Tensor, "batch n"] | None
+Measure = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """The metric of every cell; an axis that is not there was patched as a whole."""
+
+    tap: str  # decoder.*.attention.heads
+    layers: tuple[int, ...]
+    positions: tuple[int, ...] | None  # of rows with positions of their own: the first, the second …
+    heads: tuple[int, ...] | None
+    values: Float[Tensor, "layer *cells batch"]
+    clean: Float[Tensor, " batch"]
+    corrupted: Float[Tensor, " batch"]
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        there = {"layer": self.layers, "position": self.positions, "head": self.heads}
+        return tuple(name for name, labels in there.items() if labels is not None)
+
+    @property
+    def effects(self) -> Float[Tensor, "layer *cells"]:
+        """The mean over the rows, 0 as in the corrupted run and 1 as in the clean one; NaN where these are the same."""
+        low, high = self.corrupted.mean(), self.clean.mean()
+        return (self.values.mean(dim=-1) - low) / (high - low)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "tap": self.tap,
+            "axes": list(self.axes),
+            "layers": list(self.layers),
+            "positions": None if self.positions is None else list(self.positions),
+            "heads": None if self.heads is None else list(self.heads),
+            "values": self.values.mean(dim=-1).tolist(),
+            "effects": self.effects.tolist() if bool(self.effects.isfinite().all()) else None,  # JSON knows no NaN
+            "clean": self.clean.mean().item(),
+            "corrupted": self.corrupted.mean().item(),
+        }
+
+
+@torch.no_grad()
+def sweep(
+    model: Model,
+    clean: Given,
+    corrupted: Given,
+    metric: Metric | Measure,
+    *,
+    over: str = "residual",
+    side: str | None = None,
+    layers: Sequence[int] | None = None,
+    positions: Which = None,
+    heads: bool | Sequence[int] | None = None,
+    rows: int = 256,
+    **more: Any,
+) -> Sweep:
+    """Patches the clean run into the corrupted one, a cell at a time; a cell equals one patched pass, to rounding.
+
+    `over` is residual, heads, attention, feed_forward, cross, cross_heads, or a tap of a block (attention.value);
+    `side` is the decoder, where there is one, or the encoder. `positions` are swept one by one (True: all; a tensor
+    (batch n): each row's own), or patched together (False); so are `heads`. Left out, what has heads is swept over
+    heads, and what has none over positions. `rows` bounds memory: so many rows are computed side by side, or one cell.
+    What is left over (`real=`, `source_real=`) is handed to both runs.
+    """
+    plan = Plan.of(model, clean, corrupted, over, side, layers)
+    with watch(model, *map(plan.tap, plan.layers)) as seen:
+        wanted = measured(metric, model(*plan.clean, **more))
+    run = Run.of(model, plan.side, plan.corrupted, more)
+    cells = Cells.of(plan, seen[plan.tap(plan.layers[0])], positions, heads)
+    base = measured(metric, run.logits)
+    values = base.expand(len(plan.layers), len(cells.changes), -1).clone()
+    end = _end(metric, run)
+    for some_layers, some_changes in _portions(len(plan.layers), len(cells.changes), rows, len(base)):
+        copies = Copies(run, plan.over, end)
+        for layer in range(plan.layers[some_layers.start], len(run.calls)):
+            begins = layer in plan.layers[some_layers]
+            changes = cells.changes[some_changes] if begins else []
+            copies.advance(layer, changes, seen[plan.tap(layer)] if begins else None)
+        found = torch.stack(_read(metric, run, copies))
+        values[some_layers, some_changes] = found.view(values[some_layers, some_changes].shape)
+    return cells.sweep(plan, values, wanted, base)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is patched into what: checked, and with its defaults."""
+
+    side: str
+    over: str
+    layers: tuple[int, ...]
+    clean: tuple[Tensor, ...]
+    corrupted: tuple[Tensor, ...]
+
+    def tap(self, layer: int | str) -> str:
+        return f"{self.side}.{layer}.{self.over}"
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        clean: Given,
+        corrupted: Given,
+        over: str,
+        side: str | None,
+        layers: Sequence[int] | None,
+    ) -> "Plan":
+        if model.training:
+            raise InputError("the model is in training mode, where dropout changes every pass: call model.eval()")
+        if watching(model):
+            raise InputError("a sweep inside a watch or an edit of the same model: end that first")
+        sides = [name for name in ("decoder", "encoder") if hasattr(model, name)]
+        side = sides[0] if side is None else side
+        if side not in sides:
+            raise InputError(f"side={side!r}: this model has {' and '.join(sides)}")
+        n = len(getattr(model, side))
+        chosen = tuple(range(n) if layers is None else sorted({range(n)[layer] for layer in layers if -n <= layer < n}))
+        if not chosen or (layers is not None and len(chosen) != len(set(layers))):
+            raise InputError(f"layers={layers}: the {side} has layers 0…{n - 1}")
+        tap = OVER.get(over, over)
+        if f"{side}.0.{tap}" not in tap_names(model):
+            inner = [name.removeprefix(f"{side}.0.") for name in tap_names(model) if name.startswith(f"{side}.0.")]
+            raise InputError(f"over={over!r} is none of {', '.join(OVER)}, nor a tap of a block: {', '.join(inner)}")
+        first, second = ((given,) if isinstance(given, Tensor) else tuple(given) for given in (clean, corrupted))
+        for one, other in zip(first, second, strict=True):
+            if one.shape != other.shape:
+                raise InputError(
+                    f"clean is {tuple(one.shape)} and corrupted {tuple(other.shape)}: both need rows of one length, "
+                    "to compare them position for position"
+                )
+        return cls(side, tap, chosen, first, second)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """What is changed in a layer, cell by cell: positions × heads."""
+
+    positions: tuple[int, ...] | None
+    heads: tuple[int, ...] | None
+    changes: list[Change]
+
+    @classmethod
+    def of(cls, plan: Plan, value: Tensor, positions: Which, heads: bool | Sequence[int] | None) -> "Cells":
+        axes = at(plan.over, value)
+        if heads is None:
+            heads = axes.head is not None
+        if axes.head is None and heads is not False:
+            raise InputError(f"heads={heads}: {plan.over!r} has none")
+        if positions is None:
+            positions = heads is False
+        own = _masks("positions", positions, value, axes.position)
+        mine = None if heads is False else _labels("heads", heads, value.shape[axes.head or 0])
+        changes = [
+            Change(None if own is None else own[:, number], head)
+            for number, head in product(range(1 if own is None else own.shape[1]), mine or (None,))
+        ]
+        labels = positions if not isinstance(positions, Tensor) else range(positions.shape[1])
+        n = value.shape[axes.position]
+        return cls(None if own is None else _labels("positions", labels, n), mine, changes)
+
+    def sweep(self, plan: Plan, values: Tensor, clean: Tensor, corrupted: Tensor) -> Sweep:
+        sizes = [len(labels) for labels in (self.positions, self.heads) if labels is not None]
+        values = values.reshape(len(plan.layers), *sizes, -1)
+        return Sweep(plan.tap("*"), plan.layers, self.positions, self.heads, values, clean, corrupted)
+
+
+def _labels(what: str, which: bool | Sequence[int], n: int) -> tuple[int, ...]:
+    chosen = range(n) if which is True else which
+    assert not isinstance(chosen, bool)
+    if not len(chosen) or min(chosen) < -n or max(chosen) >= n:
+        raise InputError(f"{what}={list(chosen)}: there are 0…{n - 1}")
+    return tuple(number % n for number in chosen)
+
+
+def _masks(what: str, which: Which, value: Tensor, axis: int) -> Tensor | None:
+    """For each row and each position that is swept: where it stands (batch n position)."""
+    if which is False:
+        return None
+    batch, n = len(value), value.shape[axis]
+    if isinstance(which, Tensor):
+        if which.shape[0] != batch or int(which.min()) < -n or int(which.max()) >= n:
+            raise InputError(
+                f"{what} of shape {tuple(which.shape)} for {batch} rows of {n}: (batch n), within 0…{n - 1}"
+            )
+        chosen = which % n
+    else:
+        assert which is not None
+        chosen = torch.tensor(_labels(what, which, n), device=value.device).expand(batch, -1)
+    return chosen[..., None] == torch.arange(n, device=value.device)
+
+
+def measured(metric: Metric | Measure, logits: Tensor) -> Float[Tensor, " batch"]:
+    """One number for each row, or a complaint."""
+    found = metric(logits)
+    if found.shape != logits.shape[:1]:
+        raise InputError(f"the metric gave {tuple(found.shape)} for {len(logits)} rows: it has to give one number each")
+    return found
+
+
+def _end(metric: Metric | Measure, run: Run) -> Int[Tensor, " batch"]:
+    """The last position that is asked about, of each row."""
+    batch, seq = run.last.shape[:2]
+    if isinstance(metric, Metric) and run.logits.ndim == 3:
+        return metric.positions(batch, seq, run.last.device).amax(dim=1)
+    return torch.full((batch,), seq - 1, device=run.last.device)
+
+
+def _read(metric: Metric | Measure, run: Run, copies: Copies) -> list[Float[Tensor, " batch"]]:
+    """The metric of each copy; the head reads only what the metric asks for, where it reads positions alone."""
+    batch, seq = run.last.shape[:2]
+    model, n = run.model, len(copies.of_row) // batch
+    by_copy: dict[str, Any] = {name: x[copies.of_row] if isinstance(x, Tensor) else x for name, x in run.more.items()}
+    if run.side == "encoder" and isinstance(model, EncoderDecoderModel):
+        source_real = by_copy.pop("source_real", None)
+        hidden = model.decode(run.inputs[1][copies.of_row], memory=copies.hidden(), memory_real=source_real, **by_copy)
+        logits = model.head(hidden, by_copy.get("real"))
+    elif isinstance(metric, Metric) and isinstance(model.head, EACH_BY_ITSELF):
+        positions = metric.positions(batch, seq, run.last.device)
+        logits = model.head(copies.hidden(positions.repeat(n, 1)))
+        return [metric.read(each).mean(dim=1) for each in logits.unflatten(0, (n, batch))]
+    else:
+        logits = model.head(copies.hidden(), by_copy.get("real"))
+    return [measured(metric, each) for each in logits.unflatten(0, (n, batch))]
+
+
+def _portions(n_layers: int, n_changes: int, rows: int, batch: int) -> Iterator[tuple[slice, slice]]:
+    """Layers and changes that are computed side by side: as many layers as there is room for, as they share a pass."""
+    some_layers = max(1, min(n_layers, rows // batch))
+    some_changes = max(1, rows // (batch * some_layers))
+    for layer in range(0, n_layers, some_layers):
+        for change in range(0, n_changes, some_changes):
+            yield slice(layer, layer + some_layers), slice(change, change + some_changes)

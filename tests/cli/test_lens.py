@@ -1,0 +1,98 @@
+"""`cutaway lens`: the grid, words that are followed, a lens that is trained and looked through."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from looked_into import ASKED, MORE, TEXT, check_page, data, failed, pieces, run, said, write_models
+
+from cutaway.checkpoints import load
+from cutaway.inside.lens import logit_lens
+from cutaway.inside.pictures import LensGrid, read_picture
+from cutaway.inside.tuned import TunedLens
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return write_models(tmp_path_factory.mktemp("models"))
+
+
+def test_the_data_are_those_of_the_library(models: dict[str, Path]) -> None:
+    model, tokenizer = load(models["gpt2"]), pieces()
+    found = data("lens", models["gpt2"], TEXT, "--follow", "the", "--top", 3)
+    ids = torch.tensor([tokenizer.encode(TEXT, special=False)])
+    follow = tokenizer.encode(" the", special=False)
+    expected = logit_lens(model, ids, top=3, tokens=follow)
+    assert np.array(found["top_tokens"]).tolist() == expected.top_tokens.tolist()
+    for name in ("top_probabilities", "token_probability", "kl", "entropy"):
+        assert np.allclose(found[name], getattr(expected, name).numpy(), atol=1e-6)
+    assert found["tokens"] == follow
+    assert [text for text in found["position_texts"] if "�" in text] == ["na�", "�ve"]
+    plain = data("lens", models["gpt2"], "the dog ran")
+    assert "".join(plain["position_texts"]) == "the dog ran"
+    assert all(str(id) in found["texts"] for id in expected.top_tokens[-1, 0, :, 0].tolist())
+
+
+@pytest.mark.parametrize("name", [*ASKED, "vit"])
+def test_every_kind_of_model(models: dict[str, Path], tmp_path: Path, name: str) -> None:
+    text = models["a.png"] if name == "vit" else ASKED[name]
+    more = MORE.get(name, [])
+    shown = said("lens", models[name], text, *more)
+    assert "embedding" in shown
+    assert "Ġ" not in shown
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    said("lens", models[name], text, *more, "--out", tmp_path / "page.html")
+    check_page(tmp_path / "page.html", "lens")
+    said("lens", models[name], text, *more, "--out", tmp_path / "a.svg")
+    assert isinstance(read_picture(tmp_path / "a.svg"), LensGrid)
+
+
+def test_an_encoder_is_read_by_its_decoder(models: dict[str, Path]) -> None:
+    found = data("lens", models["translator"], "Hi", "--stream", "encoder", "--target", "a dog")
+    assert found["layers"][0] == "encoder.0.residual_before"
+    assert data("lens", models["translator"], "Hi", "--target", "a dog")["layers"][0].startswith("decoder.0")
+
+
+def test_followed_words_have_a_page_and_a_table(models: dict[str, Path], tmp_path: Path) -> None:
+    shown = said("lens", models["gpt2"], TEXT, "--follow", "the", "--follow", "a")
+    assert shown.count("at the last position") == 2
+    said("lens", models["gpt2"], TEXT, "--follow", "the", "--out", tmp_path / "page.html")
+    check_page(tmp_path / "page.html", "lens", "lens")
+
+
+def test_a_lens_is_trained_and_looked_through(models: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text((TEXT + " the cat sat down.\n") * 40)
+    made = ["--tune", tmp_path / "text.txt", "--out", tmp_path / "lens.safetensors", "--steps", 6]
+    told = data("lens", models["gpt2"], *made)
+    assert told["kl_tuned"]["decoder.0.residual_before"] < told["kl"]["decoder.0.residual_before"]
+    assert "tuned lens" in said("lens", models["gpt2"], *made)
+    found = data("lens", models["gpt2"], TEXT, "--tuned", tmp_path / "lens.safetensors")
+    model, tokenizer = load(models["gpt2"]), pieces()
+    ids = torch.tensor([tokenizer.encode(TEXT, special=False)])
+    expected = logit_lens(model, ids, tuned=TunedLens.load(tmp_path / "lens.safetensors", model))
+    assert np.allclose(found["kl"], expected.kl.numpy(), atol=1e-6)
+    assert "another model" in failed("lens", models["llama"], TEXT, "--tuned", tmp_path / "lens.safetensors")
+
+
+def test_what_cannot_be_read_is_refused(models: dict[str, Path], tmp_path: Path) -> None:
+    gpt2 = models["gpt2"]
+    assert "a text is missing" in failed("lens", gpt2)
+    assert "is empty" in failed("lens", gpt2, "")
+    many = failed("lens", gpt2, TEXT, "--follow", "zyxwv")
+    assert "tokens here" in many
+    assert "one is asked for" in many
+    assert "says labels" in failed("lens", models["label"], "a film", "--follow", "film")
+    assert "no stream 'encoder'" in failed("lens", gpt2, TEXT, "--stream", "encoder")
+    (tmp_path / "short.txt").write_text("the dog")
+    tune = ["--tune", tmp_path / "short.txt"]
+    assert "needs a place" in failed("lens", gpt2, *tune)
+    assert ".safetensors" in failed("lens", gpt2, *tune, "--out", tmp_path / "a.html")
+    out = ["--out", tmp_path / "a.safetensors"]
+    assert "are the least" in failed("lens", gpt2, *tune, *out)
+    assert "models that write" in failed("lens", models["bert"], *tune, *out)
+    assert "in a second call" in failed("lens", gpt2, TEXT, *tune, *out)
+    assert "cannot be read" in failed("lens", gpt2, "--tune", tmp_path / "none.txt", *out)
+    assert run("lens", gpt2, TEXT, "--tuned", tmp_path / "none.safetensors").exit_code == 2
+    assert json.dumps(data("lens", gpt2, "the"))

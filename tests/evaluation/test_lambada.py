@@ -1,0 +1,123 @@
+"""Last words: log p of a whole word, and whether each of its tokens is the likeliest."""
+
+import json
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from decoding.test_translate import translator
+from evaluation.test_pairs import Knows, by_hand, writer
+from evaluation.test_tasks import classifier, wordpiece
+from tiny import DECODERS
+from tokens.test_tokenizer import byte_level
+
+from cutaway.errors import InputError
+from cutaway.evaluation import LastWord, Sureness, evaluate
+from cutaway.evaluation.examples import read_examples
+from cutaway.evaluation.lambada import read_last_words
+
+FEW = Sureness(resamples=50)
+PASSAGES = [
+    LastWord("The quick brown fox jumps over the lazy", "dog"),
+    LastWord("I ate an", "apple"),
+    LastWord("a", "b"),
+    LastWord('"Hello," he said to', "Ünïcödé"),
+]
+
+
+@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("batch_tokens", [1, 4096])
+def test_log_p_and_the_likeliest_tokens_are_those_of_a_plain_pass(name, batch_tokens):
+    model, tokenizer = writer(name, start_id=1), byte_level()
+    report = evaluate(model, tokenizer, PASSAGES, batch_tokens=batch_tokens, sure=FEW)
+    log_ps, rights = [], []
+    for passage, item in zip(PASSAGES, report.items, strict=True):
+        ids = [1, *tokenizer.encode(f"{passage.context} {passage.word}", special=False)]
+        first = 1 + len(tokenizer.encode(passage.context, special=False))
+        log_ps.append(by_hand(model, ids, first))
+        likeliest = model(torch.tensor([ids[:-1]]))[0].argmax(dim=-1).tolist()[first - 1 :]
+        rights.append(likeliest == ids[first:])
+        assert item["log_p"] == pytest.approx(log_ps[-1])
+        assert item["right"] == rights[-1]
+    assert report.scores["accuracy"] == np.mean(rights)
+    assert report.scores["perplexity"] == pytest.approx(math.exp(-np.mean(log_ps)))
+    assert report.settings["behind"] == "<sos>"
+
+
+@pytest.mark.parametrize(("forgets", "wanted"), [(None, 1.0), (-1, 0.0), (-2, 0.0), (-3, 1.0)])
+def test_a_word_is_found_only_with_all_its_tokens(forgets, wanted):
+    """A model that knows the sentence by heart, but for what comes behind one token."""
+    tokenizer = byte_level()
+    ids = [1, *tokenizer.encode("So: xq", special=False)]
+    assert len(set(ids)) == len(ids)
+    assert len(tokenizer.encode(" xq", special=False)) >= 2
+    follows = dict(pairwise(ids))
+    if forgets is not None:
+        follows[ids[forgets - 1]] = 0
+    model = writer(start_id=1)
+    model.head = Knows(400)
+    known = torch.tensor([follows.get(id, 0) for id in range(400)])
+    model.hidden = lambda ids, **more: torch.nn.functional.one_hot(known[ids], 400).double()
+    n = len(tokenizer.encode(" xq", special=False))
+    report = evaluate(model, tokenizer, [LastWord("So:", "xq")], sure=FEW)
+    assert report.scores["accuracy"] == (wanted if forgets is None or n == 2 else float(-forgets > n))
+
+
+def test_who_knows_nothing_is_as_surprised_as_by_a_die():
+    model, tokenizer = writer(start_id=1), byte_level()
+    for parameter in model.parameters():
+        parameter.data.zero_()
+    report = evaluate(model, tokenizer, PASSAGES, sure=FEW)
+    assert report.scores["perplexity"] == pytest.approx(400 ** report.settings["tokens_per_word"], rel=1e-6)
+
+
+def test_company_and_order_change_nothing():
+    model, tokenizer = writer(start_id=1), byte_level()
+    together = evaluate(model, tokenizer, PASSAGES, sure=FEW).items
+    turned = evaluate(model, tokenizer, PASSAGES[::-1], sure=FEW).items[::-1]
+    alone = [evaluate(model, tokenizer, [passage], sure=FEW).items[0] for passage in PASSAGES]
+    for one, two, three in zip(together, turned, alone, strict=True):
+        assert one["log_p"] == pytest.approx(two["log_p"]) == pytest.approx(three["log_p"])
+        assert one["right"] == two["right"] == three["right"]
+
+
+def test_the_start_token_is_the_models():
+    tokenizer = byte_level()
+    behind = {start: evaluate(writer(start_id=start), tokenizer, PASSAGES, sure=FEW) for start in (None, 1)}
+    assert (behind[None].settings["behind"], behind[1].settings["behind"]) == (None, "<sos>")
+    without = evaluate(writer(start_id=1), tokenizer, PASSAGES, start=False, sure=FEW)
+    assert without.scores == behind[None].scores != behind[1].scores
+
+
+def test_a_long_passage_loses_its_beginning():
+    model, tokenizer = writer(start_id=1, max_len=8), byte_level()
+    report = evaluate(model, tokenizer, PASSAGES[:2], sure=FEW)
+    ids = tokenizer.encode("The quick brown fox jumps over the lazy dog", special=False)
+    n = len(ids) - len(tokenizer.encode("The quick brown fox jumps over the lazy", special=False))
+    assert report.items[0]["log_p"] == pytest.approx(by_hand(model, [1, *ids[-8:]], 9 - n))
+    assert "passages are longer than this model reads, and lost their beginning" in report.notes[0]
+
+
+def test_files_are_known_by_their_columns(tmp_path):
+    path = tmp_path / "a.jsonl"
+    rows = [{"context": "a b ", "continuation": " c"}, {"context": "d", "continuation": "e"}]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    model = writer()
+    assert read_examples(model, [path]).inputs == [LastWord("a b", "c"), LastWord("d", "e")]
+    assert read_last_words([path], limit=1) == [LastWord("a b", "c")]
+    path.write_text('{"text": "a"}\n')
+    assert read_last_words([path]) is None
+
+
+def test_who_is_asked_in_vain_is_named():
+    for model, tokenizer in ((classifier(), wordpiece()), (translator(), byte_level())):
+        with pytest.raises(InputError, match="does not say which word comes next"):
+            evaluate(model, tokenizer, PASSAGES)
+    with pytest.raises(InputError, match="a word with a past is needed"):
+        evaluate(writer(), byte_level(), [LastWord("So", " ")])
+    broken = writer()
+    next(broken.parameters()).data.fill_(torch.nan)
+    with pytest.raises(InputError, match="not a number: are its weights damaged"):
+        evaluate(broken, byte_level(), PASSAGES)

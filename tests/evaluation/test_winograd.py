@@ -1,0 +1,187 @@
+"""Winograd schemas: both readings are scored by the same tokens, whoever stands beside them."""
+
+import gzip
+
+import numpy as np
+import pytest
+import torch
+from decoding.test_translate import translator
+from evaluation.test_pairs import by_hand, hiding, writer
+from evaluation.test_tasks import classifier, wordpiece
+from tiny import DECODERS, ENCODERS, tiny
+from tokens.test_tokenizer import byte_level
+
+from cutaway.errors import InputError
+from cutaway.evaluation import Schema, Sureness, evaluate
+from cutaway.evaluation.examples import read_examples
+from cutaway.evaluation.schema_files import read_schemas
+from cutaway.evaluation.winograd import blanks, readings
+
+FEW = Sureness(resamples=50)
+SCHEMAS = [
+    Schema("The man saw the dog because ", " runs.", ("the man", "The dog"), 0),
+    Schema("The man saw the dog because ", " is awake.", ("the man", "The dog"), 1),
+    Schema("A man sleeps. ", " is a dog.", ("the one dog", "he"), 1),
+    Schema("He is awake, and ", " saw it", ("no one", "a dog", "it"), 2),
+]
+
+
+@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("start_id", [1, None])
+def test_partial_and_full_scores_are_those_of_a_plain_pass(name, start_id):
+    model, tokenizer = writer(name, start_id=start_id), byte_level()
+    before = [] if start_id else tokenizer.encode("\n\n", special=False)
+    found = readings(model, tokenizer, SCHEMAS)
+    for number, schema in enumerate(SCHEMAS):
+        behind = len(tokenizer.encode(schema.after, special=False))
+        for candidate in range(len(schema.candidates)):
+            ids = tokenizer.encode(("" if start_id else "\n\n") + schema.reading(candidate), special=False)
+            ids = [start_id, *ids] if start_id else ids
+            first = 1 if start_id else len(before)
+            assert found["full"][number][candidate] == pytest.approx(by_hand(model, ids, first))
+            assert found["partial"][number][candidate] == pytest.approx(by_hand(model, ids, len(ids) - behind))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bert"])
+def test_neither_order_nor_company_nor_batch_changes_an_answer(name):
+    masked = name == "bert"
+    model, tokenizer = (tiny("bert"), hiding()) if masked else (writer(name, start_id=1), byte_level())
+
+    def ask(some, **more):
+        return blanks(model, tokenizer, some, **more) if masked else readings(model, tokenizer, some)["partial"]
+
+    together = ask(SCHEMAS)
+    assert [x for one in ask(SCHEMAS[::-1])[::-1] for x in one] == pytest.approx([x for one in together for x in one])
+    for schema, expected in zip(SCHEMAS, together, strict=True):
+        assert ask([schema])[0] == pytest.approx(expected)
+        turned = Schema(schema.before, schema.after, schema.candidates[::-1], len(schema.candidates) - 1 - schema.right)
+        assert ask([turned])[0] == pytest.approx(expected[::-1])
+    if masked:
+        assert np.concatenate(ask(SCHEMAS, batch_tokens=1)) == pytest.approx(np.concatenate(together))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert"])
+def test_who_knows_nothing_gets_half(name):
+    model, tokenizer = (tiny("bert"), hiding()) if name == "bert" else (writer(start_id=1), byte_level())
+    for parameter in model.parameters():
+        parameter.data.zero_()  # all tokens are equally likely
+    report = evaluate(model, tokenizer, SCHEMAS[:3], sure=FEW)
+    assert report.scores["accuracy"] == 0.5
+    assert report.settings["ties"] == 3
+    assert evaluate(model, tokenizer, SCHEMAS[3:], sure=FEW).scores["accuracy"] == pytest.approx(1 / 3)
+
+
+def test_tokens_that_reach_over_the_border_are_scored_in_no_reading():
+    """«dogs» is one token and «cats» is two: what is scored is what both end with."""
+    from cutaway.tokens.train import train_tokenizer
+
+    tokenizer = train_tokenizer(["the dogs"] * 9 + ["the cat s"], kind="bpe", vocab_size=300)
+    schema = Schema("the ", "s bark", ("dog", "cat"), 0)
+    one, two = (tokenizer.encode(schema.reading(n), special=False) for n in range(2))
+    assert tokenizer.token(one[1]) == "Ġdogs"
+    model = writer(start_id=1)
+    found = readings(model, tokenizer, [schema])["partial"][0]
+    n = len(tokenizer.encode(" bark", special=False))
+    assert one[-n:] == two[-n:]
+    assert found == pytest.approx([by_hand(model, [1, *ids], 1 + len(ids) - n) for ids in (one, two)])
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_blanks_hide_the_whole_candidate_and_nothing_else(name):
+    model, tokenizer = tiny(name), hiding()
+    schema = Schema("the man saw ", " runs", ("the dog", "no one", "it"), 0)
+    found = blanks(model, tokenizer, [schema])[0]
+    for score, candidate in zip(found, schema.candidates, strict=True):
+        front, middle, back = (tokenizer.encode(text, special=False) for text in ("the man saw", candidate, "runs"))
+        row = [tokenizer.cls_id, *front, *[tokenizer.mask_id] * len(middle), *back, tokenizer.sep_id]
+        with torch.no_grad():
+            log_p = model(torch.tensor([row]))[0].log_softmax(dim=-1)
+        assert score == pytest.approx(np.mean([log_p[1 + len(front) + i, id].item() for i, id in enumerate(middle)]))
+
+
+def test_the_report_has_every_item():
+    report = evaluate(writer(start_id=1), byte_level(), SCHEMAS, sure=FEW)
+    assert (report.task, report.n, set(report.scores)) == ("winograd", 4, {"accuracy", "accuracy_full"})
+    assert report.signatures["accuracy"].startswith("partial:")
+    for way, name in (("partial", "accuracy"), ("full", "accuracy_full")):
+        right = [item[way].index(max(item[way])) == item["right"] for item in report.to_dict()["items"]]
+        assert report.scores[name] == np.mean(right)
+        assert report.intervals[name].low <= report.scores[name] <= report.intervals[name].high
+
+
+def test_who_is_asked_in_vain_is_named():
+    with pytest.raises(InputError, match="task='classify' says of no sentence how likely it is"):
+        evaluate(classifier(), wordpiece(), SCHEMAS)
+    with pytest.raises(InputError, match="task='translate' says of no sentence"):
+        evaluate(translator(), byte_level(), SCHEMAS)
+    with pytest.raises(InputError, match="no token that hides a word"):
+        evaluate(tiny("bert"), wordpiece(), SCHEMAS)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+WSC = """The trophy doesn't fit because  [MASK]  is too large .
+[MASK]
+ The trophy ,the suitcase
+The trophy
+
+Ann left.  [MASK]  was hungry.
+[MASK]
+Ann,the dog
+the dog
+"""
+DPR = """The priests quoted it for all the witches they found, since they feared it.
+they
+The priests,the witches
+the witches
+
+Jim went to Hal's house, and walked his dog.
+his
+Jim,Hal
+Hal
+
+Mary met Sue before John took her home.
+her
+Mary,Sue
+Sue
+
+The skeleton beat the pumpkin, because it looked like it was walking.
+it
+The skeleton,the pumpkin
+The skeleton
+"""
+
+
+def test_both_published_forms(tmp_path):
+    path = tmp_path / "wsc.txt"
+    path.write_text(WSC)
+    one, two = read_examples(tiny("gpt2"), [path]).inputs
+    assert one == Schema("The trophy doesn't fit because ", " is too large .", ("The trophy", "the suitcase"), 0)
+    assert one.reading(0) == "The trophy doesn't fit because the trophy is too large ."
+    assert two.reading(1) == "Ann left. The dog was hungry."
+    packed = tmp_path / "dpr.gz"
+    packed.write_bytes(gzip.compress(DPR.encode()))
+    found = read_schemas([packed])
+    assert [schema.reading(schema.right) for schema in found] == [
+        "The priests quoted it for all the witches they found, since the witches feared it.",
+        "Jim went to Hal's house, and walked Hal's dog.",
+        "Mary met Sue before John took Sue home.",
+        "The skeleton beat the pumpkin, because the skeleton looked like it was walking.",
+    ]
+    assert read_schemas([path, packed], limit=3) == [one, two, found[0]]
+
+
+def test_a_space_before_a_full_stop_goes(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("Ann gave it to [MASK] .\n[MASK]\nAnn,Sue\nSue\n")
+    assert read_schemas([path])[0].reading(1) == "Ann gave it to Sue."
+
+
+def test_what_is_no_schema_is_a_text(tmp_path):
+    path = tmp_path / "a.txt"
+    for text in ("Chapter 1\n\nIt was late.\n", "a\nb\nc,d\nc\n", "it is\nit\na,b\nc\n", "one\n" * 9, "x" * (1 << 21)):
+        path.write_text(text)
+        assert read_schemas([path]) is None
+    path.write_text(WSC + "\nstray\n")
+    with pytest.raises(InputError, match=r"a.txt, line 11: no schema ends here; one is a sentence"):
+        read_schemas([path])

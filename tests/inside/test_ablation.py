@@ -1,0 +1,65 @@
+"""A sweep of ablations: each cell is one run with that place taken away."""
+
+from itertools import product
+
+import pytest
+import torch
+from tiny import close, inputs, tiny
+
+from cutaway.errors import InputError
+from cutaway.inside.ablation import ablate_sweep
+from cutaway.inside.metrics import LogitDifference
+from cutaway.inside.patch import Ablate, Patch, intervene, means, record
+from cutaway.inside.place import Place
+
+FAMILIES = ["gpt2", "llama", "transformer", "transformer-pre-norm", "t5", "bert", "vit"]
+METRIC = LogitDifference(1, 2)
+
+
+@pytest.mark.parametrize("over", ["residual", "heads", "feed_forward"])
+@pytest.mark.parametrize("name", FAMILIES)
+@torch.no_grad()
+def test_a_cell_is_one_run_without_the_place(name: str, over: str) -> None:
+    model = tiny(name)
+    given = tuple(x[:1] for x in inputs(name))
+    found = ablate_sweep(model, *given, metric=METRIC, over=over, rows=3)
+    assert found.base == pytest.approx(METRIC(model(*given)).item())
+    heads, positions = found.heads or (None,), found.positions or (None,)
+    for layer, (i, position), (j, head) in product(found.layers, enumerate(positions), enumerate(heads)):
+        place = Place(found.tap.replace("*", str(layer)), head, position)
+        with intervene(model, Ablate(place)):
+            expected = METRIC(model(*given))
+        cell = found.values[layer, j if over == "heads" else i]
+        assert close(cell, expected[0]), (layer, position, head)
+
+
+@torch.no_grad()
+def test_a_mean_is_that_of_the_run_and_a_resample_the_other_runs() -> None:
+    model, (ids,) = tiny("gpt2"), inputs("gpt2")
+    one, other = ids[:1], ids[1:]
+    tap = "decoder.1.attention.heads"
+    place = Place(tap, 2)
+    found = ablate_sweep(model, one, metric=METRIC, over="heads", how="mean")
+    with intervene(model, Ablate(place, "mean", means(model, one, places=[tap]))):
+        assert close(found.values[1, 2], METRIC(model(one))[0])
+    found = ablate_sweep(model, one, metric=METRIC, over="heads", how="resample", source=other)
+    with intervene(model, Patch(place, record(model, other, places=[tap]))):
+        assert close(found.values[1, 2], METRIC(model(one))[0])
+    assert found.to_dict()["how"] == "resample"
+
+
+def test_the_encoder_of_a_translator_has_its_own_side() -> None:
+    model = tiny("transformer")
+    given = tuple(x[:1] for x in inputs("transformer"))
+    found = ablate_sweep(model, *given, metric=METRIC, side="encoder", layers=[1])
+    assert found.tap == "encoder.*.residual_before"
+    assert found.effects.shape == (1, 7)
+
+
+def test_wrong_wishes_are_refused() -> None:
+    model, (ids,) = tiny("gpt2"), inputs("gpt2")
+    for wishes, said in (({"how": "gone"}, "is not one of"), ({"how": "resample"}, "takes values from another run")):
+        with pytest.raises(InputError, match=said):
+            ablate_sweep(model, ids[:1], metric=METRIC, **wishes)
+    with pytest.raises(InputError, match="2 rows"):
+        ablate_sweep(model, ids, metric=METRIC)

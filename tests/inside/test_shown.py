@@ -1,0 +1,108 @@
+"""Pictures of results: their numbers are the result's, their words the text's."""
+
+import numpy as np
+import pytest
+import torch
+from looked_into import TEXT, pieces
+from tiny import tiny
+
+from cutaway.errors import InputError
+from cutaway.inside.circuits import Circuit
+from cutaway.inside.explain import explain_image, explain_next
+from cutaway.inside.heads import HeadScores
+from cutaway.inside.inspection import look_inside
+from cutaway.inside.lens import logit_lens
+from cutaway.inside.metrics import LogitDifference
+from cutaway.inside.pages import page_of, pictures_of
+from cutaway.inside.pictures import CircuitGraph, ColouredText, HeatMap, LensGrid, PatchEvidence
+from cutaway.inside.shown import picture_of, short_name, words_of
+from cutaway.inside.stream import writes
+from cutaway.inside.sweep import sweep
+
+TOKENIZER = pieces()
+IDS = torch.tensor([TOKENIZER.encode(TEXT, special=False)])
+OTHER = torch.tensor([[*TOKENIZER.encode(TEXT, special=False)[::-1]]])
+
+
+def model():
+    return tiny("gpt2", vocab_size=280, max_len=64, dtype=torch.float32)
+
+
+def test_of_a_lens() -> None:
+    found = logit_lens(model(), IDS)
+    picture = picture_of(found, TOKENIZER, IDS)
+    assert isinstance(picture, LensGrid)
+    assert np.allclose(picture.values, found.top_probabilities[:, 0, :, 0])
+    assert picture.layers == ("embedding", "0", "1")
+    assert picture.positions == words_of(TOKENIZER, IDS)
+    assert picture.positions[0] == "the"
+    some = logit_lens(model(), IDS, positions=[-1], tokens=[5])
+    assert picture_of(some, TOKENIZER, IDS, follow=0).positions == (words_of(TOKENIZER, IDS)[-1],)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("over", ["residual", "heads"])
+def test_of_a_sweep(over: str) -> None:
+    found = sweep(model(), IDS, OTHER, LogitDifference(1, 2), over=over)
+    picture = picture_of(found, TOKENIZER, IDS)
+    assert isinstance(picture, HeatMap)
+    assert np.allclose(picture.values, found.effects, atol=0.006 * float(found.effects.abs().max()))
+    assert picture.columns[0] == ("the" if over == "residual" else "0")
+    both = sweep(model(), IDS, OTHER, LogitDifference(1, 2), over="heads", positions=[0, -1])
+    assert picture_of(both, TOKENIZER, IDS).values.shape in ((8, 2), (2, 2))  # type: ignore[attr-defined]
+
+
+def test_of_an_attribution_its_words() -> None:
+    found = explain_next(model(), TOKENIZER, TEXT, method="gradient_x_input")  # type: ignore[arg-type]
+    picture = picture_of(found, TOKENIZER)
+    assert isinstance(picture, ColouredText)
+    assert "naïve" in picture.sources
+    assert np.isclose(picture.values.sum(), float(found.scores.sum()), rtol=1e-3)
+    image = np.zeros((3, 8, 8), np.uint8)
+    looked = explain_image(tiny("vit", dtype=torch.float32), image, method="gradient_x_input")
+    assert isinstance(picture_of(looked, image=image), PatchEvidence)
+    assert isinstance(picture_of(looked), HeatMap)
+
+
+def test_of_writers_and_of_what_they_wrote() -> None:
+    found = writes(model(), IDS)
+    picture = picture_of(found, TOKENIZER, IDS)
+    assert isinstance(picture, HeatMap)
+    assert picture.columns == words_of(TOKENIZER, IDS)
+    logits = picture_of(writes(model(), IDS, positions=[-1]).to_logits([3]), TOKENIZER, IDS)
+    assert logits.columns == (words_of(TOKENIZER, IDS)[-1],)  # type: ignore[attr-defined]
+
+
+def test_of_a_circuit_its_edges_or_its_effects() -> None:
+    nodes = ("decoder.0.attention.1", "decoder.0.feed_forward", "decoder.1.attention.2")
+    effects = Circuit("c", {}, nodes, roles={nodes[0]: "mover"}, effects={nodes[0]: 0.5, nodes[2]: -0.2})
+    picture = picture_of(effects)
+    assert isinstance(picture, CircuitGraph)
+    assert picture.nodes == ("0.1 mover", "0.ff", "1.2", "logits")
+    assert len(picture.edges) == 2
+    edges = Circuit(
+        "c", {}, nodes, edges=(("input", nodes[0], 1.0), (nodes[0], nodes[1], 0.5), (nodes[1], nodes[2], 0.1))
+    )
+    drawn = picture_of(edges)
+    assert len(drawn.edges) == 3  # type: ignore[attr-defined]
+    assert short_name("encoder.2.attention.3") == "encoder.2.3"
+    assert short_name("decoder.2.cross.3") == "2.cross.3"
+
+
+def test_of_scores_and_of_nothing_else() -> None:
+    scores = {f"decoder.{layer}.attention.{head}": layer + head / 10 for layer in range(2) for head in range(12)}
+    picture = picture_of(HeadScores("looks", scores))
+    assert isinstance(picture, HeatMap)
+    assert picture.values.shape == (2, 12)
+    assert picture.columns == tuple(map(str, range(12)))
+    with pytest.raises(InputError, match="no picture of a int"):
+        picture_of(3)
+
+
+def test_a_page_of_an_inspection_is_text_whatever_the_text() -> None:
+    found = look_inside(
+        model(), TOKENIZER, "the <script>old</script> dog", method="gradient_x_input", show=["attribution"]
+    )
+    page = page_of("<b>&", "<i>", pictures_of(found, TOKENIZER).values())
+    assert "<b>&" not in page
+    assert "<i>" not in page
+    assert "<script>old" not in page

@@ -1,0 +1,208 @@
+"""A sweep is its cells: each equals one patched pass, whatever is left out of the computation."""
+
+import json
+from typing import Any
+
+import pytest
+import torch
+from tiny import ALL, DECODERS, TRANSLATORS, close, inputs, tiny
+from torch import Tensor
+
+from cutaway.errors import InputError
+from cutaway.inside.estimate import agreement, estimate_sweep
+from cutaway.inside.metrics import Kl, LogitDifference, LogProbability
+from cutaway.inside.patch import Patch, Place, intervene, record
+from cutaway.inside.sweep import Sweep, sweep
+from cutaway.model.tap import watch
+
+METRIC = LogitDifference([1, 2], 3)
+
+
+def two_runs(name: str, dtype: torch.dtype = torch.float64) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    clean = inputs(name, dtype=dtype)
+    return clean, tuple(x.flip(0) if x.is_floating_point() else (x + 7) % 50 for x in clean)
+
+
+def one_by_one(
+    model: Any, found: Sweep, clean: Any, corrupted: Any, metric: Any, own: Any = None, **more: Any
+) -> Tensor:
+    """Every cell as a pass of its own."""
+    source = record(model, *clean, places=found.tap, **more)
+    values = []
+    for layer in found.layers:
+        for number in range(1 if found.positions is None else len(found.positions)):
+            position = None if found.positions is None else found.positions[number]
+            where = position if own is None else own[:, number : number + 1]
+            for head in found.heads or (None,):
+                place = Place(found.tap.replace("*", str(layer)), head, where)
+                with torch.no_grad(), intervene(model, Patch(place, source)):
+                    values.append(metric(model(*corrupted, **more)))
+    return torch.stack(values).view_as(found.values)
+
+
+TAPS = "attention feed_forward attention.value attention.key attention.query attention.pattern feed_forward.features"
+ACROSS = "cross cross_heads cross.key cross.query"
+CASES = [(name, over) for name in ALL for over in ("residual", "heads")]
+CASES += [(name, over) for name in ("gpt2", "llama", "bert") for over in TAPS.split()]
+CASES += [(name, over) for name in ("transformer", "t5") for over in ACROSS.split()]
+
+
+@pytest.mark.parametrize(("name", "over"), CASES)
+def test_every_cell_is_a_patched_pass(name: str, over: str) -> None:
+    model, (clean, corrupted) = tiny(name), two_runs(name)
+    for side in ("decoder",) if over in ACROSS else ("encoder", "decoder"):
+        if hasattr(model, side):
+            for layers, positions in ((None, None), ([-1], [1, -1])):
+                words: dict[str, Any] = {"side": side, "layers": layers, "positions": positions, "rows": 14}
+                found = sweep(model, clean, corrupted, METRIC, over=over, **words)
+                assert close(found.values, one_by_one(model, found, clean, corrupted, METRIC))
+                assert (found.values - found.corrupted).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "t5"])
+def test_single_precision_too(name: str) -> None:
+    model, (clean, corrupted) = tiny(name, dtype=torch.float32), two_runs(name, torch.float32)
+    found = sweep(model, clean, corrupted, METRIC)
+    assert close(found.values, one_by_one(model, found, clean, corrupted, METRIC))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 1000])
+def test_how_many_rows_are_computed_together_changes_nothing(rows: int) -> None:
+    model, (clean, corrupted) = tiny("llama", n_layers=3), two_runs("llama")
+    plain = sweep(model, clean, corrupted, METRIC, over="heads", positions=True)
+    assert close(sweep(model, clean, corrupted, METRIC, over="heads", positions=True, rows=rows).values, plain.values)
+
+
+@pytest.mark.parametrize("name", [*DECODERS, "bert", "transformer", "t5"])
+@pytest.mark.parametrize("left", [True, False])
+def test_padded_rows_and_positions_of_their_own(name: str, left: bool) -> None:
+    model, (clean, corrupted) = tiny(name), two_runs(name)
+    seq = clean[-1].shape[1]
+    real = torch.arange(seq) < torch.tensor([[4], [seq]])
+    real = real.flip(1) if left else real
+    metric = LogProbability(4, at=torch.tensor([seq - 1 if left else 3, seq - 1]))
+    own = torch.tensor([[3, seq - 2], [0, 2]])
+    found = sweep(model, clean, corrupted, metric, positions=own, real=real, rows=6)
+    assert found.positions == (0, 1)
+    assert close(found.values, one_by_one(model, found, clean, corrupted, metric, own, real=real))
+    assert (found.values - found.corrupted).abs().amax(dim=(0, 2)).min() > 1e-6
+
+
+@pytest.mark.parametrize("at", [2, (1, 4), None])
+def test_what_comes_after_the_question_does_not_matter_and_before_it_does(at: Any) -> None:
+    model, (clean, corrupted) = tiny("gpt2"), two_runs("gpt2")
+    with torch.no_grad():
+        metric = Kl(model(*clean), at=at)
+    found = sweep(model, clean, corrupted, metric)
+    assert close(found.values, one_by_one(model, found, clean, corrupted, metric))
+    last = 6 if at is None else at if isinstance(at, int) else max(at)
+    assert torch.equal(found.values[:, last + 1 :], found.corrupted.expand_as(found.values[:, last + 1 :]))
+    assert (found.clean.abs() < 1e-12).all()
+
+
+@pytest.mark.parametrize("task", ["classify", "tag"])
+def test_any_function_of_the_logits_is_a_metric_and_heads_may_read_all_positions(task: str) -> None:
+    model, (clean, corrupted) = tiny("bert", task=task, n_classes=3), two_runs("bert")
+
+    def metric(logits: Tensor) -> Tensor:
+        return logits.flatten(1).logsumexp(dim=1)
+
+    for how in (metric, LogProbability(1, at=2)):
+        found = sweep(model, clean, corrupted, how, rows=8)
+        assert close(found.values, one_by_one(model, found, clean, corrupted, how))
+
+
+def test_the_last_token_of_a_decoder_classifies() -> None:
+    model, (clean, corrupted) = tiny("llama", task="classify", n_classes=3), two_runs("llama")
+    real = torch.arange(7) < torch.tensor([[5], [7]])
+    found = sweep(model, clean, corrupted, LogitDifference(0, 1), real=real)
+    assert close(found.values, one_by_one(model, found, clean, corrupted, LogitDifference(0, 1), real=real))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "transformer", "vit"])
+def test_effects_run_from_the_corrupted_run_to_the_clean_one(name: str) -> None:
+    model, (clean, corrupted) = tiny(name), two_runs(name)
+    side = "decoder" if hasattr(model, "decoder") else "encoder"
+    both = sweep(model, clean, corrupted, METRIC, positions=False, layers=[0], side=side)
+    assert both.axes == ("layer",)
+    if name != "transformer":  # where the memory differs, too
+        assert close(both.effects, torch.ones(1, dtype=torch.float64))
+    same = sweep(model, corrupted, corrupted, METRIC)
+    assert close(same.values, same.corrupted.expand_as(same.values))
+    assert same.to_dict()["effects"] is None
+    assert json.loads(json.dumps(both.to_dict())) == both.to_dict()
+
+
+def test_a_sweep_leaves_nothing_behind() -> None:
+    model, (clean, corrupted) = tiny("gpt2"), two_runs("gpt2")
+    before = {name: p.grad for name, p in model.named_parameters()}
+    state = torch.get_rng_state()
+    sweep(model, clean, corrupted, METRIC)
+    estimate_sweep(model, clean, corrupted, METRIC)
+    assert torch.equal(state, torch.get_rng_state())
+    assert {name: p.grad for name, p in model.named_parameters()} == before
+    assert not any(part._forward_pre_hooks for part in model.modules())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"over": "residuals"}, "over='residuals' is none of residual"),
+        ({"side": "encoder"}, "this model has decoder"),
+        ({"layers": [5]}, r"layers=\[5\]: the decoder has layers 0…1"),
+        ({"heads": [0]}, "'residual_before' has none"),
+        ({"over": "heads", "heads": [4]}, r"heads=\[4\]: there are 0…3"),
+        ({"positions": [7]}, r"positions=\[7\]: there are 0…6"),
+        ({"positions": torch.tensor([[0]])}, "for 2 rows of 7"),
+    ],
+)
+def test_a_sweep_that_cannot_be_meant_is_refused(words: dict[str, Any], said: str) -> None:
+    model, (clean, corrupted) = tiny("gpt2"), two_runs("gpt2")
+    with pytest.raises(InputError, match=said):
+        sweep(model, clean, corrupted, METRIC, **words)
+
+
+def test_other_runs_that_cannot_be_swept_are_refused() -> None:
+    model, (clean, corrupted) = tiny("gpt2"), two_runs("gpt2")
+    with pytest.raises(InputError, match="need rows of one length"):
+        sweep(model, clean, corrupted[0][:, :5], METRIC)
+    with pytest.raises(InputError, match="inside a watch"), watch(model, "head.logits"):
+        sweep(model, clean, corrupted, METRIC)
+    with pytest.raises(InputError, match=r"model\.eval"):
+        sweep(model.train(), clean, corrupted, METRIC)
+    with pytest.raises(InputError, match="one number each"):
+        sweep(model.eval(), clean, corrupted, lambda logits: logits.mean())
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "transformer", "t5", "vit"])
+@pytest.mark.parametrize("over", ["residual", "heads", "feed_forward", "attention.pattern"])
+def test_an_estimate_is_exact_for_small_changes(name: str, over: str) -> None:
+    """The inputs are moved a little, so that the first order is all there is."""
+    model, (clean, _) = tiny(name), two_runs(name)
+    side = "decoder" if name in DECODERS else "encoder"
+    if name == "vit":
+        near = (clean[0] + 1e-6 * torch.randn_like(clean[0]),)
+    else:  # words 25 … 49 become almost the same as 0 … 24
+        table = model.get_submodule("source_embedding" if name in TRANSLATORS else "embedding").tokens.matrix.data
+        table[25:] = table[:25] + 1e-6 * torch.randn(25, 24, dtype=torch.float64)
+        clean = (clean[0] % 25, *clean[1:])
+        near = (clean[0] + 25, *clean[1:])
+    found = sweep(model, near, clean, METRIC, over=over, side=side)
+    guess = estimate_sweep(model, near, clean, METRIC, over=over, side=side)
+    a, b = found.values - found.corrupted, guess.values - guess.corrupted
+    assert a.abs().max() > 1e-9
+    assert (a - b).abs().max() <= 1e-3 * a.abs().max()
+    alike = agreement(found, guess)
+    assert min(alike.pearson, alike.rank, alike.sign) > 0.99
+
+
+def test_agreement_is_what_scipy_says() -> None:
+    from scipy.stats import pearsonr, spearmanr
+
+    model, (clean, corrupted) = tiny("gpt2"), two_runs("gpt2")
+    found, guess = (f(model, clean, corrupted, METRIC, over="heads") for f in (sweep, estimate_sweep))
+    a, b = (one.effects.flatten().numpy() for one in (found, guess))
+    alike = agreement(found, guess)
+    assert alike.pearson == pytest.approx(pearsonr(a, b).statistic)
+    assert alike.rank == pytest.approx(spearmanr(a, b).statistic)
+    assert agreement(found, found).to_dict() == pytest.approx({"pearson": 1.0, "rank": 1.0, "sign": 1.0})

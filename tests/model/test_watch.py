@@ -1,0 +1,20 @@
+"""A watch refuses what it cannot keep. Here, where no shape check is faster."""
+
+import pytest
+from tiny import tiny
+
+from cutaway.errors import InputError
+from cutaway.model.tap import watch
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"positions": []}, "at least one whole number"),
+        ({"positions": [1.0]}, "at least one whole number"),
+        ({"keep": "first"}, "neither 'last' nor 'all'"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(wrong: dict, said: str) -> None:
+    with pytest.raises(InputError, match=said), watch(tiny("gpt2"), "*", **wrong):
+        pass

@@ -68,3 +68,6 @@ def test_heads_that_write_nothing_do_not_matter() -> None:
     assert found.whole == found.without == found.without_random[0]
     assert len(found.without_random) == 2
     assert found.n == 4
+    several = [f"encoder.{layer}.attention.{head}" for layer in (0, 1) for head in range(3)]
+    with pytest.raises(InputError, match="6 heads, and only 2 others to compare with"):
+        matters(model, tokenizer, schemas, several)

@@ -40,6 +40,14 @@ def test_the_guide_to_training_runs(tmp_path, monkeypatch):
         exec(compile("\n" * line + source, str(guide), "exec"), {"__name__": "__main__"})
 
 
+def test_the_guide_to_the_inside_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    guide = README.parent / "docs" / "inside" / "README.md"
+    ((line, source),) = python_blocks(guide.read_text())
+    exec(compile("\n" * line + source, str(guide), "exec"), {"__name__": "__main__"})
+    assert Path("effects.html").stat().st_size > 1000
+
+
 def test_the_recipes_of_the_guide_to_training_run(tmp_path, monkeypatch):
     """One after another: the second starts from what the first one made."""
     monkeypatch.chdir(tmp_path)

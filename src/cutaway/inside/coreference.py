@@ -144,6 +144,8 @@ def matters(
     heads = tuple(heads)
     draw = Random(seed)
     others = [node for node in nodes_of(model, [HEADS]) if node not in heads]
+    if len(others) < len(heads):
+        raise InputError(f"{len(heads)} heads, and only {len(others)} others to compare with: take half at most")
 
     def accuracy(gone: Sequence[str]) -> float:
         with intervene(model, [Ablate(place_of(node)) for node in gone]):

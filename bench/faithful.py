@@ -3,7 +3,8 @@
     python bench/faithful.py --digits FOLDER --mnist FOLDER --images 50
     python bench/faithful.py --translator FOLDER --sentences FILE --to de --lines 20
 
-Prints, for each method, the mean faithfulness (0: no better than a random order, larger: the number falls sooner).
+Prints, for each method, the mean faithfulness (0: no better than a random order, larger: the number falls sooner) of
+the questions whose answer depends on the inputs at all.
 """
 
 import argparse
@@ -34,11 +35,11 @@ def main() -> None:
     if asked.digits:
         model = cutaway.load(asked.digits)
         pictures = mnist(asked.mnist)[: asked.images]
-        measure((questions.image(model, picture) for picture in pictures), baseline="black")
+        measure(questions.image(model, picture) for picture in pictures)
     if asked.translator:
         model, tokenizer = cutaway.load(asked.translator), cutaway.load_tokenizer(asked.translator)
         lines = asked.sentences.read_text(encoding="utf-8").splitlines()[: asked.lines]
-        measure((questions.translation(model, tokenizer, line, to=asked.to) for line in lines), baseline="mean")
+        measure(questions.translation(model, tokenizer, line, to=asked.to) for line in lines)
 
 
 def mnist(folder: Path) -> np.ndarray:
@@ -46,24 +47,27 @@ def mnist(folder: Path) -> np.ndarray:
         return np.frombuffer(file.read()[16:], np.uint8).reshape(-1, 1, 28, 28)
 
 
-def measure(every: Iterable[Asked], baseline: str) -> None:
+def measure(every: Iterable[Asked]) -> None:
     found: dict[str, list[float]] = {method: [] for method in METHODS}
     seconds = dict.fromkeys(METHODS, 0.0)
-    for asked in every:
+    for n, asked in enumerate(every, 1):
         for method in METHODS:
             started = time.perf_counter()
             scores = asked.attribute(method).scores
             seconds[method] += time.perf_counter() - started
             may_go = words_of(asked) if asked.tokenizer else ink_of(asked)
             curve = deletion_curve(
-                asked.model, *asked.inputs, scores=scores, metric=asked.metric, among=may_go, baseline=baseline
+                asked.model, *asked.inputs, scores=scores, metric=asked.metric, among=may_go, baseline=asked.baseline
             )
-            found[method].append(curve.faithfulness)
-        n = len(found[METHODS[0]])
-        print(f"{n} questions:", *(f"{method} {np.mean(found[method]):.3f}" for method in METHODS), flush=True)
+            if curve.faithfulness is not None:
+                found[method].append(curve.faithfulness)
+        told = (f"{method} {np.mean(values):.3f}" for method, values in found.items() if values)
+        print(f"{n} questions, {len(found[METHODS[0]])} counted:", *told, flush=True)
     for method, values in found.items():
+        if not values:
+            raise SystemExit("no answer depends on what may be taken away: nothing to measure")
         error = np.std(values) / max(1, len(values) - 1) ** 0.5
-        print(f"{method:22s} {np.mean(values):6.3f} ± {error:.3f}   {seconds[method] / len(values):6.2f} s each")
+        print(f"{method:22s} {np.mean(values):6.3f} ± {error:.3f}   {seconds[method] / n:6.2f} s each")
 
 
 def ink_of(asked: Asked) -> torch.Tensor:

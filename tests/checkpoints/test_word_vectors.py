@@ -98,6 +98,9 @@ def test_arrays_that_cannot_be(tmp_path):
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     with pytest.raises(CheckpointError, match=r"has 4 vectors, and .* has 2 words"):
         read_word_vectors(path)
+    (tmp_path / "a.txt").write_bytes("café\n".encode("latin-1") * len(NUMBERS))
+    with pytest.raises(CheckpointError, match=r"a\.txt has the words of a\.npy and is not UTF-8"):
+        read_word_vectors(path)
     np.save(path, NUMBERS[0])
     with pytest.raises(CheckpointError, match="expected word × number"):
         read_word_vectors(path)

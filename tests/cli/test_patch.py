@@ -47,6 +47,7 @@ def test_the_data_are_those_of_the_library(models: dict[str, Path], name: str, o
 def test_the_models_own_answers_serve_where_none_are_given(models: dict[str, Path]) -> None:
     found = data("patch", models["gpt2"], CLEAN, CORRUPTED)
     assert found["clean"] > 0 > found["corrupted"]
+    assert (found["clean_text"], found["corrupted_text"]) == (CLEAN, CORRUPTED)
 
 
 def test_fast_is_an_estimate_and_says_how_good(models: dict[str, Path]) -> None:
@@ -68,6 +69,7 @@ def test_ablations(models: dict[str, Path], how: str, over: str) -> None:
     model = load(models["gpt2"])
     expected = ablate_sweep(model, ids_of(CLEAN), metric=metric(), how=how, source=source, over=over)
     assert np.allclose(found["effects"], expected.effects.numpy(), rtol=1e-3, atol=1e-4)
+    assert (found["clean_text"], found["corrupted_text"]) == (CLEAN, CORRUPTED if how == "resample" else None)
     shown = said("patch", models["gpt2"], *texts, "--ablate", how, "--over", over)
     assert "What changes without it" in shown
 

@@ -15,7 +15,7 @@ from cutaway.errors import InputError
 from cutaway.evaluation import Schema, Sureness, evaluate
 from cutaway.evaluation.examples import read_examples
 from cutaway.evaluation.schema_files import read_schemas
-from cutaway.evaluation.winograd import blanks, readings
+from cutaway.evaluation.winograd import blanks, readings, standing
 
 FEW = Sureness(resamples=50)
 SCHEMAS = [
@@ -185,3 +185,13 @@ def test_what_is_no_schema_is_a_text(tmp_path):
     path.write_text(WSC + "\nstray\n")
     with pytest.raises(InputError, match=r"a.txt, line 11: no schema ends here; one is a sentence"):
         read_schemas([path])
+
+
+def test_a_pronoun_stands_behind_names_that_are_whole_words(tmp_path):
+    """«he» occurs twice, and only the second is behind Ed, who is in neither «Fred» nor «edited»."""
+    path = tmp_path / "schemas.txt"
+    path.write_text("Fred edited it as he saw Ed because he could.\nhe\nFred,Ed\nEd\n\n")
+    (schema,) = read_schemas([path])
+    assert (schema.before, schema.after) == ("Fred edited it as he saw Ed because ", " could.")
+    assert standing("Joanna, Ann's sister", "ann") == (8, 11)
+    assert standing("Joanna", "Ann") is None

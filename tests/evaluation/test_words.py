@@ -106,6 +106,15 @@ def test_likeness_is_scipys_and_gensims(tmp_path):
     assert read_word_test([path]) == pairs
 
 
+def test_likeness_knows_the_first_words_and_no_option_that_it_has_not():
+    pairs = [Likeness(WORDS[i], WORDS[i + 1], float(i)) for i in range(8)]
+    assert likeness(VECTORS, pairs, most=5, sure=FEW).n == 4
+    with pytest.raises(InputError, match="of 8 pairs these vectors know the words of 0"):
+        likeness(VECTORS, pairs, most=1)
+    with pytest.raises(TypeError, match="mistake"):
+        likeness(VECTORS, pairs, mistake=7)
+
+
 def test_files_are_known_by_their_beginning(tmp_path):
     path = tmp_path / "q.txt.gz"
     path.write_bytes(gzip.compress(b": capitals\nA B C D\n\n: gram1\na b c d\n"))

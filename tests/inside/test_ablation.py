@@ -48,6 +48,19 @@ def test_a_mean_is_that_of_the_run_and_a_resample_the_other_runs() -> None:
     assert found.to_dict()["how"] == "resample"
 
 
+@torch.no_grad()
+def test_padding_is_no_part_of_a_mean_and_a_pattern_has_none() -> None:
+    model, (ids,) = tiny("gpt2"), inputs("gpt2")
+    metric = LogitDifference(1, 2, at=4)
+    real = torch.arange(7)[None] < 5
+    for over in ("heads", "residual"):
+        padded = ablate_sweep(model, ids[:1], metric=metric, over=over, how="mean", real=real)
+        alone = ablate_sweep(model, ids[:1, :5], metric=metric, over=over, how="mean")
+        assert close(padded.values[:, : alone.values.shape[1]], alone.values)
+    with pytest.raises(InputError, match="has no mean over positions"):
+        ablate_sweep(model, ids[:1], metric=metric, over="attention.pattern", how="mean")
+
+
 def test_the_encoder_of_a_translator_has_its_own_side() -> None:
     model = tiny("transformer")
     given = tuple(x[:1] for x in inputs("transformer"))

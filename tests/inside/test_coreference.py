@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cutaway.errors import InputError
 from cutaway.evaluation.winograd import Schema
-from cutaway.inside.coreference import coreference, matters
+from cutaway.inside.coreference import _read, coreference, matters
 from cutaway.model.attention import Attention
 from cutaway.model.tap import edit
 
@@ -44,6 +44,20 @@ def test_a_head_that_looks_at_the_right_candidate_prefers_it(name: str, where: s
     assert [both.prefers.scores[head] for head in heads] == [0.5] * 4
     assert tired.looks.scores[heads[2]] == 1
     assert again.to_dict() == tired.to_dict()
+
+
+def test_a_name_is_a_whole_word_and_only_a_possessive_pronoun_loses_its_s() -> None:
+    """[CLS] Joanna told Ann that it's late. [SEP]"""
+    tokenizer = bert_tokenizer("[UNK] Joanna told Ann that it's it late. his book".split(), AddedToken("[MASK]"))
+    names = ("Ann", "Joanna")
+    late = _read(tokenizer, Schema("Joanna told Ann that ", "'s late.", names, 0, "it"), "end")
+    assert late is not None
+    assert late.candidates == [[3], [1]]
+    assert late.ids == tokenizer.encode("Joanna told Ann that it's late.")
+    book = _read(tokenizer, Schema("Joanna told Ann that ", "'s book late.", names, 1, "His"), "end")
+    assert book is not None
+    assert book.ids == tokenizer.encode("Joanna told Ann that His book late.")
+    assert _read(tokenizer, Schema("Joanna told ", " late.", names, 0, "it"), "end") is None
 
 
 def test_what_names_nobody_is_skipped_and_counted() -> None:

@@ -165,6 +165,20 @@ def test_black_has_no_share_where_the_baseline_is_black() -> None:
     assert found.scores[0, 3]
 
 
+@pytest.mark.parametrize("at", ["patches", "pixels"])
+@pytest.mark.parametrize(("colour", "byte"), [("black", 0), ("white", 255)])
+def test_a_black_picture_is_the_black_baseline_however_it_was_read(colour: str, byte: int, at: str) -> None:
+    picture = np.full((3, 8, 8), byte, dtype=np.uint8)
+    read = {"mean": (0.4, 0.3, 0.9), "std": (0.2, 0.1, 0.7)}
+    found = explain_image(tiny("vit"), picture, at=at, baseline=colour, **read)
+    assert not found.scores.any()
+    picture[:, :4] = 100
+    found = explain_image(tiny("vit"), picture, at=at, **({} if byte == 0 else {"baseline": colour}), **read)
+    above, below = found.scores.chunk(2, dim=-1)
+    assert above.any()
+    assert not below.any()
+
+
 def test_an_unknown_method_and_a_model_for_something_else_are_refused() -> None:
     tokenizer = pieces()
     model = tiny("gpt2", vocab_size=tokenizer.vocab_size)

@@ -7,7 +7,7 @@ from tiny import close, inputs, some_ids, tiny
 
 from cutaway.errors import InputError
 from cutaway.inside.attribution import gradient_x_input
-from cutaway.inside.faithful import SHARES, deletion_curve
+from cutaway.inside.faithful import SHARES, DeletionCurve, deletion_curve
 from cutaway.inside.gradients import Metric
 
 
@@ -27,16 +27,31 @@ def test_of_a_linear_model_what_goes_takes_its_share_along() -> None:
     assert curve.to_dict()["shares"] == list(SHARES)
 
 
-def test_a_random_order_is_no_better_than_random_and_the_wrong_one_is_worse() -> None:
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_best_order_is_better_than_random_and_the_wrong_one_is_worse(sign: int) -> None:
+    """Whether the number falls or rises while the inputs go."""
     model, ids = LinearModel().double().eval(), some_ids(1, 10)
-    (found,) = gradient_x_input(model, ids, metric=lambda logits: logits[:, -1, 2])
-    fall = found.total[0]
+    metric: Metric = lambda logits: sign * logits[:, -1, 2]  # noqa: E731
+    (found,) = gradient_x_input(model, ids, metric=metric)
     best, worst = (
-        deletion_curve(model, ids, scores=scores, metric=lambda logits: logits[:, -1, 2], n_random=64).faithfulness
+        deletion_curve(model, ids, scores=scores, metric=metric, n_random=64).faithfulness
         for scores in (found.scores, -found.scores)
     )
-    assert best * fall > 0 > worst * fall
+    assert best is not None
+    assert worst is not None
+    assert best > 0 > worst
     assert best == pytest.approx(-worst, rel=0.3)
+
+
+def test_outputs_that_rise_and_fall_do_not_cancel_and_where_nothing_changes_no_order_is_faithful() -> None:
+    curve = DeletionCurve(
+        (0.0, 0.5, 1.0), torch.tensor([[3.0, 1, 1], [1, 0, 3]]), torch.tensor([[3.0, 2, 1], [1, 2, 3]])
+    )
+    assert curve.faithfulness == pytest.approx((1 / 3 + 2 / 3) / 4)
+    model, ids = tiny("gpt2"), some_ids(1, 10)
+    flat = deletion_curve(model, ids, scores=torch.rand(1, 10), metric=lambda logits: 0 * logits[:, -1, 0] + 5)
+    assert flat.faithfulness is None
+    assert flat.to_dict()["faithfulness"] is None
 
 
 @pytest.mark.parametrize("name", ["transformer", "bert", "llama"])

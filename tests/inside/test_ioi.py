@@ -111,6 +111,16 @@ def test_a_head_that_hands_on_what_it_reads_copies(sign: int, score: float) -> N
         assert ours == theirs * mine > -1
 
 
+def test_a_compiled_model_scores_the_same() -> None:
+    tokenizer = word_tokenizer()
+    model, asked = tiny("gpt2", vocab_size=tokenizer.vocab_size), make_prompts(tokenizer, 4)
+    assert isinstance(model, DecoderModel)
+    compiled = head_scores(torch.compile(model), asked)
+    assert {role: found.scores for role, found in compiled.items()} == {
+        role: found.scores for role, found in head_scores(model, asked).items()
+    }
+
+
 def test_answers_are_those_of_the_last_position() -> None:
     tokenizer = word_tokenizer()
     asked = make_prompts(tokenizer, 8)

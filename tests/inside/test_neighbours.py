@@ -126,5 +126,8 @@ def test_whole_words_of_a_byte_level_tokenizer_have_their_space():
 def test_places_that_a_model_does_not_have():
     with pytest.raises(InputError, match=r"at='decoder.9' is neither embedding nor unembedding nor a tap; near are"):
         WordVectors.of_model(tiny("gpt2", vocab_size=400), byte_level(), "decoder.9")
+    for tap in ("heads", "pattern"):
+        with pytest.raises(InputError, match=f"at='decoder.0.attention.{tap}' has shape .* without heads"):
+            WordVectors.of_model(tiny("gpt2", vocab_size=400), byte_level(), f"decoder.0.attention.{tap}")
     with pytest.raises(InputError, match="has no unembedding of words"):
         WordVectors.of_model(tiny("bert", task="hidden"), hiding(), "unembedding")

@@ -101,3 +101,10 @@ def test_a_receiver_that_is_held_is_refused() -> None:
     model, _, own, other = setting("gpt2")
     with pytest.raises(InputError, match="is held while the change travels"):
         patch_paths(model, own, other, "decoder.0.attention.1", "decoder.1.attention.2")
+
+
+def test_only_words_that_are_known() -> None:
+    model, _, own, other = setting("gpt2")
+    for words in ({"feed_forward": "hold"}, {"norms": "frozen"}):
+        with pytest.raises(InputError, match="is neither recomputed nor held"):
+            patch_paths(model, own, other, "decoder.0.attention.1", **words)

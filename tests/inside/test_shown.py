@@ -94,8 +94,20 @@ def test_of_scores_and_of_nothing_else() -> None:
     assert isinstance(picture, HeatMap)
     assert picture.values.shape == (2, 12)
     assert picture.columns == tuple(map(str, range(12)))
+    with pytest.raises(InputError, match="is no name of a node"):
+        picture_of(Circuit("c", {}, ("transformer.h.0.attn",)))
     with pytest.raises(InputError, match="no picture of a int"):
         picture_of(3)
+
+
+def test_heads_of_an_encoder_and_of_a_decoder_have_rows_of_their_own() -> None:
+    scores = {"encoder.0.attention.0": 1.0, "decoder.0.attention.0": 2.0, "decoder.0.cross.0": 4.0}
+    picture = picture_of(HeadScores("looks", scores))
+    assert isinstance(picture, HeatMap)
+    assert (picture.rows, picture.columns) == (("encoder 0", "decoder 0"), ("0", "cross 0"))
+    assert np.array_equal(picture.values, [[1, np.nan], [2, 4]], equal_nan=True)
+    del scores["encoder.0.attention.0"]
+    assert picture_of(HeadScores("looks", scores)).rows == ("0",)  # type: ignore[attr-defined]
 
 
 def test_a_page_of_an_inspection_is_text_whatever_the_text() -> None:

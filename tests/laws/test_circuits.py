@@ -16,6 +16,7 @@ from cutaway.inside.finding import curve, find, grow
 from cutaway.inside.metrics import Logit, LogitDifference
 from cutaway.inside.patch import Ablate, intervene, means, record
 from cutaway.inside.trial import Trial, nodes_of, place_of, trial
+from cutaway.model.int8 import to_int8
 
 
 def others(name: str, batch: int = 4) -> tuple[Tensor, ...]:
@@ -166,11 +167,28 @@ def test_a_saved_circuit_is_loaded_as_it_was(tmp_path: Path) -> None:
     assert not circuit.same_weights(tiny("llama", seed=1))
 
 
+def test_weights_are_the_same_in_whatever_they_are_kept() -> None:
+    half = tiny("llama", dtype=torch.bfloat16)
+    circuit = Circuit.of(half, "names", ["decoder.0.attention.3"])
+    whole = tiny("llama", seed=1, dtype=torch.float32)
+    assert not circuit.same_weights(whole)
+    whole.load_state_dict(half.state_dict())
+    assert circuit.same_weights(whole)
+    assert circuit.same_weights(torch.compile(whole))
+    first, second = (to_int8(tiny("llama", seed=seed, dtype=torch.float32)) for seed in range(2))
+    for (_, ours), (_, theirs) in zip(first.named_parameters(), second.named_parameters(), strict=True):
+        theirs.data.copy_(ours)
+    assert not Circuit.of(first, "names", []).same_weights(second)
+
+
 def test_no_node_is_invented() -> None:
     model = tiny("llama")
     for node in ("decoder.0.attention.4", "decoder.2.attention.0", "encoder.0.attention.0", "decoder.0.cross.0", "x"):
         with pytest.raises(InputError, match=node):
             Circuit.of(model, "wrong", [node])
+    for node in ("decoder.0", "decoder.0.attention", "decoder.0.feed_forward.1", "decoder.x.attention.0", "logits"):
+        with pytest.raises(InputError, match=f"'{node}' is no name of a node"):
+            Circuit("wrong", {}, (node,))
     with pytest.raises(InputError, match="twice"):
         Circuit.of(model, "wrong", ["decoder.0.attention.0"] * 2)
     with pytest.raises(InputError, match="n_layers=2, this model has 3"):
@@ -218,6 +236,14 @@ def test_what_cannot_be_asked_is_refused_by_name() -> None:
     asked = trial(model, ids, metric=metric)
     with pytest.raises(InputError, match=r"'decoder.0.feed_forward' is not among"):
         asked.measure(["decoder.0.feed_forward"])
+    for ask in (asked.effects, asked.estimates):
+        with pytest.raises(InputError, match=r"'decoder.7.attention.0' is not among"):
+            ask(["decoder.7.attention.0"])
+    for size in (9, -1):
+        with pytest.raises(InputError, match=f"size {size} of 8 nodes"):
+            curve(asked, asked.among, [size])
+        with pytest.raises(InputError, match=f"size {size} of 8 nodes"):
+            find(asked, "names", sizes=[size])
     same = trial(model, ids[:1], metric=metric)
     with pytest.raises(InputError, match="nothing for a circuit to keep"):
         curve(same, same.among, [1])

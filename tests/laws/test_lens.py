@@ -116,7 +116,11 @@ def test_a_tuned_lens_is_kept_and_belongs_to_one_model(tmp_path: Path) -> None:
         TunedLens.load(tmp_path / "lens.safetensors", other)
     with pytest.raises(InputError, match="trained for another model"):
         of_all(other, *given, tuned=tuned)
+    own = TunedLens(other)
     other.load_state_dict(model.state_dict())
+    of_all(other, *given, tuned=tuned)
+    with pytest.raises(InputError, match="for other weights"):
+        of_all(other, *given, tuned=own)  # made with it, before it was trained on
     assert fingerprint(other) == fingerprint(model)
     other.decoder[0].attention.output.bias.data[0] += 1e-3
     assert fingerprint(other) != fingerprint(model)

@@ -235,3 +235,66 @@ def test_every_step_of_a_text_is_changed_and_chosen_positions_are_refused_with_a
         with pytest.raises(InputError, match="leave positions out"):
             model(ids[:, :1], cache=model.new_cache(2, 8))
     assert not any(part._forward_pre_hooks for part in model.modules())
+
+
+def test_a_tensor_of_one_axis_is_one_position_for_each_row_and_a_list_is_for_all() -> None:
+    model, ids = tiny("gpt2"), some_ids(2, 6)
+    tap = "decoder.1.residual_after"
+
+    def changed(positions: Any) -> list[list[int]]:
+        with torch.no_grad(), intervene(model, Ablate(Place(tap, positions=positions))):
+            gone = (record(model, ids, places=tap)[tap] == 0).all(dim=-1)
+        return [row.nonzero()[:, 0].tolist() for row in gone]
+
+    assert changed(torch.tensor([1, -1])) == [[1], [5]]
+    assert changed([1, -1]) == [[1, 5], [1, 5]]
+    assert changed(torch.tensor(2)) == [[2], [2]]
+    with pytest.raises(InputError, match="for 3 rows in a batch of 2"):
+        changed(torch.tensor([1, 2, 3]))
+    own = torch.tensor([1, 5])
+    seen = record(model, ids, places=tap)[tap]
+    for rows in (1, 2):
+        found = means(model, ids, places=Place(tap, positions=own), rows=rows)[tap]
+        assert close(found[0, 0], (seen[0, 1] + seen[1, 5]) / 2)
+
+
+def test_a_mean_in_few_bits_is_added_up_in_more() -> None:
+    model, ids = tiny("gpt2", dtype=torch.bfloat16), some_ids(60, 30)
+    tap = "decoder.1.residual_after"
+    seen = torch.cat([record(model, some, places=tap)[tap] for some in ids.split(4)])
+    found = means(model, ids, places=tap, rows=4)[tap]
+    assert found.dtype == torch.float32
+    wanted = seen.double().mean(dim=(0, 1), keepdim=True)
+    assert (found - wanted).abs().max() < 1e-5 * wanted.abs().max()
+
+
+def test_a_tap_has_one_mean() -> None:
+    model, ids = tiny("gpt2"), some_ids(2, 6)
+    tap = "decoder.1.residual_after"
+    own = torch.tensor([1, 2])
+    for one, other in ((0, 1), (None, 1), ([0], own), (own, own + 1)):
+        with pytest.raises(InputError, match=r"two places of 'decoder.1.residual_after', with positions"):
+            means(model, ids, places=[Place("decoder.*.residual_after", positions=one), Place(tap, positions=other)])
+    twice = [Place(tap, positions=own), Place(tap, positions=own.clone())]
+    assert torch.equal(means(model, ids, places=twice)[tap], means(model, ids, places=twice[:1])[tap])
+
+
+def test_rows_with_other_padding_do_not_take_values_from_each_other() -> None:
+    model, given = tiny("transformer"), inputs("transformer")
+    for name, x in (("source_real", given[0]), ("real", given[1])):
+        padded = torch.arange(x.shape[1]) < torch.tensor([[4], [x.shape[1]]])
+        same: dict[str, Any] = {name: padded[:1].expand(2, -1)}
+        place = Place("decoder.0.residual_after")
+        with torch.no_grad(), intervene(model, Ablate(place, "resample")):
+            model(*given, **same)
+            with pytest.raises(InputError, match=f"of which {name}= differs would put padding into tokens"):
+                model(*given, **{name: padded})
+        pool = record(model, *given, places=place)
+        with torch.no_grad(), intervene(model, Ablate(place, "resample", pool)):
+            model(*given, **{name: padded})
+    assert not model._forward_pre_hooks
+
+
+def test_what_dropout_changes_is_not_recorded() -> None:
+    with pytest.raises(InputError, match=r"training mode.*model\.eval"):
+        record(tiny("gpt2").train(), some_ids(2, 6), places="*")

@@ -9,10 +9,13 @@ from tiny import ALL, DECODERS, TRANSLATORS, close, inputs, tiny
 from torch import Tensor
 
 from cutaway.errors import InputError
+from cutaway.inside.ablation import ablate_sweep
 from cutaway.inside.estimate import agreement, estimate_sweep
-from cutaway.inside.metrics import Kl, LogitDifference, LogProbability
+from cutaway.inside.metrics import Kl, LogitDifference, LogProbability, last_real
 from cutaway.inside.patch import Patch, Place, intervene, record
 from cutaway.inside.sweep import Sweep, sweep
+from cutaway.inside.trial import trial
+from cutaway.model.int8 import to_int8
 from cutaway.model.tap import watch
 
 METRIC = LogitDifference([1, 2], 3)
@@ -154,6 +157,7 @@ def test_a_sweep_leaves_nothing_behind() -> None:
         ({"over": "heads", "heads": [4]}, r"heads=\[4\]: there are 0…3"),
         ({"positions": [7]}, r"positions=\[7\]: there are 0…6"),
         ({"positions": torch.tensor([[0]])}, "for 2 rows of 7"),
+        ({"positions": torch.tensor(0)}, "for 2 rows of 7"),
     ],
 )
 def test_a_sweep_that_cannot_be_meant_is_refused(words: dict[str, Any], said: str) -> None:
@@ -206,3 +210,58 @@ def test_agreement_is_what_scipy_says() -> None:
     assert alike.pearson == pytest.approx(pearsonr(a, b).statistic)
     assert alike.rank == pytest.approx(spearmanr(a, b).statistic)
     assert agreement(found, found).to_dict() == pytest.approx({"pearson": 1.0, "rank": 1.0, "sign": 1.0})
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "transformer"])
+def test_nobody_reads_padding_and_a_padded_row_is_as_it_is_alone(name: str) -> None:
+    model, (clean, corrupted) = tiny(name), two_runs(name)
+    seq = clean[-1].shape[1]
+    real = torch.arange(seq) < torch.tensor([[4], [seq]])
+    at_end = LogitDifference(1, 2)
+    one = tuple(x[:1] for x in clean)
+    for asks in (
+        lambda: sweep(model, clean, corrupted, at_end, real=real),
+        lambda: estimate_sweep(model, clean, corrupted, at_end, real=real),
+        lambda: trial(model, *clean, metric=at_end, reference=corrupted, real=real),
+        lambda: ablate_sweep(model, *one, metric=at_end, real=real[:1]),
+        lambda: sweep(model, clean, corrupted, LogitDifference(1, 2, at=None), real=real),
+    ):
+        with pytest.raises(InputError, match=r"in row 0, LogitDifference reads padding: at=last_real\(real\)"):
+            asks()
+    metric = LogitDifference(1, 2, at=last_real(real))
+    found = sweep(model, clean, corrupted, metric, real=real)
+    alone = sweep(
+        model, (*one[:-1], one[-1][:, :4]), tuple(x[:1] for x in (*corrupted[:-1], corrupted[-1][:, :4])), at_end
+    )
+    assert close(found.clean[:1], alone.clean)
+    assert close(found.values[:, :4, :1], alone.values)
+
+
+def test_one_position_for_each_row_is_a_tensor_without_further_axis() -> None:
+    model, (clean, corrupted) = tiny("gpt2"), two_runs("gpt2")
+    own = torch.tensor([3, 6])
+    found = sweep(model, clean, corrupted, METRIC, positions=own)
+    assert found.positions == (0,)
+    assert torch.equal(found.values, sweep(model, clean, corrupted, METRIC, positions=own[:, None]).values)
+    assert close(found.values, one_by_one(model, found, clean, corrupted, METRIC, own[:, None]))
+
+
+def test_an_estimate_through_rounded_matrices_is_refused() -> None:
+    model, (clean, corrupted) = to_int8(tiny("gpt2", dtype=torch.float32)), two_runs("gpt2")
+    with pytest.raises(InputError, match="no gradient flows"):
+        estimate_sweep(model, clean, corrupted, METRIC)
+    sweep(model, clean, corrupted, METRIC)
+    asked = trial(model, *clean, metric=METRIC, reference=corrupted)
+    with pytest.raises(InputError, match="no gradient flows"):
+        asked.estimates()
+
+
+def test_one_cell_correlates_with_nothing() -> None:
+    model, (clean, corrupted) = tiny("gpt2"), two_runs("gpt2")
+    few: dict[str, Any] = {"layers": [1], "positions": [-1]}
+    found, guess = (f(model, clean, corrupted, METRIC, **few) for f in (sweep, estimate_sweep))
+    assert agreement(found, guess).to_dict() == {"pearson": None, "rank": None, "sign": 1.0}
+    still = sweep(model, corrupted, corrupted, METRIC, layers=[1])
+    moved = sweep(model, clean, corrupted, METRIC, layers=[1])
+    assert agreement(still, moved).pearson is None
+    assert agreement(moved, still).rank is None

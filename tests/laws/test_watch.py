@@ -1,5 +1,7 @@
 """A watch that keeps some positions keeps those; a step of generation shows what one whole pass shows."""
 
+from threading import Thread
+
 import pytest
 import torch
 from jobs import ENDS, jobs_for, model_of
@@ -8,8 +10,9 @@ from tiny import ALL, close, inputs, some_ids, tiny
 from cutaway.decoding import Job, write
 from cutaway.decoding.write import engine_for
 from cutaway.errors import InputError
+from cutaway.model import tap as taps
 from cutaway.model.model import EncoderDecoderModel
-from cutaway.model.tap import tap_names, watch
+from cutaway.model.tap import tap_names, watch, watching
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -153,3 +156,22 @@ def test_a_dtype_needs_no_device() -> None:
     with watch(model, "*.residual_after", dtype=torch.bfloat16) as seen:
         model(some_ids(1, 4))
     assert {value.dtype for value in seen.values()} == {torch.bfloat16}
+
+
+def test_watchers_come_and_go_one_at_a_time() -> None:
+    """Of two threads that change the tuple of watchers at once, one's would be lost, or stay for good."""
+    model, seen = tiny("gpt2"), []
+
+    def look() -> None:
+        with watch(model, "decoder.0.residual_after"):
+            seen.append(watching(model))
+
+    thread = Thread(target=look)
+    with taps._installing:
+        thread.start()
+        thread.join(0.2)
+        assert seen == []
+        assert not watching()
+    thread.join(10)
+    assert seen == [True]
+    assert not watching()

@@ -38,16 +38,19 @@ def test_the_parts_of_the_logits_are_the_logits(name: str) -> None:
     assert found.scores.std() > 0
 
 
+POST_NORM = [f"encoder.{layer}.{part}_norm" for layer in range(2) for part in ("attention", "feed_forward")]
+BERT = ["embedding.norm", *POST_NORM]
+DECODER = [f"decoder.{layer}.{part}_norm" for layer in range(2) for part in ("attention", "cross", "feed_forward")]
 TASKS = [
-    ("bert", {"task": "pretrain"}, ["head.masked.activation", "head.masked.norm"]),
-    ("bert", {"task": "next_sentence"}, ["head.pool.activation"]),
-    ("bert", {"task": "classify", "n_classes": 3}, ["head.pool.activation"]),
-    ("bert", {"task": "classify", "n_classes": 3, "pooling": "mean"}, []),
-    ("bert", {"task": "tag", "n_classes": 3}, []),
+    ("bert", {"task": "pretrain"}, [*BERT, "head.masked.activation", "head.masked.norm"]),
+    ("bert", {"task": "next_sentence"}, [*BERT, "head.pool.activation"]),
+    ("bert", {"task": "classify", "n_classes": 3}, [*BERT, "head.pool.activation"]),
+    ("bert", {"task": "classify", "n_classes": 3, "pooling": "mean"}, BERT),
+    ("bert", {"task": "tag", "n_classes": 3}, BERT),
     ("gpt2", {"task": "classify", "n_classes": 3}, ["decoder.final_norm"]),
     ("llama", {"task": "regress"}, ["decoder.final_norm"]),
     ("gpt2", {"tied": False}, ["decoder.final_norm"]),
-    ("transformer", {"output_bias": True}, []),
+    ("transformer", {"output_bias": True}, DECODER),
     ("t5", {"gated": True, "tied": False, "scale_output": False}, ["decoder.final_norm"]),
 ]
 
@@ -129,6 +132,41 @@ def test_each_position_may_have_a_token_of_its_own() -> None:
     model, ids = tiny("bert"), some_ids(2, 7)
     found = writes(model, ids).to_logits(ids)
     assert close(found.total(), model(ids).gather(-1, ids[..., None]))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert"])
+def test_tokens_that_are_not_there_are_refused(name: str) -> None:
+    model, ids = tiny(name), some_ids(2, 7)
+    found, some = writes(model, ids), writes(model, ids, positions=[-1])
+    for token in (VOCAB, -1):
+        with pytest.raises(InputError, match=rf"token {token} is outside 0…{VOCAB - 1}"):
+            found.to_logits([3, token])
+    for tokens in (ids[:1], ids[:, :1]):
+        with pytest.raises(InputError, match=r"tokens of shape .* for positions of shape \(2, 7\)"):
+            found.to_logits(tokens)
+    with pytest.raises(InputError, match=r"tokens of shape \(2, 7\) for positions of shape \(2, 1\)"):
+        some.to_logits(ids)
+    assert close(some.to_logits(ids[:, -1:]).total(), found.to_logits(ids).total()[:, -1:])
+    with pytest.raises(InputError, match="which tokens"):
+        found.to_logits([])
+    with pytest.raises(InputError, match=r"tokens are whole numbers, not torch\.bool"):
+        found.to_logits([True])
+    with pytest.raises(InputError, match="label 3 is outside 0…2"):
+        writes(tiny("bert", task="tag", n_classes=3), ids).to_logits([3])
+
+
+def test_what_stood_still_is_named_up_to_its_place() -> None:
+    model, given = tiny("transformer"), inputs("transformer")
+    assert writes(model, *given, at="decoder.0.residual_before", cross="encoder").frozen == ()
+    found = writes(model, *given, at="decoder.0.residual_after_cross")
+    assert found.frozen == ("decoder.0.attention_norm", "decoder.0.cross_norm")
+    split = writes(model, *given, cross="encoder")
+    assert sorted(split.frozen) == sorted([*POST_NORM, *DECODER])
+    assert split.to_logits([1]).frozen == split.frozen
+    assert split.to_dict()["frozen"] == list(split.frozen)
+    pre = writes(tiny("transformer-pre-norm"), *given, cross="encoder")
+    assert pre.frozen == ("encoder.final_norm",)
+    assert pre.to_logits([1]).frozen == ("encoder.final_norm", "decoder.final_norm")
 
 
 def test_the_encoders_stream_of_a_translator() -> None:

@@ -176,7 +176,10 @@ def _words_beside(path: Path, n: int) -> list[str]:
     if not beside:
         raise CheckpointError(f"{path}: its words are wanted beside it, one a row: a .parquet or a .txt")
     file = max(sorted(beside), key=lambda file: _alike(file.name, path.name))
-    words = _parquet(file) if file.suffix == ".parquet" else file.read_text(encoding="utf-8").split("\n")
+    try:
+        words = _parquet(file) if file.suffix == ".parquet" else file.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"{file} has the words of {path.name} and is not UTF-8: {error}") from None
     words = words if words[-1] or len(words) == n else words[:-1]
     if len(words) != n:
         raise CheckpointError(f"{path} has {n:,} vectors, and {file} has {len(words):,} words")

@@ -151,8 +151,9 @@ def patch(
 
             assert second is not None
             found = sweep(loaded, first.inputs, second.inputs, metric, **chosen)
-    data = {"model": str(model), "clean": clean, "corrupted": corrupted, "right": names[0], "wrong": names[1],
-            "tokens": [list(some) for some in first.names], "agreement": agreed, **found.to_dict()}  # fmt: skip
+    data = {"model": str(model), "clean_text": clean, "corrupted_text": corrupted, "right": names[0],
+            "wrong": names[1], "tokens": [list(some) for some in first.names], "agreement": agreed,
+            **found.to_dict()}  # fmt: skip
     if as_json:
         print(as_text(data), end="")
     side = found.tap.partition(".")[0]
@@ -282,7 +283,8 @@ def _show(
     draw(console, picture)
     if agreed is not None:
         layers = ", ".join(map(str, agreed["layers"]))
-        numbers = f"correlation {agreed['pearson']:.2f}, ranks {agreed['rank']:.2f}, signs {agreed['sign']:.0%}"
+        pearson, rank = ("–" if agreed[name] is None else f"{agreed[name]:.2f}" for name in ("pearson", "rank"))
+        numbers = f"correlation {pearson}, ranks {rank}, signs {agreed['sign']:.0%}"
         console.print(Text(f"against exact patches, layers {layers}: {numbers}".replace("-", "−"), "dim"))
 
 

@@ -94,7 +94,7 @@ def _ioi(model: "Model", tokenizer: "Tokenizer", wishes: Wishes) -> Studied:
 
     here, there = _prompts(model, tokenizer, wishes)
     answers = [some.answers(model).to_dict() for some in (here, there)]
-    scores = head_scores(model, here)  # type: ignore[arg-type]
+    scores = head_scores(model, here)
     asked = here.trial(model)
     found = grow(asked, "ioi", to=min(wishes.size, len(asked.among)), by=STEP)
     tested = curve(there.trial(model), found.order, found.curve)

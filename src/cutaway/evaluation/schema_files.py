@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cutaway.data.text import read_lines
 from cutaway.errors import InputError
-from cutaway.evaluation.winograd import Schema
+from cutaway.evaluation.winograd import Schema, standing
 
 LINES = 5  # of a schema, with the empty one
 POSSESSIVE = ("his", "its", "their", "my", "our", "your")  # not her: she is as often meant whole
@@ -75,8 +75,8 @@ def _place(sentence: str, pronoun: str, candidates: Sequence[str]) -> int | None
     """Where the pronoun stands. Where it occurs more than once (51 of the 1,880 sentences of DPR, which does not say
     which is meant): behind both candidates, directly behind a conjunction, and the first such; else the first."""
     places = [found.start() for found in re.finditer(rf"(?<!\w){re.escape(pronoun)}(?!\w)", sentence)]
-    named = [sentence.lower().find(name.lower()) + len(name) for name in candidates]
-    late = [place for place in places if place >= max(named)] or places
+    named = [found[1] for name in candidates if (found := standing(sentence, name))]
+    late = [place for place in places if place >= max(named, default=0)] or places
     joined = [place for place in late if re.split(r"\W+", sentence[:place].rstrip())[-1].lower() in JOINS]
     return next(iter(joined or late), None)
 

@@ -66,6 +66,12 @@ class Schema:
         return self.before + self.spelled(candidate) + self.after
 
 
+def standing(text: str, name: str) -> tuple[int, int] | None:
+    """Where a name first stands in a text as whole words, whatever its case: no Ann in Joanna."""
+    found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE)
+    return found and found.span()
+
+
 def winograd(
     model: Model, tokenizer: Tokenizer, schemas: Sequence[Schema], *, sure: Sureness = SURE, **asking: Any
 ) -> ItemReport:

@@ -6,7 +6,7 @@
 Analogies (Mikolov et al. 2013): the share that is answered rightly, whatever the case of letters; none of the three
 words that were given is an answer. Only the first 300,000 words are searched, as gensim does, and a question with a
 word that is not among them is left out and counted. Likeness (WordSim-353, SimLex-999): Spearman's correlation of the
-cosines with what people said, over the pairs whose words are known.
+cosines with what people said, over the pairs whose words are known (among the first, where so many are named).
 
 A thousand questions meet two thousand words at a time: all 19,544 with 300,000 words would be 23 GB of cosines.
 """
@@ -129,10 +129,17 @@ def analogies(
     )
 
 
-def likeness(vectors: Vectors, pairs: Sequence[Likeness], *, sure: Sureness = SURE, **_: Any) -> WordReport:
-    """Spearman's correlation of cosines and what people said."""
+def likeness(
+    vectors: Vectors,
+    pairs: Sequence[Likeness],
+    *,
+    most: int | None = None,
+    sure: Sureness = SURE,
+    report: Told = lambda done, total: None,
+) -> WordReport:
+    """Spearman's correlation of cosines and what people said, of pairs whose words are among the first `most`."""
     number: dict[str, int] = {}
-    for row, word in enumerate(vectors.words):
+    for row, word in enumerate(vectors.words[:most]):
         number.setdefault(word.casefold(), row)
     kept = [pair for pair in pairs if pair.a.casefold() in number and pair.b.casefold() in number]
     if len(kept) < 2:
@@ -142,6 +149,7 @@ def likeness(vectors: Vectors, pairs: Sequence[Likeness], *, sure: Sureness = SU
         for side in zip(*((p.a, p.b) for p in kept), strict=True)
     )
     cosines, said = (a * b).sum(axis=1).astype(np.float64), np.array([pair.said for pair in kept])
+    report(len(kept), len(kept))
     statistic = bootstrap.each(scores.spearman, cosines, said)
     return WordReport(
         "likeness",

@@ -4,10 +4,10 @@
     found.effects       # layer × position: by how much the metric moves
     ablate_sweep(model, ids, metric=metric, over="heads", how="mean")
 
-A place that is taken away becomes zero, the mean over the positions of this run, or what `source` has there (resample).
+A place that is taken away becomes zero, the mean over this run's real positions, or what `source` has there (resample).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,8 @@ from torch import Tensor
 
 from cutaway.errors import InputError
 from cutaway.inside.metrics import Metric
-from cutaway.inside.patch import Patch, intervene, record
-from cutaway.inside.place import Place, at, written
+from cutaway.inside.patch import Patch, fitting, intervene, means, record
+from cutaway.inside.place import Place, written
 from cutaway.inside.sweep import Cells, Given, Measure, Plan, measured
 from cutaway.model.model import Model
 
@@ -71,17 +71,23 @@ def ablate_sweep(
         raise InputError(f"how={how!r} is not one of zero, mean, resample")
     if (how == "resample") != (source is not None):
         raise InputError("resampling takes values from another run, source=…; zero and mean need none")
+    if how == "mean" and over.endswith(("scores", "pattern")):
+        raise InputError(f"over={over!r} has no mean over positions, whose keys differ: how='zero' or 'resample'")
     if len(inputs[0]) != 1:
         raise InputError(f"{len(inputs[0])} rows: a sweep of ablations is of one")
     plan = Plan.of(model, inputs, inputs if source is None else source, over, side, layers)
     taps = [plan.tap(layer) for layer in plan.layers]
-    base = measured(metric, model(*plan.clean, **more)).item()
+    base = measured(metric, model(*plan.clean, **more), more.get("real")).item()
     own = record(model, *plan.clean, places=taps, **more)
-    other = record(model, *plan.corrupted, places=taps, **more) if how == "resample" else own
+    other: Mapping[str, Tensor] = {tap: torch.zeros_like(own[tap]) for tap in taps}
+    if how == "mean":
+        other = means(model, *plan.clean, places=taps, **more)
+    if how == "resample":
+        other = record(model, *plan.corrupted, places=taps, **more)
     cells = Cells.of(plan, own[taps[0]], None, None)
     values = []
     for tap in taps:
-        instead = _instead(tap, other[tap], how)
+        instead = fitting(tap, other, own[tap])
         copies = [
             written(tap, own[tap], Place(tap, change.head, _positions(change.positions)), instead)
             for change in cells.changes
@@ -90,14 +96,6 @@ def ablate_sweep(
     sizes = [len(labels) for labels in (cells.positions, cells.heads) if labels is not None]
     found = torch.stack(values).reshape(len(taps), *sizes)
     return Ablations(plan.tap("*"), how, plan.layers, cells.positions, cells.heads, found, base)
-
-
-def _instead(tap: str, value: Tensor, how: str) -> Tensor:
-    if how == "zero":
-        return torch.zeros_like(value)
-    if how == "mean":
-        return value.mean(dim=at(tap, value).position, keepdim=True).expand_as(value)
-    return value
 
 
 def _positions(mask: Tensor | None) -> list[int] | None:

@@ -8,7 +8,9 @@ Of tokens, their positions stay:
     ids             batch × seq: other tokens in their places
 Of pictures:
     "zero"          zeros, where the gradients are taken
-    "black" "white" a picture of that colour, "mean" one of the picture's own mean colour
+    "black" "white" a picture of that colour, "mean" one of the picture's own mean colour. Black is what byte 0 becomes
+                    with the model's own mean and deviation; a question about a picture that was read with others
+                    (`questions.image`) knows them
 Of both, a tensor of numbers is taken as it is, broadcast to the values where the gradients are taken.
 A model with a source and a target may have one for each: (baseline, baseline).
 
@@ -19,9 +21,11 @@ sentence; one that has a meaning (black, in a picture of a digit) cannot be held
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from cutaway.decoding.answers import pixels_of
 from cutaway.errors import InputError
 from cutaway.inside.gradients import Gradients
 from cutaway.model.embeddings import Embedding
@@ -29,7 +33,7 @@ from cutaway.model.embeddings import Embedding
 Baseline = str | int | Tensor
 Given = Baseline | tuple[Baseline, ...]
 Keep = Tensor | tuple[Tensor, ...] | None  # batch × seq: True where the baseline is the input itself, for each input
-COLOURS = {"black": 0.0, "white": 1.0}
+COLOURS = {"black": 0, "white": 255}
 
 
 @torch.no_grad()
@@ -96,11 +100,16 @@ def _of_pictures(asked: Gradients, ends: Sequence[Tensor], one: Any) -> list[Ten
     if one == "mean":
         plain = pictures.mean(dim=(2, 3), keepdim=True).expand_as(pictures)
     elif isinstance(one, str) and one in COLOURS:
-        mean, std = (torch.tensor(numbers[name] or (0.5,)).to(pictures) for name in ("pixel_mean", "pixel_std"))
-        plain = ((COLOURS[one] - mean) / std)[:, None, None].expand_as(pictures)
+        return of_colour(asked, one, numbers["pixel_mean"] or (0.5,), numbers["pixel_std"] or (0.5,))
     else:
         raise InputError(f"baseline={one!r} is not known: of pictures it may be zero, black, white, mean, or a tensor")
     return asked.values(pictures=plain)
+
+
+def of_colour(asked: Gradients, colour: str, mean: Sequence[float], std: Sequence[float]) -> list[Tensor]:
+    """What a picture of one colour, read with this mean and deviation, has where gradients are taken."""
+    bytes_ = np.full(asked.inputs[0].shape, COLOURS[colour], dtype=np.uint8)
+    return asked.values(pictures=pixels_of(asked.model, bytes_, mean, std))
 
 
 def _broadcast(given: Tensor, end: Tensor) -> Tensor:

@@ -13,22 +13,23 @@ What is taken away is replaced, in `trial`, by its mean over other prompts, by a
     faithfulness(asked, circuit)      # 1: as the whole model, 0: as nothing at all
 """
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
+from torch import nn
 
 from cutaway.errors import InputError
 from cutaway.files import read_json, write_json
 from cutaway.inside.trial import Trial, nodes_of
+from cutaway.inside.tuned import fingerprint
 from cutaway.model.model import Model
 from cutaway.model.tap import uncompiled
 
 ENDS = ("input", "logits")  # where edges may begin and end besides nodes
+NODE = re.compile(r"(encoder|decoder)\.[0-9]+\.((attention|cross)\.[0-9]+|feed_forward)")
 Edge = tuple[str, str, float]
 
 
@@ -37,7 +38,7 @@ class Circuit:
     """Nodes by name: heads (`decoder.3.attention.7`, `decoder.3.cross.7`), feed-forwards (`encoder.0.feed_forward`)."""
 
     name: str
-    model: Mapping[str, Any]  # family and numbers of the model that it was found in, and a digest of its weights
+    model: Mapping[str, Any]  # family and numbers of the model that it was found in, and a fingerprint of its weights
     nodes: tuple[str, ...]
     task: str = ""
     found_with: str = ""
@@ -46,6 +47,12 @@ class Circuit:
     edges: tuple[Edge, ...] = ()
 
     def __post_init__(self) -> None:
+        for node in self.nodes:
+            if not NODE.fullmatch(node):
+                raise InputError(
+                    f"{node!r} is no name of a node: heads are decoder.3.attention.7 and decoder.3.cross.7, "
+                    "feed-forwards encoder.0.feed_forward"
+                )
         twice = sorted({node for node in self.nodes if self.nodes.count(node) > 1})
         if twice:
             raise InputError(f"the node {twice[0]!r} stands twice in the circuit {self.name!r}")
@@ -76,9 +83,9 @@ class Circuit:
             if node not in known:
                 raise InputError(f"this model has no {node!r}: {_nearest(node, known)}")
 
-    def same_weights(self, model: Model) -> bool:
+    def same_weights(self, model: nn.Module) -> bool:
         """Whether this is the very model that the circuit was found in."""
-        return self.model.get("weights") == digest(model)
+        return self.model.get("weights") == fingerprint(model).hex()
 
     def without(self, *nodes: str) -> tuple[str, ...]:
         for node in nodes:
@@ -136,20 +143,11 @@ class Circuit:
 
 
 def description(model: Model, *, weights: bool = True) -> dict[str, Any]:
-    """Family and sizes, which say what nodes there are, and a digest of the weights."""
+    """Family and sizes, which say what nodes there are, and a fingerprint of the weights."""
     config = uncompiled(model).config.to_dict()  # type: ignore[union-attr, operator]
     sizes = {name: value for name, value in config.items() if name.startswith("n_") and name != "n_classes"}
     found = {"family": config["family"], "d_model": config["d_model"], **sizes}
-    return found | ({"weights": digest(model)} if weights else {})
-
-
-def digest(model: Model) -> str:
-    """The first digits of the SHA-256 of all weights."""
-    total = hashlib.sha256()
-    for name, value in sorted(uncompiled(model).state_dict().items()):
-        total.update(name.encode())
-        total.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    return total.hexdigest()[:16]
+    return found | ({"weights": fingerprint(model).hex()} if weights else {})
 
 
 def faithfulness(asked: Trial, circuit: Circuit | Iterable[str]) -> float:

@@ -24,7 +24,8 @@ from torch import Tensor
 
 from cutaway.decoding.engine import side_by_side
 from cutaway.errors import InputError
-from cutaway.evaluation.winograd import Schema, winograd
+from cutaway.evaluation.schema_files import POSSESSIVE
+from cutaway.evaluation.winograd import Schema, standing, winograd
 from cutaway.inside.heads import HeadScores, patterns
 from cutaway.inside.patch import Ablate, intervene
 from cutaway.inside.trial import HEADS, nodes_of, place_of
@@ -99,9 +100,11 @@ def _read(tokenizer: Tokenizer, schema: Schema, where: str) -> _Asked | None:
     """The sentence with its pronoun, and which tokens the pronoun and the candidates are."""
     if not schema.pronoun:
         return None
-    text = schema.before + schema.pronoun + schema.after.removeprefix("'s")
-    spans = [(found := text.lower().find(name.lower()), found + len(name)) for name in schema.candidates]
-    if min(spans)[0] < 0:
+    # «his» stands for «Tom's» and has no 's of its own; that of «it's» is the verb
+    after = schema.after.removeprefix("'s") if schema.pronoun.lower() in POSSESSIVE else schema.after
+    text = schema.before + schema.pronoun + after
+    spans = [span for name in schema.candidates if (span := standing(text, name)) is not None]
+    if len(spans) < len(schema.candidates):
         return None
     encoded = tokenizer.encode_full(text)
     end = len(text.rstrip(" .!?\"'”’"))

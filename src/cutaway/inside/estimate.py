@@ -17,8 +17,9 @@ from cutaway.errors import InputError
 from cutaway.inside.metrics import Metric
 from cutaway.inside.place import at
 from cutaway.inside.sweep import Cells, Given, Measure, Plan, Sweep, Which, measured
+from cutaway.model.int8 import Int8Linear
 from cutaway.model.model import Model
-from cutaway.model.tap import edit, tap_names, watch
+from cutaway.model.tap import edit, tap_names, uncompiled, watch
 
 
 def estimate_sweep(
@@ -35,10 +36,11 @@ def estimate_sweep(
     **more: Any,
 ) -> Sweep:
     """What `sweep` would find with the same words, to first order."""
+    check_gradients(model)
     plan = Plan.of(model, clean, corrupted, over, side, layers)
     taps = [plan.tap(layer) for layer in plan.layers]
     with torch.no_grad(), watch(model, *taps) as wanted:
-        high = measured(metric, model(*plan.clean, **more))
+        high = measured(metric, model(*plan.clean, **more), more.get("real"))
     # the stream is where gradients begin, whether or not the weights learn; an edit puts patterns on the way
     leaves = {tap: _leaf for tap in tap_names(model) if tap.endswith("embedding.output")}
     with torch.enable_grad(), edit(model, leaves | dict.fromkeys(taps, _same)), watch(model, *taps) as seen:
@@ -53,6 +55,15 @@ def estimate_sweep(
             torch.stack([low + _within(tap, moved, change.positions, change.head) for change in cells.changes])
         )
     return cells.sweep(plan, torch.stack(values), high, low)
+
+
+def check_gradients(model: Model) -> None:
+    """Refuses rounded matrices, whose estimates would leave out what passes through them."""
+    if any(isinstance(part, Int8Linear) for part in uncompiled(model).modules()):
+        raise InputError(
+            "this model's matrices are whole numbers of 8 bits, through which no gradient flows: load it with "
+            "precision fp32"
+        )
 
 
 def _leaf(value: Tensor) -> Tensor:
@@ -79,11 +90,11 @@ def _within(tap: str, moved: Tensor, positions: Tensor | None, head: int | None)
 class Agreement:
     """How an estimate compares with the sweep, cell by cell."""
 
-    pearson: float
-    rank: float  # Spearman's
+    pearson: float | None  # None where one of them moves nowhere, or everywhere alike
+    rank: float | None  # Spearman's
     sign: float  # the share of cells whose effects point the same way
 
-    def to_dict(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, float | None]:
         return asdict(self)
 
 
@@ -102,7 +113,9 @@ def _moved(one: Sweep) -> Tensor:
     return torch.where(moved.abs() > rounding, moved, 0).double()
 
 
-def _correlation(a: Tensor, b: Tensor) -> float:
+def _correlation(a: Tensor, b: Tensor) -> float | None:
+    if (a == a[0]).all() or (b == b[0]).all():
+        return None
     a, b = a - a.mean(), b - b.mean()
     return ((a @ b) / (a.norm() * b.norm())).item()
 

@@ -1,10 +1,11 @@
 """Is an attribution faithful? Take away what it calls important, and see whether the model minds.
 
     curve = deletion_curve(model, ids, scores=found.scores, metric=metric)
-    curve.faithfulness          # 1: the number falls at once; 0: no better than chance; below: worse than chance
+    curve.faithfulness          # above 0: better than a random order; below: worse; None: the inputs do not matter
 
 Inputs are replaced by the baseline in the order of their scores, the highest first; a faithful order makes the metric
-fall faster than a random one does (Samek et al. 2017). It measures the method and the model together, and says nothing
+fall faster than a random one does (Samek et al. 2017). There is no largest faithfulness: on its way the number may
+rise above where it began, or fall below where it ends. It measures the method and the model together, and says nothing
 about inputs that count only together.
 """
 
@@ -20,6 +21,7 @@ from cutaway.errors import InputError
 from cutaway.inside.baseline import Given, values_of_baseline
 from cutaway.inside.gradients import Gradients, Metric
 
+FLAT = 1e-5  # of the largest value: a change so small is rounding
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
@@ -32,11 +34,14 @@ class DeletionCurve:
     random: Float[Tensor, "output share"]  # the mean of random orders
 
     @property
-    def faithfulness(self) -> float:
-        """How far below the random curve the method's is, in units of the whole fall from nothing gone to all gone;
-        the mean over shares, of all outputs together, so that those with a large fall count more."""
-        fall = (self.values[:, 0] - self.values[:, -1]).sum()
-        return float((self.random - self.values).mean(dim=1).sum() / fall)
+    def faithfulness(self) -> float | None:
+        """How far below the random curve the method's is, the mean over shares, in units of the whole change from
+        nothing gone to all gone, be it a fall or a rise; of all outputs together, so that those with a large change
+        count more. None where nothing changes: no order is better than another then."""
+        change = (self.values[:, 0] - self.values[:, -1]).abs().sum()
+        if change <= FLAT * self.values.abs().amax(dim=1).sum():
+            return None
+        return float((self.random - self.values).mean(dim=1).sum() / change)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON writes it."""

@@ -53,7 +53,16 @@ class Found:
 
 def curve(asked: Trial, order: Sequence[str], sizes: Iterable[int]) -> dict[int, float]:
     """Faithfulness against size: of the first so many nodes of an order."""
+    sizes = _possible(sizes, len(order))
     return {size: asked.share(asked.measure(order[:size])) for size in sizes}
+
+
+def _possible(sizes: Iterable[int], n: int) -> list[int]:
+    sizes = list(sizes)
+    for size in sizes:
+        if not 0 <= size <= n:
+            raise InputError(f"size {size} of {n} nodes: 0…{n}")
+    return sizes
 
 
 def find(asked: Trial, name: str, *, sizes: Iterable[int], shortlist: int = 40) -> Found:
@@ -61,6 +70,7 @@ def find(asked: Trial, name: str, *, sizes: Iterable[int], shortlist: int = 40) 
 
     The order is by what is lost, so that nodes that work against the task come last.
     """
+    sizes = _possible(sizes, len(asked.among))  # before the work
     guessed = asked.estimates()
     listed = sorted(guessed, key=lambda node: -abs(guessed[node]))
     exact = asked.effects(listed[:shortlist])

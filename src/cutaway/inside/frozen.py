@@ -65,11 +65,16 @@ def gate_step(name: str, z: Tensor, found: Tensor) -> Step:
     return Step(name, lambda x: x * gate, frozen=True)
 
 
-def word_step(name: str, head: LanguageModelHead, tokens: Tokens | None) -> Step:
-    """The scores of some tokens: the same everywhere, or one of its own at each position."""
-    if tokens is None:
+def word_step(name: str, head: LanguageModelHead, tokens: Tokens | None, shape: tuple[int, ...]) -> Step:
+    """The scores of some tokens: the same everywhere, or one of its own at each position of `shape`, batch seq."""
+    if tokens is None or len(tokens) == 0:
         raise InputError("which tokens? There are many: name those whose logits you want to see written")
-    chosen = torch.as_tensor(tokens, device=head.matrix.device)
+    chosen = _numbers("token", tokens, len(head.matrix), head.matrix.device)
+    if chosen.ndim != 1 and chosen.shape != shape:
+        raise InputError(
+            f"tokens of shape {tuple(chosen.shape)} for positions of shape {tuple(shape)}: "
+            "give a list that is the same everywhere, or one token for each position that is kept"
+        )
     bias = None if head.bias is None else head.bias[chosen]
     rows = head.matrix[chosen] * head.scale
     if chosen.ndim == 1:
@@ -111,7 +116,7 @@ class Reading:
             case PretrainingHead():
                 return self.steps(head.masked, tokens, f"{name}.masked")
             case LanguageModelHead():
-                return [word_step(name, head, tokens)]
+                return [word_step(name, head, tokens, self.hidden.shape[:2])]
             case MaskedLanguageModelHead():
                 z = head.dense(self.hidden)
                 found = head.activation(z)
@@ -123,7 +128,7 @@ class Reading:
                     linear_step(f"{name}.dense", head.dense),
                     gate,
                     norm,
-                    word_step(f"{name}.words", head.words, tokens),
+                    word_step(f"{name}.words", head.words, tokens, self.hidden.shape[:2]),
                 ]
             case TaggingHead():
                 return [_classes(f"{name}.classes", head.classes, tokens)]
@@ -144,7 +149,18 @@ class Reading:
 def _classes(name: str, part: nn.Linear, labels: Tokens | None) -> Step:
     if labels is None:
         return linear_step(name, part)
-    chosen = torch.as_tensor(labels, device=part.weight.device)
+    chosen = _numbers("label", labels, len(part.weight), part.weight.device)
     if chosen.ndim != 1:
         raise InputError("labels are the same for all rows: give their numbers in a list")
     return Step(name, lambda x: x @ part.weight[chosen].T, None if part.bias is None else part.bias[chosen])
+
+
+def _numbers(what: str, given: Tokens, n: int, device: torch.device) -> Tensor:
+    """Rows of a matrix of `n`. A negative one would be counted from its end, one too large be an error of torch's."""
+    chosen = torch.as_tensor(given, device=device)
+    if chosen.dtype.is_floating_point or chosen.dtype == torch.bool:
+        raise InputError(f"{what}s are whole numbers, not {chosen.dtype}")
+    outside = chosen[(chosen < 0) | (chosen >= n)]
+    if len(outside):
+        raise InputError(f"{what} {int(outside[0])} is outside 0…{n - 1}")
+    return chosen

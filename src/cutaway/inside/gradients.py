@@ -5,21 +5,20 @@ behind the embeddings, whose values are replaced by leaves of the graph; nothing
 gradients are neither computed nor touched.
 """
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from cutaway.errors import InputError
 from cutaway.inside.attributed import Attribution
+from cutaway.inside.opened import readable as readable
 from cutaway.model.embeddings import Embedding, PatchEmbedding
 from cutaway.model.int8 import Int8Linear
-from cutaway.model.model import Model
-from cutaway.model.tap import edit, uncompiled, watch
+from cutaway.model.tap import edit, watch
 
 Metric = Callable[[Tensor], Tensor]
 PIXELS = "pixels"
@@ -158,19 +157,6 @@ class Gradients:
                 side = part.image_size if self.pixels else part.image_size // part.patch_size
                 return side, side
         return None
-
-
-def readable(model: nn.Module, more: dict[str, Any]) -> Model:
-    """The model that torch.compile wrapped. One in training is refused, and options that nobody knows."""
-    model = uncompiled(model)
-    assert isinstance(model, Model)
-    if model.training:
-        raise InputError("this model is in training and drops out at random: call model.eval() first")
-    known = inspect.signature(model.hidden).parameters
-    for name in more:
-        if name not in known or name == "cache":
-            raise InputError(f"{name!r} is neither an option here nor an input of {type(model).__name__}")
-    return model
 
 
 def _give(value: Tensor) -> Callable[[Tensor], Tensor]:

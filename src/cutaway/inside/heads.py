@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from cutaway.model.model import Model
 from cutaway.model.tap import uncompiled, watch
@@ -34,7 +34,7 @@ class HeadScores:
         return cls(what, {f"{part}.{head}": x for part, each in values.items() for head, x in enumerate(each.tolist())})
 
 
-def patterns(model: Model, *inputs: Tensor, parts: str = "*", **more: Any) -> dict[str, Pattern]:
+def patterns(model: nn.Module, *inputs: Tensor, parts: str = "*", **more: Any) -> dict[str, Pattern]:
     """Where every head looks: part (`decoder.3.attention`) → pattern."""
     body: Model = uncompiled(model)  # type: ignore[assignment]
     with torch.no_grad(), watch(body, f"{parts}.pattern") as seen:

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from cutaway.decoding.engine import side_by_side
 from cutaway.errors import InputError
@@ -29,7 +29,7 @@ from cutaway.inside.looked_at import attentions, handed_over
 from cutaway.inside.metrics import LogitDifference, at_positions
 from cutaway.inside.trial import Trial, trial
 from cutaway.model.model import DecoderModel, Model
-from cutaway.model.tap import watch
+from cutaway.model.tap import uncompiled, watch
 from cutaway.tokens import Tokenizer
 
 ORDERS = ("ABBA", "BABA")
@@ -211,7 +211,7 @@ ROLES = {
 }
 
 
-def head_scores(model: DecoderModel, asked: Prompts, *, copying_rows: int = 16) -> dict[str, HeadScores]:
+def head_scores(model: nn.Module, asked: Prompts, *, copying_rows: int = 16) -> dict[str, HeadScores]:
     """Role → score of every head: how much it looks from and to where the role says, 0 … 1.
 
     A name mover's is times its `copying` score. Who looks at S2 may bring word to those above, or write against John
@@ -235,7 +235,7 @@ def _product(what: str, first: HeadScores, second: HeadScores) -> HeadScores:
 
 @torch.no_grad()
 def copying(
-    model: DecoderModel,
+    model: nn.Module,
     asked: Prompts,
     *,
     rows: int = 16,
@@ -249,16 +249,17 @@ def copying(
     has to be among the `best` tokens, or, with `against`, among the last. (Wang et al. take the value of the stream
     after the first feed-forward instead.)
     """
+    body = cast(DecoderModel, uncompiled(model))
     real = None if asked.real is None else asked.real[:rows]
     token, at = (asked.io if name == "io" else asked.s)[:rows], asked.at[name][:rows]
-    with watch(model, "decoder.*.attention.value") as seen:
-        model.hidden(asked.ids[:rows], real=real)
+    with watch(body, "decoder.*.attention.value") as seen:
+        body.hidden(asked.ids[:rows], real=real)
     found = {}
-    for part, attention in attentions(model).items():
+    for part, attention in attentions(body).items():
         value = seen[f"{part}.value"][torch.arange(len(at)), :, at][:, :, None]
         handed = handed_over(attention, value)[:, :, 0]
-        norm = model.decoder.final_norm
-        logits = model.head(handed if norm is None else norm(handed))
+        norm = body.decoder.final_norm
+        logits = body.head(handed if norm is None else norm(handed))
         logits = -logits if against else logits
         own = logits.gather(-1, token[:, None, None].expand(*logits.shape[:2], 1))
         found[part] = ((logits > own).sum(dim=-1) < best).double().mean(dim=0)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from cutaway.errors import InputError
@@ -118,6 +118,19 @@ class Kl(Metric):
             raise InputError(f"the reference of Kl is {tuple(reference.shape)}, the logits are {tuple(logits.shape)}")
         known, found = reference.log_softmax(dim=-1), logits.log_softmax(dim=-1)
         return (known.exp() * (known - found)).sum(dim=-1)
+
+
+def check_real(metric: object, logits: Shaped[Tensor, "batch seq *width"], real: Tensor | None) -> None:
+    """Refuses a metric that would read padding; a classifier's logits have no positions."""
+    if real is None or logits.ndim == 2 or not isinstance(metric, Metric):
+        return
+    batch, seq = real.shape
+    read = real.gather(1, metric.positions(batch, seq, real.device))
+    if not bool(read.all()):
+        row = int((~read).any(dim=1).nonzero()[0])
+        raise InputError(
+            f"in row {row}, {type(metric).__name__} reads padding: at=last_real(real), or where all is real"
+        )
 
 
 def at_positions(

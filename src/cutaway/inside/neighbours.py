@@ -207,6 +207,11 @@ def _read_alone(
     for chosen, ids, more in side_by_side(model, rows, batch_tokens):
         with watch(model, at) as seen:
             _ = model.encode(ids, more["real"]) if isinstance(model, EncoderDecoderModel) else model.hidden(ids, **more)
+        if seen[at].shape[:2] != ids.shape or seen[at].ndim != 3:
+            raise InputError(
+                f"at={at!r} has shape {tuple(seen[at].shape)} and not one vector for each token: choose a tap without "
+                "heads, such as a residual_after"
+            )
         states = seen[at].float().cpu().numpy()
         for row, i in enumerate(chosen):
             found[i] = states[row, len(front) : len(front) + len(words[i])].mean(axis=0)

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -25,10 +26,11 @@ AFTER = {"attention": "residual_after_attention", "cross": "residual_after_cross
 
 @dataclass
 class Ledger:
-    """Names of writers, and their vectors in chunks (writer batch …)."""
+    """Names of writers, their vectors in chunks (writer batch …), and what stood still on their way."""
 
     names: list[str] = field(default_factory=list)
     chunks: list[Tensor] = field(default_factory=list)
+    frozen: list[str] = field(default_factory=list)
 
     def write(self, names: Sequence[str], vectors: Float[Tensor, "writer batch *seq d_model"]) -> None:
         self.names.extend(names)
@@ -36,6 +38,8 @@ class Ledger:
 
     def through(self, step: Step) -> None:
         self.chunks = [step.linear(chunk) for chunk in self.chunks]
+        if step.frozen and step.name not in self.frozen:
+            self.frozen.append(step.name)
         if step.bias is not None:
             self.write([f"{step.name}.bias"], step.bias.expand_as(self.chunks[0][:1]))
 
@@ -64,6 +68,8 @@ class Opened:
             for name, part in parts_of(block):
                 for names, vectors in self.written_by(f"{path}.{name}", part):
                     ledger.write(names, vectors)
+                if isinstance(part, CrossAttention) and self.cross == "encoder":
+                    ledger.frozen += [norm for norm in self.memory.frozen if norm not in ledger.frozen]
                 if block.wiring is post_norm:
                     ledger.through(self.norm(f"{path}.{name}_norm"))
                 if at == f"{path}.{AFTER[name]}":
@@ -75,6 +81,15 @@ class Opened:
 
     def final_norm(self) -> Step | None:
         return None if self.stack.final_norm is None else self.norm(f"{self.side}.final_norm")
+
+    @cached_property
+    def memory(self) -> Ledger:
+        """What wrote the memory that cross-attention reads."""
+        encoder = Opened(self.model, "encoder", self.seen, None, "heads")
+        ledger = encoder.ledger("")
+        if (final := encoder.final_norm()) is not None:
+            ledger.through(final)
+        return ledger
 
     def embeddings(self) -> Ledger:
         name, ledger = embedding_of(self.model, self.side), Ledger()
@@ -131,11 +146,7 @@ class Opened:
             yield [f"{path}.{head} < {source}" for source in range(len(vectors))], vectors
 
     def _by_encoder(self, path: str, part: CrossAttention, out: Tensor) -> Iterator[tuple[list[str], Tensor]]:
-        pattern = _wide(self.seen[f"{path}.pattern"])
-        encoder = Opened(self.model, "encoder", self.seen, None, "heads")
-        ledger = encoder.ledger("")
-        if (final := encoder.final_norm()) is not None:
-            ledger.through(final)
+        pattern, ledger = _wide(self.seen[f"{path}.pattern"]), self.memory
         written, (_, to_value) = torch.cat(ledger.chunks), part.key_value.weight.chunk(2)
         for head, matrix in enumerate(to_value.unflatten(0, (part.n_heads, -1))):
             through = out[:, head] @ matrix  # from the memory to the stream

@@ -56,7 +56,8 @@ class Ablate(Intervention):
     """The place loses what it says: it becomes zero, a mean (`source`: see `means`), or another row's value.
 
     `resample` takes another row of the same pass, never its own, or, where there is a `source` (a `record` of other
-    inputs), a row of that. Which one is drawn by `seed`, the same one for all places.
+    inputs), a row of that. Which one is drawn by `seed`, the same one for all places. Rows with different padding
+    would take it for values: a call of the model with such `real=` is refused, and needs a `source` without padding.
     """
 
     how: str = "zero"
@@ -140,6 +141,8 @@ def intervene(model: Model, interventions: Sequence[Intervention] | Intervention
     with ExitStack() as stack:
         if any(change.place.positions is not None for change in changes):
             stack.enter_context(_no_cache(model, changes))
+        if any(isinstance(each, Ablate) and each.how == "resample" and each.source is None for each in changes):
+            stack.enter_context(_no_padding(model))
         if by_tap:
             stack.enter_context(edit(model, {tap: _merged(tap, its) for tap, its in by_tap.items()}))
         yield
@@ -174,11 +177,33 @@ def _no_cache(model: nn.Module, changes: Sequence[Intervention]) -> Iterator[Non
             hook.remove()
 
 
+@contextmanager
+def _no_padding(model: nn.Module) -> Iterator[None]:
+    """Refuses a pass whose rows, which take values from each other, have different padding."""
+
+    def look(module: nn.Module, given: tuple[Any, ...], more: dict[str, Any]) -> None:
+        for name in ("real", "source_real"):
+            real = more.get(name)
+            if real is not None and bool((real != real[:1]).any()):
+                raise InputError(
+                    f"resampling among rows of which {name}= differs would put padding into tokens: "
+                    "source=record(…) of rows without padding"
+                )
+
+    hook = uncompiled(model).register_forward_pre_hook(look, with_kwargs=True)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
 def record(model: Model, *inputs: Tensor, places: Sequence[Place | str] | Place | str, **more: Any) -> Seen:
     """What a run has at these places, tap by tap, for `Patch` and `Ablate`. Each tap is kept whole.
 
     A tap that is passed twice (the angles that an encoder and a decoder share) has no one value, and is left out.
     """
+    if model.training:
+        raise InputError("the model is in training mode, where dropout changes every pass: call model.eval()")
     names = sorted({place.tap for place in as_places(places)})
     with torch.no_grad(), watch(model, *names, keep="all") as seen:
         model(*inputs, **more)
@@ -196,6 +221,7 @@ def means(
     """The mean of each tap over these inputs, `rows` at a time: over rows and positions, or for each position.
 
     Padding does not count (`real=`, `source_real=`), nor do positions other than those of a `Place` that has some.
+    They are added up, and given, in single precision at least.
     """
     chosen = as_places(places)
     sums: dict[str, Tensor] = {}
@@ -206,19 +232,36 @@ def means(
         for tap, value in record(model, *(x[some] for x in inputs), places=chosen, **part).items():
             if not per_position and tap.endswith((".scores", ".pattern")):
                 raise InputError(f"{tap!r} has no mean over positions, whose keys differ: per_position=True")
-            positions = next(place.positions for place in chosen if fnmatchcase(tap, place.tap))
-            own = positions[some] if isinstance(positions, Tensor) and positions.ndim == 2 else positions
+            positions = _one_choice(tap, chosen)
+            own = positions[some] if isinstance(positions, Tensor) and positions.ndim else positions
             weight = _weight(tap, value, own, _real_of(model, tap, part))
             axes = (0,) if per_position or value.ndim == 2 else (0, at(tap, value).position)
-            total, n = (value * weight).sum(axes, keepdim=True), weight.sum(axes, keepdim=True)
+            wide = value.to(torch.promote_types(value.dtype, torch.float32))
+            total, n = (wide * weight).sum(axes, keepdim=True), weight.sum(axes, keepdim=True)
             sums[tap] = sums[tap] + total if tap in sums else total
             counts[tap] = counts[tap] + n if tap in counts else n
     return {tap: total / counts[tap].clamp(min=1) for tap, total in sums.items()}
 
 
+def _one_choice(tap: str, places: Sequence[Place]) -> Any:
+    """The positions of a tap, which has one mean: places that mean the same tap have to agree."""
+    first, *others = (place.positions for place in places if fnmatchcase(tap, place.tap))
+    for other in others:
+        if isinstance(first, Tensor) and isinstance(other, Tensor):
+            agree = torch.equal(first, other)
+        else:
+            agree = not isinstance(first, Tensor) and not isinstance(other, Tensor) and first == other
+        if not agree:
+            raise InputError(
+                f"two places of {tap!r}, with positions={first} and positions={other}: a tap has one mean, so take "
+                "them one after the other"
+            )
+    return first
+
+
 def _weight(tap: str, value: Tensor, positions: Any, real: Bool[Tensor, "batch seq"] | None) -> Tensor:
-    """1 where a token is real and its position chosen, else 0; with as many axes as the value."""
-    weight = value.new_ones(*value.shape[:-1], 1)
+    """True where a token is real and its position chosen; with as many axes as the value."""
+    weight = torch.ones(*value.shape[:-1], 1, dtype=torch.bool, device=value.device)
     if real is not None and value.ndim > 2:
         shape = [1] * value.ndim
         shape[0], shape[at(tap, value).position] = real.shape

@@ -15,7 +15,7 @@ difference, through the output matrix, the final norm at that scale and the de-e
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,8 +38,8 @@ def patch_paths(
     senders: Places,
     receivers: Places = "logits",
     *,
-    feed_forward: Literal["recomputed", "held"] = "recomputed",
-    norms: Literal["recomputed", "held"] = "recomputed",
+    feed_forward: str = "recomputed",
+    norms: str = "recomputed",
     **more: Any,
 ) -> Tensor:
     """The logits of `inputs` where the senders, as they were in the run of `source`, reach only the receivers.
@@ -47,6 +47,9 @@ def patch_paths(
     patch_paths(model, ids, other, "decoder.9.attention.9")                                  # straight to the logits
     patch_paths(model, ids, other, "decoder.7.attention.3", Place("decoder.9.attention.query", heads=9))
     """
+    for word, how in (("feed_forward", feed_forward), ("norms", norms)):
+        if how not in ("recomputed", "held"):
+            raise InputError(f"{word}={how!r} is neither recomputed nor held")
     own, other = ((given,) if isinstance(given, Tensor) else tuple(given) for given in (inputs, source))
     names = tap_names(model)
     senders = as_places(senders)

@@ -23,8 +23,8 @@ Which = int | Sequence[int] | None
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """None means all. Positions count from 0, or from the end; those of scores and patterns are the queries'. A tensor
-    (batch n) gives every row positions of its own."""
+    """None means all. Positions count from 0, or from the end; those of scores and patterns are the queries'. Numbers
+    are for all rows; a tensor gives every row its own: one (batch: `last_real(real)`), or several (batch n)."""
 
     tap: str
     heads: Which = None
@@ -95,6 +95,8 @@ def _marked(tap: str, what: str, which: Which | slice | Tensor, value: Tensor, a
     if isinstance(which, slice):
         which = list(range(n))[which]
     chosen = torch.as_tensor(which, device=value.device)
+    if what == "position" and isinstance(which, Tensor) and chosen.ndim == 1:
+        chosen = chosen[:, None]
     own_rows = chosen.ndim == 2
     chosen = chosen.reshape(len(chosen) if own_rows else 1, -1)
     if own_rows and len(chosen) != len(value):

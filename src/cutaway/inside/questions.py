@@ -25,7 +25,8 @@ from cutaway.decoding.translate import encode_sources, tag_for, translations
 from cutaway.errors import InputError
 from cutaway.inside.attributed import LOOKED, Attribution, token_names
 from cutaway.inside.attribution import gradient_x_input, integrated_gradients
-from cutaway.inside.gradients import Metric
+from cutaway.inside.baseline import COLOURS, Given, of_colour
+from cutaway.inside.gradients import Gradients, Metric
 from cutaway.inside.looked_at import attention_rollout
 from cutaway.model.heads import ClassificationHead, LastTokenHead, Mean
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
@@ -51,6 +52,7 @@ class Asked:
     at: str | None = None
     right: tuple[int, ...] = ()  # of each output: its token, or the number of its label
     wrong: tuple[int, ...] = ()  # what it is held against, if anything
+    colours: tuple[Sequence[float], Sequence[float]] | None = None  # of a picture: mean and deviation it was read with
 
     def attribute(self, method: str, *, keep_special: bool = True, **options: Any) -> Attribution:
         if method not in METHODS:
@@ -65,14 +67,22 @@ class Asked:
             return self.named(self._read(attention_rollout(self.model, *self.inputs, weights=weights, **asking)[0]))
         if method == "gradient_x_input":
             return self.named(gradient_x_input(self.model, *self.inputs, metric=self.metric, at=self.at, **asking)[0])
-        asking = {"baseline": self.baseline, "within": WITHIN, **asking}
+        asking = {"within": WITHIN, **asking}
+        asking["baseline"] = self._seen(asking.get("baseline", self.baseline))
         if keep_special and self.tokenizer is not None:
             asking.setdefault("keep", self.special)
         return self.named(integrated_gradients(self.model, *self.inputs, metric=self.metric, at=self.at, **asking)[0])
 
     @property
-    def baseline(self) -> str:
-        return "black" if self.tokenizer is None else "mean"
+    def baseline(self) -> Given:
+        return self._seen("black") if self.tokenizer is None else "mean"
+
+    def _seen(self, baseline: Given) -> Given:
+        """Black and white as a picture has them that was read like this one, which the model's config cannot know."""
+        if self.colours is None or not isinstance(baseline, str) or baseline not in COLOURS:
+            return baseline
+        asked = Gradients(self.model, self.inputs, self.more, self.metric, self.at)
+        return tuple(of_colour(asked, baseline, *self.colours))
 
     @property
     def special(self) -> tuple[Tensor, ...]:
@@ -223,7 +233,8 @@ def image(
     pictures = pixels_of(model, np.stack(arrays), mean, std)
     metric, name, right, wrong = _of_label(model, (pictures,), {}, wanted, versus)
     n = (numbers["image_size"] // numbers["patch_size"]) ** 2 + 1
-    return Asked(model, (pictures,), {}, metric, (name,), _rows([0], n), at=at, right=right, wrong=wrong)
+    reads, colours = _rows([0], n), (mean, std)
+    return Asked(model, (pictures,), {}, metric, (name,), reads, at=at, right=right, wrong=wrong, colours=colours)
 
 
 def _alone(model: Model, rows: list[Row]) -> tuple[Tensor, dict[str, Tensor]]:

@@ -167,7 +167,7 @@ def _by_layer(
     names: Sequence[str], scores: Sequence[float], title: str, what: str, colours: str = "diverging"
 ) -> HeatMap:
     """A row for each block, a column for each head and for what else a block writes; the rest stands above all."""
-    cells: dict[tuple[str, str], float] = {}
+    cells: dict[tuple[tuple[str, str], str], float] = {}
     rest = 0.0
     for name, score in zip(names, scores, strict=True):
         found = re.fullmatch(r"((?:en|de)coder)\.(\d+)\.(attention|cross|feed_forward)(?:\.(\d+|bias))?", name)
@@ -175,12 +175,14 @@ def _by_layer(
             rest += score
             continue
         short = {"attention": "", "cross": "cross ", "feed_forward": "feed-forward"}[found[3]] + (found[4] or "")
-        cells[found[2], short] = cells.get((found[2], short), 0.0) + score
+        cells[(found[1], found[2]), short] = score
     rows = list(dict.fromkeys(row for row, _ in cells))
     columns = sorted({column for _, column in cells}, key=_by_kind)
     values = [[cells.get((row, column), float("nan")) for column in columns] for row in rows]
     note = what + (f"; embeddings and biases together {rest:+.3g}".replace("-", "−") if rest else "")
-    return HeatMap(_tidy(values), rows, columns, title, "layer", "head", note, colours)
+    several = len({side for side, _ in rows}) > 1
+    named = [f"{side} {layer}" if several else layer for side, layer in rows]
+    return HeatMap(_tidy(values), named, columns, title, "layer", "head", note, colours)
 
 
 def _by_kind(column: str) -> tuple[bool, bool, int]:

@@ -69,6 +69,7 @@ class Writes:
     at: str
     stream: Stream  # what stood there in the run: the vectors' sum
     positions: tuple[int, ...] | None
+    frozen: tuple[str, ...]  # norms that the writers went through: none but the embedding's where blocks are pre-norm
     _model: Model = field(repr=False)
     _reading: Reading | None = field(repr=False)  # None: not the end of a stream that a head reads
     _final: Step | None = field(repr=False)
@@ -83,7 +84,8 @@ class Writes:
     def to_logits(self, tokens: Tokens | None = None) -> LogitWrites:
         """What each writer adds to the logits of `tokens` (or labels), through the final norm and the head.
 
-        Tokens are the same everywhere, or (a tensor batch seq) one for each position. The head's own bias is a writer.
+        Tokens are the same everywhere, or (a tensor batch seq) one for each position that was kept. The head's own bias
+        is a writer.
         """
         if self._reading is None:
             raise InputError(f"no head reads {self.at}: leave `at` out, and take the stream that ends in logits")
@@ -91,12 +93,12 @@ class Writes:
         steps = [] if self._final is None else [self._final]
         with torch.no_grad():
             steps += reading.steps(self._model.head, tokens)
-            ledger = Ledger(list(self.names), [self.vectors])
+            ledger = Ledger(list(self.names), [self.vectors], list(self.frozen))
             for step in steps:
                 ledger.through(step)
-        frozen = tuple(step.name for step in steps if step.frozen)
         kept = tokens if isinstance(tokens, Tensor) or tokens is None else tuple(tokens)
-        return LogitWrites(tuple(ledger.names), torch.cat(ledger.chunks).detach(), kept, self.positions, frozen)
+        scores = torch.cat(ledger.chunks).detach()
+        return LogitWrites(tuple(ledger.names), scores, kept, self.positions, tuple(ledger.frozen))
 
     def to_dict(self) -> dict[str, Any]:
         """Names, and how long each vector is, and how much of the stream it is: the whole's share is 1."""
@@ -105,6 +107,7 @@ class Writes:
             "names": list(self.names),
             "at": self.at,
             "positions": None if self.positions is None else list(self.positions),
+            "frozen": list(self.frozen),
             "sizes": self.vectors.norm(dim=-1).tolist(),
             "shares": share.tolist(),
         }
@@ -155,8 +158,8 @@ def writes(
     if at == end and (side == "decoder" or not isinstance(model, EncoderDecoderModel)):
         reading = Reading(hidden if kept is None else hidden[:, list(kept)], more.get("real"), kept, length)
         final = opened.final_norm()
-    vectors = torch.cat(ledger.chunks).detach()
-    return Writes(tuple(ledger.names), vectors, at, seen[at].to(vectors.dtype), kept, model, reading, final)
+    vectors, frozen = torch.cat(ledger.chunks).detach(), tuple(ledger.frozen)
+    return Writes(tuple(ledger.names), vectors, at, seen[at].to(vectors.dtype), kept, frozen, model, reading, final)
 
 
 def _side(model: Model, stream: str | None, at: str | None) -> str:

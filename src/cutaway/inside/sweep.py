@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from cutaway.errors import InputError
-from cutaway.inside.metrics import Metric
+from cutaway.inside.metrics import Metric, check_real
 from cutaway.inside.place import at
 from cutaway.inside.resume import Change, Copies, Run
 from cutaway.model.heads import LanguageModelHead, MaskedLanguageModelHead, TaggingHead
@@ -38,7 +38,7 @@ OVER = {
 }
 EACH_BY_ITSELF = (LanguageModelHead, MaskedLanguageModelHead, TaggingHead)  # heads that read every position alone
 Given = Tensor | Sequence[Tensor]
-Which = bool | Sequence[int] | Int[Tensor, "batch n"] | None
+Which = bool | Sequence[int] | Int[Tensor, "..."] | None  # a tensor: each row's own
 Measure = Callable[[Tensor], Tensor]
 
 
@@ -97,14 +97,14 @@ def sweep(
     """Patches the clean run into the corrupted one, a cell at a time; a cell equals one patched pass, to rounding.
 
     `over` is residual, heads, attention, feed_forward, cross, cross_heads, or a tap of a block (attention.value);
-    `side` is the decoder, where there is one, or the encoder. `positions` are swept one by one (True: all; a tensor
-    (batch n): each row's own), or patched together (False); so are `heads`. Left out, what has heads is swept over
-    heads, and what has none over positions. `rows` bounds memory: so many rows are computed side by side, or one cell.
-    What is left over (`real=`, `source_real=`) is handed to both runs.
+    `side` is the decoder, where there is one, or the encoder. `positions` are swept one by one (True: all; a tensor:
+    each row's own, one or (batch n)), or patched together (False); so are `heads`. Left out, what has heads is swept
+    over heads, and what has none over positions. `rows` bounds memory: so many rows are computed side by side, or one
+    cell. What is left over (`real=`, `source_real=`) is handed to both runs.
     """
     plan = Plan.of(model, clean, corrupted, over, side, layers)
     with watch(model, *map(plan.tap, plan.layers)) as seen:
-        wanted = measured(metric, model(*plan.clean, **more))
+        wanted = measured(metric, model(*plan.clean, **more), more.get("real"))
     run = Run.of(model, plan.side, plan.corrupted, more)
     cells = Cells.of(plan, seen[plan.tap(plan.layers[0])], positions, heads)
     base = measured(metric, run.logits)
@@ -187,6 +187,8 @@ class Cells:
             raise InputError(f"heads={heads}: {plan.over!r} has none")
         if positions is None:
             positions = heads is False
+        if isinstance(positions, Tensor) and positions.ndim == 1:
+            positions = positions[:, None]
         own = _masks("positions", positions, value, axes.position)
         mine = None if heads is False else _labels("heads", heads, value.shape[axes.head or 0])
         changes = [
@@ -217,19 +219,20 @@ def _masks(what: str, which: Which, value: Tensor, axis: int) -> Tensor | None:
         return None
     batch, n = len(value), value.shape[axis]
     if isinstance(which, Tensor):
-        if which.shape[0] != batch or int(which.min()) < -n or int(which.max()) >= n:
+        if which.ndim != 2 or len(which) != batch or int(which.min()) < -n or int(which.max()) >= n:
             raise InputError(
                 f"{what} of shape {tuple(which.shape)} for {batch} rows of {n}: (batch n), within 0…{n - 1}"
             )
-        chosen = which % n
+        chosen = which.to(value.device) % n
     else:
         assert which is not None
         chosen = torch.tensor(_labels(what, which, n), device=value.device).expand(batch, -1)
     return chosen[..., None] == torch.arange(n, device=value.device)
 
 
-def measured(metric: Metric | Measure, logits: Tensor) -> Float[Tensor, " batch"]:
-    """One number for each row, or a complaint."""
+def measured(metric: Metric | Measure, logits: Tensor, real: Tensor | None = None) -> Float[Tensor, " batch"]:
+    """One number for each row, or a complaint; also where it reads what is not `real`."""
+    check_real(metric, logits, real)
     found = metric(logits)
     if found.shape != logits.shape[:1]:
         raise InputError(f"the metric gave {tuple(found.shape)} for {len(logits)} rows: it has to give one number each")

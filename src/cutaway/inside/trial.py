@@ -16,8 +16,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cutaway.errors import InputError
+from cutaway.inside.estimate import check_gradients
 from cutaway.inside.looked_at import attentions
-from cutaway.inside.metrics import Metric, at_positions
+from cutaway.inside.metrics import Metric, at_positions, check_real
 from cutaway.inside.patch import Patch, intervene, means, record
 from cutaway.inside.place import Place
 from cutaway.inside.sweep import EACH_BY_ITSELF, Measure, measured
@@ -64,12 +65,16 @@ class Trial:
 
     def measure(self, kept: Iterable[str]) -> Float[Tensor, " batch"]:
         """The metric of every row where, of `among`, only these nodes work."""
-        kept = set(kept)
-        for node in sorted(kept - set(self.among)):
-            raise InputError(f"{node!r} is not among the {len(self.among)} nodes of this trial: {self.among[0]} …")
+        kept = set(self._known(kept))
         gone = [node for node in self.among if node not in kept]
         with torch.no_grad():
             return self._read(self._hidden(gone))
+
+    def _known(self, nodes: Iterable[str]) -> list[str]:
+        nodes = list(nodes)
+        for node in sorted(set(nodes) - set(self.among)):
+            raise InputError(f"{node!r} is not among the {len(self.among)} nodes of this trial: {self.among[0]} …")
+        return nodes
 
     def share(self, values: Float[Tensor, " batch"]) -> float:
         """The mean over the rows, 0 with everything taken away and 1 as the whole model."""
@@ -82,13 +87,14 @@ class Trial:
         """By how much the mean of the metric falls when each node alone is taken out of the whole model."""
         whole = self.whole.mean()
         found = {}
-        for node in self.among if nodes is None else nodes:
+        for node in self._known(self.among if nodes is None else nodes):
             found[node] = (whole - self.measure(other for other in self.among if other != node).mean()).item()
         return found
 
     def estimates(self, kept: Iterable[str] | None = None) -> dict[str, float]:
         """What every node is worth beside those that are `kept` (all), to first order: with it, less without it."""
-        kept = set(self.among if kept is None else kept)
+        check_gradients(self.model)
+        kept = set(self._known(self.among if kept is None else kept))
         gone = _by_tap(node for node in self.among if node not in kept)
         worth = dict.fromkeys(self.instead, torch.zeros(()))
         n = len(self.inputs[0])
@@ -122,10 +128,12 @@ class Trial:
         """The metric; the head reads only the positions that it asks for, where it reads positions alone."""
         head = self.model.head
         if isinstance(self.metric, Metric) and isinstance(head, EACH_BY_ITSELF):
+            check_real(self.metric, hidden, self.more.get("real"))
             batch, seq, _ = hidden.shape
             positions = self.metric.positions(batch, seq, hidden.device)
             return self.metric.read(head(at_positions(hidden, positions))).mean(dim=1)
-        return measured(self.metric, head(hidden, self.more.get("real")))
+        real = self.more.get("real")
+        return measured(self.metric, head(hidden, real), real)
 
     def _portions(self) -> Iterator[tuple[slice, list[Tensor], dict[str, Any], dict[str, Tensor]]]:
         """`rows` at a time: the rows, their inputs, and what stands in for their nodes."""

@@ -6,9 +6,9 @@ tuned lens is the logit lens.
 
 import hashlib
 import json
-import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 import torch
 from jaxtyping import Float
@@ -20,6 +20,7 @@ from cutaway.inside.lens import POOLED, logit_lens, streams
 from cutaway.inside.opened import readable
 from cutaway.model.encoder import Stack
 from cutaway.model.model import Model
+from cutaway.model.tap import uncompiled
 
 Batches = Sequence[Sequence[Tensor]]  # each is what the model reads
 
@@ -34,7 +35,6 @@ class TunedLens(nn.Module):
         n_layers, d_model = len(getattr(model, self.side)), model.config.d_model  # type: ignore[attr-defined]
         self.layers = (f"{self.side}.0.residual_before", *(f"{self.side}.{i}.residual_after" for i in range(n_layers)))
         self.fingerprint = fingerprint(model)
-        self._model = weakref.ref(model)
         nothing = torch.zeros(
             n_layers, d_model, dtype=torch.promote_types(model.dtype, torch.float32), device=model.device
         )
@@ -50,8 +50,8 @@ class TunedLens(nn.Module):
         return (wide + wide @ self.weight[number].T + self.bias[number]).to(x.dtype)
 
     def check(self, model: Model, layers: Sequence[str]) -> None:
-        """A model that it was made with is not looked at again: of a large one the fingerprint takes a second."""
-        same = self._model() is model or fingerprint(model) == self.fingerprint
+        """Reads all weights each time, a second of a large model's: its own may have been trained on since."""
+        same = fingerprint(model) == self.fingerprint
         if not same or tuple(layers) != self.layers:
             raise InputError("this tuned lens was trained for another model, or for other weights: train one for this")
 
@@ -72,12 +72,13 @@ class TunedLens(nn.Module):
         return lens
 
 
-def fingerprint(model: Model) -> bytes:
+def fingerprint(model: nn.Module) -> bytes:
     """Of the family, its numbers and all weights, in single precision whatever they are kept in."""
-    digest = hashlib.sha256(json.dumps(model.config.to_dict(), sort_keys=True).encode())
-    for name, parameter in sorted(model.named_parameters()):
+    body = cast(Model, uncompiled(model))
+    digest = hashlib.sha256(json.dumps(body.config.to_dict(), sort_keys=True).encode())
+    for name, value in sorted(body.state_dict().items()):  # 8-bit weights are no parameters
         digest.update(name.encode())
-        digest.update(parameter.detach().float().cpu().contiguous().numpy().data)
+        digest.update(value.float().cpu().reshape(-1).numpy().data)
     return digest.digest()
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from threading import Lock
 from typing import Any, Literal
 
 import torch
@@ -130,6 +131,7 @@ class _Watcher:
 
 
 _watchers: tuple[_Watcher, ...] = ()  # a tuple, not a stack: watches of several threads need not end in order
+_installing = Lock()  # of two threads that come at once, neither watcher may be lost, nor stay
 
 
 def watching(model: nn.Module | None = None) -> bool:
@@ -176,6 +178,9 @@ def watch(
     Generation with a cache is one pass over a prompt (all but its last token) and one of a single position for each
     token. In a beam the hypotheses of a text stand side by side where positions stand otherwise; they all are at the
     last position, and [-1] keeps them all. Keys are then the cache's slots: those of others have pattern 0.
+
+    A watch or an edit is the model's, whichever thread runs it: who serves several people looks inside one model for
+    one of them at a time.
     """
     if not patterns:
         raise InputError('nothing to watch: give at least one tap, such as "decoder.*.attention.pattern"')
@@ -225,11 +230,13 @@ def _all_taps(model: nn.Module) -> dict[str, tuple[tuple[int, str], str]]:
 @contextmanager
 def _installed(watcher: _Watcher) -> Iterator[_Watcher]:
     global _watchers
-    _watchers = (*_watchers, watcher)
+    with _installing:
+        _watchers = (*_watchers, watcher)
     try:
         yield watcher
     finally:
-        _watchers = tuple(other for other in _watchers if other is not watcher)
+        with _installing:
+            _watchers = tuple(other for other in _watchers if other is not watcher)
 
 
 def _nearest(pattern: str, names: Mapping[str, Any]) -> str:

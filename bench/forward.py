@@ -11,12 +11,13 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from worker import Worker
 
 MODELS = {"gpt2": {}, "bert-base": {"task": "masked_language_model"}}
 SHAPES = [(1, 128), (8, 128), (1, 512)]
@@ -171,34 +172,8 @@ def tell(answer: Any) -> None:
 # --- the parent: starts workers, asks them in turn, prints tables ----------------------------------------------------
 
 
-class Worker:
-    """A process that stays alive between questions, idle while the other engine is asked."""
-
-    def __init__(self, *args: str) -> None:
-        command = [sys.executable, __file__, "--worker", *args]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.hello = self.listen()
-
-    def ask(self, question: Any) -> Any:
-        assert self.process.stdin is not None
-        print(json.dumps(question), file=self.process.stdin, flush=True)
-        return self.listen()
-
-    def listen(self) -> Any:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise SystemExit(f"a worker ended: {self.process.args}")
-        return json.loads(line)
-
-    def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait()
-
-
 def ask_once(*args: str) -> Any:
-    worker = Worker(*args)
+    worker = Worker(__file__, *args)
     worker.close()
     return worker.hello
 
@@ -216,7 +191,7 @@ def write_folders(model: str, folder: Path) -> None:
 def forward_table(model: str, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_folders(model, Path(folder))
-        workers = [Worker("passes", name, model, folder) for name in ("cutaway", "transformers")]
+        workers = [Worker(__file__, "passes", name, model, folder) for name in ("cutaway", "transformers")]
         print(f"\n{model}, float32, {workers[0].hello['threads']} threads, torch {workers[0].hello['torch']}, "
               f"{rounds} rounds in turn\n")  # fmt: skip
         print("| batch × length | cutaway | transformers | cutaway / transformers | in single rounds |")

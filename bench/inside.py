@@ -16,12 +16,13 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from worker import Worker
 
 LENGTHS = {24: 4, 100: 20}  # tokens → TransformerLens computes one of so many cells
 RIGHT, WRONG = 318, 373
@@ -127,32 +128,6 @@ def serve(kind: str, folder: str) -> None:
         print(json.dumps(run(json.loads(line))), flush=True)
 
 
-class Worker:
-    """An engine in a process of its own, idle while the other one is asked."""
-
-    def __init__(self, *args: str) -> None:
-        command = [sys.executable, __file__, "--worker", *args]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.hello = self.listen()
-
-    def ask(self, question: Any) -> Any:
-        assert self.process.stdin is not None
-        print(json.dumps(question), file=self.process.stdin, flush=True)
-        return self.listen()
-
-    def listen(self) -> Any:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise SystemExit(f"a worker ended: {self.process.args}")
-        return json.loads(line)
-
-    def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait()
-
-
 def write_folders(folder: Path) -> None:
     from cutaway.checkpoints import export, save
     from cutaway.families import build
@@ -163,7 +138,7 @@ def write_folders(folder: Path) -> None:
 
 
 def sweep_table(folder: str, lengths: list[int], rounds: int) -> None:
-    workers = [Worker(name, folder) for name in ("ours", "theirs")]
+    workers = [Worker(__file__, name, folder) for name in ("ours", "theirs")]
     print(f"\nlayer × position sweep, {workers[0].hello}, {rounds} rounds in turn\n")
     print("| tokens | cells | cutaway | TransformerLens | theirs / ours | in single rounds | cells differ by |")
     print("|---|---|---|---|---|---|---|")
@@ -189,7 +164,7 @@ def sweep_table(folder: str, lengths: list[int], rounds: int) -> None:
 
 
 def watch_table(folder: str, rounds: int) -> None:
-    worker = Worker("watched", folder)
+    worker = Worker(__file__, "watched", folder)
     found = [worker.ask(3) for _ in range(rounds)]
     worker.close()
     plain, seen = (statistics.median(times[which] for times, _ in found) for which in (0, 1))

@@ -231,7 +231,7 @@ def test_what_cannot_be_asked_is_refused_by_name() -> None:
         trial(model, ids, metric=metric, groups=[0, 1, 2])
     with pytest.raises(InputError, match="kinds="):
         trial(model, ids, metric=metric, kinds=["neurons"])
-    with pytest.raises(InputError, match="training mode"):
+    with pytest.raises(InputError, match="in training"):
         trial(tiny("gpt2").train(), ids, metric=metric)
     asked = trial(model, ids, metric=metric)
     with pytest.raises(InputError, match=r"'decoder.0.feed_forward' is not among"):

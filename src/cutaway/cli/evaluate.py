@@ -130,23 +130,9 @@ def evaluate(
     options = _options(loaded, tokenizer, model, examples, to=to, beam=beam, length_penalty=length_penalty,
                        before=before, context=context, stride=stride, start=not no_start)  # fmt: skip
     with _progress() as report:
-        found = score(
-            loaded,
-            tokenizer,
-            examples.inputs,
-            examples.wanted,
-            sure=sure,
-            report=report,
-            **options,
-        )
-    said = {
-        "model": str(model),
-        "data": data,
-        "device": chosen,
-        "dtype": dtype.value,
-        "skipped": examples.skipped,
-    }
-    _say(said, found, as_json)
+        found = score(loaded, tokenizer, examples.inputs, examples.wanted, sure=sure, report=report, **options)
+    said = {"device": chosen, "dtype": dtype.value, "skipped": examples.skipped}
+    _say({"model": str(model), "data": data, **said}, found, as_json)
 
 
 def _say(said: dict[str, Any], found: "Report", as_json: bool) -> None:

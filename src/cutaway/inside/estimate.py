@@ -15,11 +15,11 @@ from torch import Tensor
 
 from cutaway.errors import InputError
 from cutaway.inside.metrics import Metric
+from cutaway.inside.opened import check_gradients
 from cutaway.inside.place import at
 from cutaway.inside.sweep import Cells, Given, Measure, Plan, Sweep, Which, measured
-from cutaway.model.int8 import Int8Linear
 from cutaway.model.model import Model
-from cutaway.model.tap import edit, tap_names, uncompiled, watch
+from cutaway.model.tap import edit, tap_names, watch
 
 
 def estimate_sweep(
@@ -55,15 +55,6 @@ def estimate_sweep(
             torch.stack([low + _within(tap, moved, change.positions, change.head) for change in cells.changes])
         )
     return cells.sweep(plan, torch.stack(values), high, low)
-
-
-def check_gradients(model: Model) -> None:
-    """Refuses rounded matrices, whose estimates would leave out what passes through them."""
-    if any(isinstance(part, Int8Linear) for part in uncompiled(model).modules()):
-        raise InputError(
-            "this model's matrices are whole numbers of 8 bits, through which no gradient flows: load it with "
-            "precision fp32"
-        )
 
 
 def _leaf(value: Tensor) -> Tensor:

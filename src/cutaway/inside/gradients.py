@@ -15,9 +15,8 @@ from torch import Tensor
 
 from cutaway.errors import InputError
 from cutaway.inside.attributed import Attribution
-from cutaway.inside.opened import readable as readable
+from cutaway.inside.opened import check_gradients, readable
 from cutaway.model.embeddings import Embedding, PatchEmbedding
-from cutaway.model.int8 import Int8Linear
 from cutaway.model.tap import edit, watch
 
 Metric = Callable[[Tensor], Tensor]
@@ -36,11 +35,7 @@ class Gradients:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", readable(self.model, self.more))
-        if any(isinstance(part, Int8Linear) for part in self.model.modules()):
-            raise InputError(
-                "this model's matrices are whole numbers of 8 bits, through which no gradient flows: load it with "
-                "precision fp32"
-            )
+        check_gradients(self.model)
         names = {end for part in self.embeddings.values() for end in part.taps} - {"positions", "segments"}
         names |= {PIXELS} if self.reads_pictures else set()
         if self.at is not None and self.at not in names:

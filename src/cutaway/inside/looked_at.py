@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from cutaway.errors import InputError
 from cutaway.inside.attributed import Attribution
-from cutaway.inside.gradients import readable
+from cutaway.inside.opened import readable
 from cutaway.model.attention import Attention, for_all_heads
 from cutaway.model.int8 import Int8Linear
 from cutaway.model.model import EncoderDecoderModel, Model

@@ -17,6 +17,7 @@ from cutaway.model.attention import Attention, CrossAttention
 from cutaway.model.blocks import Block, post_norm, pre_norm
 from cutaway.model.embeddings import PatchEmbedding
 from cutaway.model.encoder import Stack
+from cutaway.model.int8 import Int8Linear
 from cutaway.model.linear import Linear
 from cutaway.model.model import EncoderDecoderModel, Model
 from cutaway.model.tap import Seen, uncompiled
@@ -158,13 +159,27 @@ class Opened:
                 yield [f"{path}.{head} < value.bias"], (looked * (out[:, head] @ bias))[None]
 
 
+def check_still(model: nn.Module) -> None:
+    """Refuses a model whose passes differ by chance."""
+    if model.training:
+        raise InputError("this model is in training and drops out at random: call model.eval() first")
+
+
+def check_gradients(model: nn.Module) -> None:
+    """Refuses rounded matrices: what passes through them would be left out."""
+    if any(isinstance(part, Int8Linear) for part in uncompiled(model).modules()):
+        raise InputError(
+            "this model's matrices are whole numbers of 8 bits, through which no gradient flows: load it with "
+            "precision fp32"
+        )
+
+
 def readable(model: nn.Module, more: Mapping[str, Any]) -> Model:
     """The model that torch.compile wrapped. One in training is refused, and options that nobody knows."""
     model = uncompiled(model)
     if not isinstance(model, Model):
         raise InputError(f"{type(model).__name__} is no model of this library, whose parts have names")
-    if model.training:
-        raise InputError("this model is in training and drops out at random: call model.eval() first")
+    check_still(model)
     known = inspect.signature(model.hidden).parameters
     for name in more:
         if name not in known or name == "cache":

@@ -22,6 +22,7 @@ from jaxtyping import Bool
 from torch import Tensor, nn
 
 from cutaway.errors import InputError
+from cutaway.inside.opened import check_still
 from cutaway.inside.place import Place, as_places, at, mask_of, written
 from cutaway.model.decoder import Decoder
 from cutaway.model.model import Model
@@ -202,8 +203,7 @@ def record(model: Model, *inputs: Tensor, places: Sequence[Place | str] | Place 
 
     A tap that is passed twice (the angles that an encoder and a decoder share) has no one value, and is left out.
     """
-    if model.training:
-        raise InputError("the model is in training mode, where dropout changes every pass: call model.eval()")
+    check_still(model)
     names = sorted({place.tap for place in as_places(places)})
     with torch.no_grad(), watch(model, *names, keep="all") as seen:
         model(*inputs, **more)

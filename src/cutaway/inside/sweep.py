@@ -22,6 +22,7 @@ from torch import Tensor
 
 from cutaway.errors import InputError
 from cutaway.inside.metrics import Metric, check_real
+from cutaway.inside.opened import check_still
 from cutaway.inside.place import at
 from cutaway.inside.resume import Change, Copies, Run
 from cutaway.model.heads import LanguageModelHead, MaskedLanguageModelHead, TaggingHead
@@ -144,8 +145,7 @@ class Plan:
         side: str | None,
         layers: Sequence[int] | None,
     ) -> "Plan":
-        if model.training:
-            raise InputError("the model is in training mode, where dropout changes every pass: call model.eval()")
+        check_still(model)
         if watching(model):
             raise InputError("a sweep inside a watch or an edit of the same model: end that first")
         sides = [name for name in ("decoder", "encoder") if hasattr(model, name)]

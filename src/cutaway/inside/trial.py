@@ -16,9 +16,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cutaway.errors import InputError
-from cutaway.inside.estimate import check_gradients
 from cutaway.inside.looked_at import attentions
 from cutaway.inside.metrics import Metric, at_positions, check_real
+from cutaway.inside.opened import check_gradients, check_still
 from cutaway.inside.patch import Patch, intervene, means, record
 from cutaway.inside.place import Place
 from cutaway.inside.sweep import EACH_BY_ITSELF, Measure, measured
@@ -178,8 +178,7 @@ def trial(
     `rows` are computed at a time; what is left over (`real=`, `source_real=`) serves both.
     """
     model = uncompiled(model)  # type: ignore[assignment]
-    if model.training:
-        raise InputError("the model is in training mode, where dropout changes every pass: call model.eval()")
+    check_still(model)
     if how == "resample" and reference is None:
         raise InputError("resampling needs prompts to take values from: reference=…, row for row as long as the inputs")
     others = inputs if reference is None else (reference,) if isinstance(reference, Tensor) else tuple(reference)

@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import partial
@@ -22,7 +23,7 @@ KINDS: dict[str, type["Picture"]] = {}
 
 
 @dataclass(frozen=True, eq=False)
-class Picture:
+class Picture(ABC):
     """A kind of picture gives its data as fields, and `sentence`, `table`, `drawing` and `text`."""
 
     kind: ClassVar[str] = ""
@@ -35,21 +36,21 @@ class Picture:
     def heading(self) -> str:
         return visible(getattr(self, "title", "")) or self.kind.capitalize()
 
+    @abstractmethod
     def sentence(self) -> str:
         """What one would say of the picture to someone who cannot see it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def table(self) -> Table:
         """The numbers, or where they are too many for a table the strongest."""
-        raise NotImplementedError
 
+    @abstractmethod
     def drawing(self) -> tuple[tuple[float, float], list[Markup]]:
         """Its size and its parts."""
-        raise NotImplementedError
 
+    @abstractmethod
     def text(self, width: int = 80, colour: bool = False) -> str:
         """The picture in letters, with ANSI colours if asked for."""
-        raise NotImplementedError
 
     def body(self) -> Markup:
         """What stands in the page; a drawing unless the kind knows better."""

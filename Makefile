@@ -12,7 +12,7 @@ help:  ## this list
 setup: .venv/.full  ## everything for working on Cutaway, in .venv
 
 demo: .venv/.core  ## set up what the demo needs, then run it
-	$(bin)/cutaway demo --reverse
+	$(bin)/cutaway demo
 
 # Two sessions: shapes are checked in the first; the second runs the code as users do, compiled or with wrong inputs.
 test: .venv/.full  ## set up, then run all tests

@@ -14,7 +14,6 @@ from prepare import TEST, pairs, plain, sentences
 import cutaway
 
 DIRECTIONS = {"en": ("English", "de", "German"), "de": ("German", "en", "English")}
-TABLES, LISTS = ("train.tsv", "dev.tsv"), ("more.en", "books.en")  # what prepare.py and book_sentences.py left
 
 
 def main() -> None:
@@ -37,10 +36,9 @@ def lines(path: Path) -> list[str]:
 
 
 def known(out: Path) -> set[str]:
-    """All that was prepared to learn from, and to choose with."""
-    sides = (side for name in TABLES for line in lines(out / name) for side in line.split("\t"))
-    further = (line for name in LISTS for line in lines(out / name))
-    return {plain(text) for some in (sides, further) for text in some}
+    """All that was prepared to learn from and to choose with: tables of pairs, lists of sentences."""
+    files = [out / "train.tsv", out / "dev.tsv", *out.glob("*.tsv"), *out.glob("*.en")]
+    return {plain(side) for file in files for line in lines(file) for side in line.split("\t")}
 
 
 if __name__ == "__main__":

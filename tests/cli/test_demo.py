@@ -90,14 +90,23 @@ def test_a_model_that_is_missing_or_broken_hides_no_other(run, shelf: Path, tmp_
     (tmp_path / "cloze").mkdir()
     (tmp_path / "cloze" / "config.json").write_text("{")
     plain = run(models=tmp_path, code=1)
-    assert "en-de is not here: CUTAWAY_MODELS says where to look (docs/models.md)\n" in plain
+    assert "Not here: en-de (docs/models.md)\n" in plain
     assert "only a language model tells a story" in " ".join(plain.split())
     assert "is not valid JSON" in " ".join(plain.split())
     assert "▀" in plain
     assert "cutaway classify" in plain
     assert "cutaway generate" not in plain  # what cannot be done is not advised
     said = json.loads(run("--json", models=tmp_path, code=1))
-    assert [name for name, answer in said.items() if "problem" in answer] == ["en-de", "books", "cloze"]
+    assert [name for name, answer in said.items() if "problem" in answer] == ["books", "cloze"]
+    assert [*said] == ["books", "cloze", "digits"]
+
+
+def test_what_is_not_here_is_no_failure_unless_nothing_is(run, shelf: Path, tmp_path: Path) -> None:
+    assert "no model of the demo is here: CUTAWAY_MODELS says where to look" in run(models=tmp_path, code=2)
+    (tmp_path / "digits").symlink_to(shelf / "digits")
+    plain = run(models=tmp_path)
+    assert "1  Recognise a digit" in plain
+    assert "Not here: en-de, books, cloze (docs/models.md)\n" in plain
 
 
 def test_a_folder_here_of_the_same_name_is_not_asked(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,17 +56,22 @@ def demo(sentence: Given = None, reverse: Reverse = False, steps: Steps = None, 
         raise InputError("--steps is for --reverse, which trains a model: add it, or leave out --steps")
     if sentence is not None and not sentence.strip():
         raise InputError("there is no word in this sentence: write one, or leave it out")
+    parts = _parts(sentence or SENTENCE)
+    if not any(model in names() for model, *_ in parts):
+        raise InputError("no model of the demo is here: CUTAWAY_MODELS says where to look (docs/models.md)")
     console = _console()
     answers: dict[str, dict[str, Any]] = {}
     if not as_json:
         console.print("[bold]Cutaway[/bold]: small Transformers that we trained, at work on this machine.", end="\n\n")
-    for number, (model, title, ask) in enumerate(_parts(sentence or SENTENCE), 1):
+    for number, (model, title, ask) in enumerate((part for part in parts if part[0] in names()), 1):
         if not as_json:
             console.print(_heading(f"{number}  {title}", model, console))
         answers[model] = _answered(model, ask, console, as_json)
     if as_json:
         print(json.dumps(answers, ensure_ascii=False, indent=2))
     else:
+        if missing := [model for model, *_ in parts if model not in answers]:
+            console.print(f"Not here: {', '.join(missing)} (docs/models.md)", style="dim", end="\n\n")
         _next({name for name, said in answers.items() if "problem" not in said}, console)
     if any("problem" in said for said in answers.values()):
         raise typer.Exit(1)
@@ -91,8 +96,7 @@ def _console() -> "Console":
 def _heading(title: str, model: str, console: "Console") -> "Text":
     from rich.text import Text
 
-    found = names().get(model)
-    n = look_at(model, found).parameters if found else None
+    n = look_at(model, names()[model]).parameters
     about = model if n is None else f"{model}, {human(n, '').strip()} parameters"
     room = console.width - len(title) - 2
     return Text.assemble((title, "bold"), "  ", (f"{about:>{room}}" if len(about) <= room else about, "dim"))
@@ -101,7 +105,7 @@ def _heading(title: str, model: str, console: "Console") -> "Text":
 def _answered(
     model: str, ask: Callable[[Path, "Console"], Answer], console: "Console", as_json: bool
 ) -> dict[str, Any]:
-    """What a model says, shown as soon as it is there. One that is not here, or is broken, hides no other."""
+    """What a model says, shown as soon as it is there. One that is broken hides no other."""
     from contextlib import nullcontext
 
     from rich.padding import Padding
@@ -110,10 +114,8 @@ def _answered(
     indent = (0, 0, 0, INDENT)
     quiet = as_json or not console.is_terminal
     try:
-        if (folder := names().get(model)) is None:
-            raise InputError(f"{model} is not here: CUTAWAY_MODELS says where to look (docs/models.md)")
         with nullcontext() if quiet else console.status("…"):
-            data, lines = ask(folder, console)
+            data, lines = ask(names()[model], console)
     except CutawayError as error:
         data, lines = {"problem": str(error)}, [Text(shown(str(error)), "red")]
     if not as_json:

@@ -17,7 +17,7 @@ studies       experiments that use all of the above
 serving       the model behind HTTP, and the page
 cli           one file per command
 
-Not built yet: baselines, serving.
+Not built yet: serving, and most of baselines.
 
 The names below are imported when first used, so that `import cutaway` costs nothing.
 """

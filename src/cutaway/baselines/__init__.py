@@ -30,7 +30,24 @@ what it counted, for a terminal; `HeatMap(*chain.matrix())` of `inside.pictures`
 
 from cutaway.baselines.chain import Chain, Matrix
 from cutaway.baselines.markov import MarkovChain
+from cutaway.baselines.ngram import NGramModel
+from cutaway.baselines.ngram_smoothing import train_ngrams
+from cutaway.baselines.ngram_words import NGrams
 from cutaway.baselines.skips import Masked, Skips, informative
-from cutaway.baselines.words import marked, sentences
+from cutaway.baselines.words import EOS, SOS, marked, sentences
 
-__all__ = ["Chain", "MarkovChain", "Masked", "Matrix", "Skips", "informative", "marked", "sentences"]
+__all__ = [
+    "EOS",
+    "SOS",
+    "Chain",
+    "MarkovChain",
+    "Masked",
+    "Matrix",
+    "NGramModel",
+    "NGrams",
+    "Skips",
+    "informative",
+    "marked",
+    "sentences",
+    "train_ngrams",
+]

@@ -18,8 +18,9 @@ import torch
 
 import cutaway
 from cutaway.inside import questions
+from cutaway.inside.asked import Asked
+from cutaway.inside.attributed import METHODS
 from cutaway.inside.faithful import deletion_curve
-from cutaway.inside.questions import METHODS, Asked
 
 
 def main() -> None:
@@ -62,7 +63,7 @@ def measure(every: Iterable[Asked]) -> None:
             if curve.faithfulness is not None:
                 found[method].append(curve.faithfulness)
         told = (f"{method} {np.mean(values):.3f}" for method, values in found.items() if values)
-        print(f"{n} questions, {len(found[METHODS[0]])} counted:", *told, flush=True)
+        print(f"{n} questions, {len(found[method])} counted:", *told, flush=True)
     for method, values in found.items():
         if not values:
             raise SystemExit("no answer depends on what may be taken away: nothing to measure")

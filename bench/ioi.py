@@ -23,7 +23,7 @@ import cutaway
 from cutaway.inside.circuits import completeness, faithfulness, minimality
 from cutaway.inside.finding import Found, curve, find, grow
 from cutaway.inside.heads import HeadScores
-from cutaway.inside.ioi import OURS, ROLES, Templates, head_scores, make_prompts
+from cutaway.inside.ioi import OURS, Templates, head_scores, make_prompts, role_of
 from cutaway.inside.trial import Trial
 
 STEP, SHOWN = 5, 10
@@ -81,12 +81,7 @@ def main() -> None:
 
 def tested(found: Found, size: int, scores: dict[str, HeadScores], there: Trial, path: Path | None) -> dict[str, Any]:
     """The smallest circuit that keeps enough, with the role that each head scores highest in, on the other prompts."""
-    roles = {}
-    for node in found.order[:size]:
-        role = max((*ROLES, "previous_token"), key=lambda role: scores[role].scores[node])
-        if role == "s_inhibition" and scores["s_suppression"].scores[node] > LOOKS:
-            role = "s_suppression"  # it writes against the name itself
-        roles[node] = role if scores[role].scores[node] > LOOKS else "not known"
+    roles = {node: role_of(node, scores, LOOKS) or "not known" for node in found.order[:size]}
     kept = found.circuit(size, task="indirect-object identification", roles=roles)
     if path:
         kept.save(path)

@@ -139,7 +139,18 @@ def test_a_folder_of_others_is_listed_without_a_count_of_parameters(shelf: Path)
 
 
 def test_the_list_needs_no_torch(shelf: Path):
-    save(tiny("gpt2", dtype=torch.float32), shelf / "books", store="int8")
-    code = "import sys, cutaway; print(len(cutaway.models()), [m for m in ('torch', 'numpy') if m in sys.modules])"
+    save(tiny("gpt2", dtype=torch.float32), shelf / "mine", store="int8")
+    code = (
+        "import sys, cutaway; print('mine' in {m.name for m in cutaway.models()}, {'torch', 'numpy'} & {*sys.modules})"
+    )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout == "1 []\n"
+    assert ran.stdout == "True set()\n"
+
+
+def test_a_folder_that_merely_has_a_models_name_hides_it_not(shelf: Path, tmp_path: Path, monkeypatch):
+    save(tiny("gpt2", dtype=torch.float32), shelf / "books")
+    monkeypatch.chdir(tmp_path)
+    Path("books").mkdir()
+    assert bundled.find("books") == shelf / "books"
+    (Path("books") / "config.json").write_text("{}")
+    assert bundled.find("books") == Path("books")

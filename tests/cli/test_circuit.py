@@ -12,10 +12,11 @@ from tiny import tiny
 from tokens.test_tokenizer import byte_level
 
 from cutaway.checkpoints import load, save, tokenizer_of
+from cutaway.cli.opened import waiting
 from cutaway.inside.aligning import aligning
 from cutaway.inside.circuits import Circuit, completeness, faithfulness, minimality
 from cutaway.inside.induction import induction, repeated
-from cutaway.inside.ioi import OURS, make_prompts
+from cutaway.inside.ioi import OURS, ROLES, make_prompts
 from cutaway.tokens.train import train_tokenizer
 
 FEW = ["--limit", 4, "--size", 6]
@@ -59,7 +60,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def test_ioi_is_found_saved_and_tested(speaker: Path, tmp_path: Path) -> None:
     found = data("circuit", speaker, "--preset", "ioi", *FEW)
-    assert set(found["scores"]) == {"s_inhibition", "duplicate_token", "induction", "name_mover"}
+    assert set(found["scores"]) == {*ROLES, "s_suppression"}
     assert list(found["curves"]["found"]) == ["5", "6"]
     assert found["curves"].keys() == {"found", "tested"}
     said("circuit", speaker, "--preset", "ioi", *FEW, "--out", tmp_path / "c.json")
@@ -129,12 +130,38 @@ def test_alignment_of_given_and_of_own_translations(models: dict[str, Path], tmp
 
 
 @pytest.mark.parametrize("preset", ["ioi", "induction"])
+def test_edges_are_found_shown_and_saved(speaker: Path, tmp_path: Path, preset: str) -> None:
+    asked = ["circuit", speaker, "--preset", preset, *FEW, "--edges"]
+    shown = said(*asked)
+    assert "who speaks to whom" in shown
+    said(*asked, "--out", tmp_path / "c.json")
+    kept = Circuit.load(tmp_path / "c.json", load(speaker))
+    assert {end for _, end, _ in kept.edges} >= {"logits"}
+    assert {start for start, _, _ in kept.edges} <= set(kept.nodes)
+    assert "leave out --test" in failed(*asked, "--test", tmp_path / "c.json")
+
+
+def test_a_bar_is_for_whoever_sees_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    with waiting("looking") as report:
+        report(1, 4)
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with waiting("looking") as report:
+        report(1, 4)
+        report(10, 10)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "looking …" in err
+
+
+@pytest.mark.parametrize("preset", ["ioi", "induction"])
 def test_pages_and_views(speaker: Path, tmp_path: Path, preset: str) -> None:
     shown = said("circuit", speaker, "--preset", preset, *FEW)
     assert "one of the circuit's" in shown
     assert all(len(line.rstrip()) <= 80 for line in shown.splitlines())
     said("circuit", speaker, "--preset", preset, *FEW, "--out", tmp_path / "page.html")
-    maps = ["heat map"] * (4 if preset == "ioi" else 3)
+    maps = ["heat map"] * (6 if preset == "ioi" else 3)
     check_page(tmp_path / "page.html", "circuit", *(["lines"] if preset == "ioi" else []), *maps)
     said("circuit", speaker, "--preset", preset, *FEW, "--out", tmp_path / "a.svg")
     assert "<svg" in (tmp_path / "a.svg").read_text()
@@ -145,6 +172,7 @@ def test_what_no_preset_is_for_is_refused(models: dict[str, Path], speaker: Path
     assert "say what is next" in failed("circuit", models["bert"], "--preset", "induction")
     assert "alignment is of translators" in failed("circuit", speaker, "--preset", "alignment")
     assert "--prompts FILE" in failed("circuit", models["llama"], "--preset", "coreference")
+    assert "ioi or induction" in failed("circuit", models["llama"], "--preset", "coreference", "--edges")
     assert "is no file" in failed("circuit", speaker, "--preset", "coreference", "--prompts", tmp_path / "none")
     assert "are one token" in failed("circuit", models["gpt2"], "--preset", "ioi")
     (tmp_path / "c.json").write_text("{}")

@@ -11,7 +11,7 @@ from cutaway import cli
 
 OFFERED = {
     "": ["--debug", "--help", "--version"],
-    "circuit": ["--help", "--json", "--limit", "--out", "--preset", "--prompts", "--size", "--test", "--to"],
+    "circuit": ["--edges", "--help", "--json", "--limit", "--out", "--preset", "--prompts", "--size", "--test", "--to"],
     "classify": ["--cut", "--help", "--input", "--json", "--model", "--output", "--precision", "--resume"],
     "demo": ["--help", "--json", "--reverse", "--steps"],
     "describe": [

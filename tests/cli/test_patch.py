@@ -71,7 +71,7 @@ def test_ablations(models: dict[str, Path], how: str, over: str) -> None:
     assert np.allclose(found["effects"], expected.effects.numpy(), rtol=1e-3, atol=1e-4)
     assert (found["clean_text"], found["corrupted_text"]) == (CLEAN, CORRUPTED if how == "resample" else None)
     shown = said("patch", models["gpt2"], *texts, "--ablate", how, "--over", over)
-    assert "What changes without it" in shown
+    assert "What is lost without it" in shown
 
 
 def test_a_blank_a_label_a_picture_and_a_translation(models: dict[str, Path]) -> None:

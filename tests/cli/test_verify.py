@@ -44,6 +44,16 @@ def test_the_whole_way(folder: Path) -> None:
     assert "stale: model.safetensors changed since" in " ".join(ran.output.split())
 
 
+def test_the_certificate_of_a_bundled_model_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["cutaway.cli.verify"], "HERE", folder.parent)
+    ran = verify(folder, "--quick")
+    assert ran.exit_code == 0, ran.output
+    assert "--out FILE writes this one" in ran.stderr
+    assert not (folder / "certificate.json").exists()
+    verify(folder, "--quick", "--out", folder / "mine.json")
+    assert (folder / "mine.json").exists()
+
+
 def test_a_law_that_fails_is_exit_code_1(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(laws, "difference", lambda ours, theirs: 0.5)
     out = tmp_path / "elsewhere.json"

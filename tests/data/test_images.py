@@ -263,6 +263,18 @@ def test_what_a_system_leaves_in_a_folder_is_no_picture(folder, tmp_path):
         image_folder(path, cache=tmp_path / "cache")
 
 
+@pytest.mark.parametrize("mode", ["RGBA", "LA"])
+def test_ink_on_glass_is_read_as_on_white_paper(tmp_path, mode):
+    glass = np.zeros((6, 8, 4), np.uint8)
+    glass[2:4, 3:5, 3] = 255  # black, and seen through everywhere else
+    for name in ("a", "b"):
+        (tmp_path / "glass" / name).mkdir(parents=True)
+        Image.fromarray(glass).convert(mode).save(tmp_path / "glass" / name / "ink.png")
+    pixels = image_folder(tmp_path / "glass", cache=tmp_path / "cache").pixels
+    assert (pixels[..., 2:4, 3:5] == 0).all()
+    assert (pixels == 255).mean() == 44 / 48
+
+
 def test_the_middle_is_cut_out(tmp_path):
     image = np.zeros((10, 30), np.uint8)
     image[:, 10:20] = 255

@@ -3,13 +3,21 @@
 from typing import Any
 
 import torch
+from pieces import bert_tokenizer
 from tiny import ALL, close, inputs, tiny
+from tokenizers import AddedToken
 from torch import Tensor
 
 import cutaway
 from cutaway import LogitDifference, Patch, Place
+from cutaway.evaluation.winograd import Schema
 from cutaway.inside.attribution import integrated_gradients
+from cutaway.inside.coreference import coreference
+from cutaway.inside.edges import connect
+from cutaway.inside.induction import induction, repeated
+from cutaway.inside.ioi import head_scores, make_prompts
 from cutaway.model.tap import watch
+from cutaway.studies.names import word_tokenizer
 
 METRIC = LogitDifference([1, 2], 3)
 
@@ -90,3 +98,45 @@ def test_integrated_gradients_are_the_same() -> None:
         shown = integrated_gradients(there, *sent, metric=METRIC)
         for ours, theirs in zip(shown, seen, strict=True):
             assert close(ours.scores.cpu(), theirs.scores), name
+
+
+def test_prompts_go_where_the_model_is() -> None:
+    """Sentences, random tokens and schemas are made on the CPU, and asked of a model on the GPU as they are."""
+    tokenizer = word_tokenizer()
+    here = tiny("gpt2", vocab_size=tokenizer.vocab_size)
+    there = tiny("gpt2", vocab_size=tokenizer.vocab_size).cuda()
+    asked, ids = make_prompts(tokenizer, 8), repeated(tokenizer.vocab_size, rows=2, length=8)
+    for model in (here, there):
+        assert asked.answers(model).ahead.device == model.device
+        assert asked.trial(model).whole.device == model.device
+    seen, shown = (asked.trial(model).effects() for model in (here, there))
+    assert all(abs(seen[node] - shown[node]) < 1e-9 for node in seen)
+    first, second = (head_scores(model, asked) for model in (here, there))
+    for role in first:
+        assert all(abs(x - second[role].scores[node]) < 1e-9 for node, x in first[role].scores.items()), role
+    ours, theirs = (induction(model, ids) for model in (here, there))
+    assert abs(ours.loss[1] - theirs.loss[1]) < 1e-9
+    words = bert_tokenizer(
+        "[UNK] The animal didn't cross the street because it was tired.".split(), AddedToken("[MASK]")
+    )
+    tired = Schema("The animal didn't cross the street because ", " was tired.", ("The animal", "the street"), 0, "it")
+    looks = [coreference(model, words, [tired, tired]).looks.scores for model in (tiny("bert"), tiny("bert").cuda())]
+    assert all(abs(looks[0][node] - looks[1][node]) < 1e-9 for node in looks[0])
+
+
+def test_circuits_and_ablations_are_the_same() -> None:
+    for name in ("gpt2", "llama", "transformer", "bert"):
+        here, there, given, sent = on_both(name)
+        metric = LogitDifference(1, 3)
+        seen, shown = (
+            cutaway.ablate_sweep(model, *ids, metric=metric, over="heads")
+            for model, ids in ((here, given), (there, sent))
+        )
+        assert close(shown.values.cpu(), seen.values), name
+        found = []
+        for model, ids in ((here, given), (there, sent)):
+            asked = cutaway.trial(model, *ids, metric=metric, reference=other(ids))
+            found.append(connect(asked, cutaway.Circuit.of(model, "some", asked.among[::3]), least=0.0).edges)
+        for (*ours, x), (*theirs, y) in zip(*found, strict=True):
+            assert ours == theirs
+            assert abs(x - y) < 1e-9

@@ -8,9 +8,12 @@ from tiny import close, inputs, tiny
 
 from cutaway.errors import InputError
 from cutaway.inside.ablation import ablate_sweep
+from cutaway.inside.circuits import Circuit, minimality
 from cutaway.inside.metrics import LogitDifference
 from cutaway.inside.patch import Ablate, Patch, intervene, means, record
 from cutaway.inside.place import Place
+from cutaway.inside.sweep import sweep
+from cutaway.inside.trial import trial
 
 FAMILIES = ["gpt2", "llama", "transformer", "transformer-pre-norm", "t5", "bert", "vit"]
 METRIC = LogitDifference(1, 2)
@@ -20,17 +23,18 @@ METRIC = LogitDifference(1, 2)
 @pytest.mark.parametrize("name", FAMILIES)
 @torch.no_grad()
 def test_a_cell_is_one_run_without_the_place(name: str, over: str) -> None:
-    model = tiny(name)
-    given = tuple(x[:1] for x in inputs(name))
+    model, given = tiny(name), inputs(name)
     found = ablate_sweep(model, *given, metric=METRIC, over=over, rows=3)
-    assert found.base == pytest.approx(METRIC(model(*given)).item())
+    assert close(found.clean, METRIC(model(*given)))
     heads, positions = found.heads or (None,), found.positions or (None,)
     for layer, (i, position), (j, head) in product(found.layers, enumerate(positions), enumerate(heads)):
         place = Place(found.tap.replace("*", str(layer)), head, position)
         with intervene(model, Ablate(place)):
             expected = METRIC(model(*given))
         cell = found.values[layer, j if over == "heads" else i]
-        assert close(cell, expected[0]), (layer, position, head)
+        assert close(cell, expected), (layer, position, head)
+        effect = found.effects[layer, j if over == "heads" else i]
+        assert close(effect, (found.clean - expected).mean())  # above 0: the metric falls without it
 
 
 @torch.no_grad()
@@ -41,10 +45,10 @@ def test_a_mean_is_that_of_the_run_and_a_resample_the_other_runs() -> None:
     place = Place(tap, 2)
     found = ablate_sweep(model, one, metric=METRIC, over="heads", how="mean")
     with intervene(model, Ablate(place, "mean", means(model, one, places=[tap]))):
-        assert close(found.values[1, 2], METRIC(model(one))[0])
+        assert close(found.values[1, 2], METRIC(model(one)))
     found = ablate_sweep(model, one, metric=METRIC, over="heads", how="resample", source=other)
     with intervene(model, Patch(place, record(model, other, places=[tap]))):
-        assert close(found.values[1, 2], METRIC(model(one))[0])
+        assert close(found.values[1, 2], METRIC(model(one)))
     assert found.to_dict()["how"] == "resample"
 
 
@@ -74,5 +78,24 @@ def test_wrong_wishes_are_refused() -> None:
     for wishes, said in (({"how": "gone"}, "is not one of"), ({"how": "resample"}, "takes values from another run")):
         with pytest.raises(InputError, match=said):
             ablate_sweep(model, ids[:1], metric=METRIC, **wishes)
-    with pytest.raises(InputError, match="2 rows"):
-        ablate_sweep(model, ids, metric=METRIC)
+
+
+@torch.no_grad()
+def test_needed_has_one_sign_everywhere() -> None:
+    """A model in which one head alone speaks for the answer: whoever is asked, its effect is above 0."""
+    model, (ids,) = tiny("gpt2"), inputs("gpt2")
+    other, head = (ids + 7) % 50, "decoder.1.attention.2"
+    for layer, block in enumerate(model.decoder):  # type: ignore[arg-type, var-annotated]
+        each = block.attention.output.weight.data.view(24, 4, 6)
+        each[:, [number for number in range(4) if (layer, number) != (1, 2)]] = 0
+    here, there = METRIC(model(ids)).mean(), METRIC(model(other)).mean()
+    metric = METRIC if here > there else LogitDifference(2, 1)
+    asked = trial(model, ids, metric=metric, reference=other, how="resample")
+    lost = asked.effects([head])[head]
+    assert lost > 0
+    assert asked.estimates()[head] * lost > 0
+    gone = ablate_sweep(model, ids, metric=metric, how="resample", source=other, over="heads")
+    assert gone.effects[1, 2].item() == pytest.approx(lost)
+    assert sweep(model, ids, other, metric, over="heads").effects[1, 2] > 0
+    circuit = Circuit.of(model, "one", [head])
+    assert minimality(asked, circuit)[head] > 0

@@ -15,9 +15,8 @@ from tokens.test_tokenizer import byte_level
 
 from cutaway.decoding.translate import translate
 from cutaway.errors import InputError
-from cutaway.inside.attributed import LOOKED, Attribution
+from cutaway.inside.attributed import LOOKED, METHODS, Attribution
 from cutaway.inside.explain import explain_blank, explain_image, explain_label, explain_next, explain_translation
-from cutaway.inside.questions import METHODS
 from cutaway.tokens.train import train_tokenizer
 
 TEXT = "the old man's naïve dog ran, and"
@@ -136,7 +135,7 @@ def test_of_a_blank(name: str, method: str) -> None:
     check(found, 2)
     assert found.outputs == ("dog", "dog")
     check(explain_blank(model, tokenizer, "the [MASK]", method=method, **STEPS.get(method, {})), 1)
-    with pytest.raises(InputError, match="no token"):
+    with pytest.raises(InputError, match="one is asked for"):
         explain_blank(model, tokenizer, "the [MASK]", word="dogs")
 
 

@@ -8,7 +8,7 @@ from tiny import close, inputs, some_ids, tiny
 from cutaway.errors import InputError
 from cutaway.inside.attribution import gradient_x_input
 from cutaway.inside.faithful import SHARES, DeletionCurve, deletion_curve
-from cutaway.inside.gradients import Metric
+from cutaway.inside.metrics import Measure
 
 
 def two(logits: torch.Tensor) -> torch.Tensor:
@@ -31,7 +31,7 @@ def test_of_a_linear_model_what_goes_takes_its_share_along() -> None:
 def test_the_best_order_is_better_than_random_and_the_wrong_one_is_worse(sign: int) -> None:
     """Whether the number falls or rises while the inputs go."""
     model, ids = LinearModel().double().eval(), some_ids(1, 10)
-    metric: Metric = lambda logits: sign * logits[:, -1, 2]  # noqa: E731
+    metric: Measure = lambda logits: sign * logits[:, -1, 2]  # noqa: E731
     (found,) = gradient_x_input(model, ids, metric=metric)
     best, worst = (
         deletion_curve(model, ids, scores=scores, metric=metric, n_random=64).faithfulness
@@ -70,7 +70,7 @@ def test_what_may_not_go_stays(name: str) -> None:
 
 def test_pixels_go_one_by_one_and_scores_of_something_else_are_refused() -> None:
     model, (picture,) = tiny("vit"), inputs("vit", batch=1)
-    metric: Metric = lambda scores: scores[:, 3]  # noqa: E731
+    metric: Measure = lambda scores: scores[:, 3]  # noqa: E731
     curve = deletion_curve(model, picture, scores=torch.rand(1, 64), metric=metric, at="pixels", shares=(0.0, 0.5, 1.0))
     with torch.no_grad():
         ends = [model(one)[0, 3] for one in (picture, torch.zeros_like(picture))]

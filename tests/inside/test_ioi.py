@@ -12,7 +12,8 @@ from cutaway.errors import InputError
 from cutaway.families import build
 from cutaway.inside.circuits import Circuit, completeness, faithfulness, minimality
 from cutaway.inside.finding import curve, find, grow
-from cutaway.inside.ioi import OURS, Templates, copying, head_scores, make_prompts
+from cutaway.inside.heads import HeadScores
+from cutaway.inside.ioi import OURS, ROLES, Templates, copying, head_scores, make_prompts, role_of
 from cutaway.model.model import DecoderModel
 from cutaway.model.tap import edit
 from cutaway.studies.names import train_names, word_tokenizer
@@ -109,6 +110,18 @@ def test_a_head_that_hands_on_what_it_reads_copies(sign: int, score: float) -> N
     for role, looked, mine in (("name_mover", "end_to_io", score), ("s_suppression", "s_inhibition", 1 - score)):
         (ours,), (theirs,) = found[role].scores.values(), found[looked].scores.values()
         assert ours == theirs * mine > -1
+
+
+def test_a_head_has_the_role_in_which_it_scores_highest() -> None:
+    low, high = "decoder.0.attention.0", "decoder.0.attention.1"
+    scores = {role: HeadScores(role, {low: 0.1, high: 0.2}) for role in (*ROLES, "s_suppression")}
+    assert role_of(high, scores) is None
+    for role in ROLES:
+        assert role_of(high, scores | {role: HeadScores(role, {low: 0.1, high: 0.5})}) == role
+    looks = scores | {"s_inhibition": HeadScores("s_inhibition", {high: 0.8})}
+    against = {"s_suppression": HeadScores("s_suppression", {high: 0.4})}
+    assert role_of(high, looks | against) == "s_suppression"
+    assert role_of(high, looks | against, least=0.5) == "s_inhibition"
 
 
 def test_a_compiled_model_scores_the_same() -> None:

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import fields
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -39,6 +40,7 @@ from cutaway.inside.pictures.base import strongest
 from cutaway.inside.pictures.colour import ANCHORS, AT_NIGHT, SERIES, STEPS, Scale, ink_on, png, pooled, ramp
 from cutaway.inside.pictures.data import SMALL, numbers, pack, unpack
 from cutaway.inside.pictures.lines import nice_ticks
+from cutaway.inside.pictures.svg import cells
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 MEGABYTE = 1_000_000
@@ -419,8 +421,29 @@ def test_letters_fit_and_are_the_same_without_colours(kind: str, n: int) -> None
     assert "\x1b" not in plain
     bare = re.sub("\x1b\\[[0-9;]*m", "", coloured)
     assert [line.rstrip() for line in bare.splitlines()] == plain.splitlines()
-    if kind not in ("coloured text", "heads"):  # sentences are not cut; a head has a block in any case
-        assert max(map(len, plain.splitlines())) <= 100
+    assert max(map(len, plain.splitlines())) <= 80
+
+
+def test_many_heads_and_wide_letters_fit_too() -> None:
+    many = heads(np.full((2, 40, 3, 3), 1 / 3), title="long " * 30)
+    wide = ColouredText(np.ones((2, 60)), ["数学"] * 60, ["译", "文"], "long " * 30)
+    for picture in (many, wide):
+        for colour in (False, True):
+            lines = re.sub("\x1b\\[[0-9;]*m", "", picture.text(80, colour)).splitlines()
+            assert max(map(cells, lines)) <= 80
+    assert many.text(80).splitlines()[3].count("█") == 40
+    assert wide.text(80).count("数学") == 120
+
+
+def test_names_of_lines_stay_on_the_paper() -> None:
+    """Six lines that end at the bottom: their names stand apart, and not below the axis."""
+    svg = ElementTree.fromstring(Lines([0, 1], {f"line {i}": [1.0, i / 100] for i in range(6)}).svg())
+    space = "{http://www.w3.org/2000/svg}"
+    names = [text for text in svg.iter(f"{space}text") if (text.text or "").startswith("line")]
+    places = sorted(float(text.get("y", 0)) for text in names)
+    assert len(places) == 6
+    assert all(b - a >= 14 for a, b in pairwise(places))
+    assert places[-1] <= 30 + 280 + 5
 
 
 def test_show_has_colours_only_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

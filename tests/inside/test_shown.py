@@ -1,20 +1,25 @@
 """Pictures of results: their numbers are the result's, their words the text's."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
-from looked_into import TEXT, pieces
+from looked_into import ASKED, TEXT, pieces, write_models
 from tiny import tiny
 
+from cutaway.checkpoints import load, tokenizer_of
 from cutaway.errors import InputError
 from cutaway.inside.circuits import Circuit
 from cutaway.inside.explain import explain_image, explain_next
-from cutaway.inside.heads import HeadScores
+from cutaway.inside.heads import HeadScores, patterns
 from cutaway.inside.inspection import look_inside
 from cutaway.inside.lens import logit_lens
 from cutaway.inside.metrics import LogitDifference
 from cutaway.inside.pages import page_of, pictures_of
 from cutaway.inside.pictures import CircuitGraph, ColouredText, HeatMap, LensGrid, PatchEvidence
+from cutaway.inside.questions import question_of
 from cutaway.inside.shown import picture_of, short_name, words_of
 from cutaway.inside.stream import writes
 from cutaway.inside.sweep import sweep
@@ -118,3 +123,36 @@ def test_a_page_of_an_inspection_is_text_whatever_the_text() -> None:
     assert "<b>&" not in page
     assert "<i>" not in page
     assert "<script>old" not in page
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "label", "vit", "translator"])
+def test_one_pass_shows_what_the_model_says_who_wrote_it_and_where_it_looked(name: str, tmp_path: Path) -> None:
+    folder = write_models(tmp_path)
+    its, tokenizer = load(folder[name]), tokenizer_of(folder[name])
+    given = folder["a.png"] if name == "vit" else ASKED[name]
+    answers = {"gpt2": " dog", "bert": "dog", "label": "1", "vit": "3", "translator": "a dog"}
+    passes = []
+    last = (its.decoder if hasattr(its, "decoder") else its.encoder)[-1]  # type: ignore[union-attr]
+    hook = last.register_forward_hook(lambda *_: passes.append(1))
+    asking: dict[str, Any] = {"target": answers[name], "k": 3}
+    found = look_inside(its, tokenizer, given, show=("answer", "writers", "heads"), **asking)
+    hook.remove()
+    assert len(passes) == 1
+    _, asked = question_of(its, tokenizer, given, target=answers[name])
+    with torch.no_grad():
+        logits = its(*asked.inputs, **asked.more)
+    at = asked.reads.argmax(dim=1)
+    scores = logits if logits.ndim == 2 else logits[0, at]
+    alone = look_inside(its, tokenizer, given, show=("answer",), **asking)
+    for ours, theirs, row in zip(found.guesses, alone.guesses, scores.softmax(-1), strict=True):
+        assert [text for text, _ in ours] == [text for text, _ in theirs]
+        for (_, p), (_, other) in zip(ours, theirs, strict=True):
+            assert p == pytest.approx(other, abs=1e-5)
+            assert float((row - p).abs().min()) < 1e-5
+    assert found.writers is not None
+    right = scores.gather(1, torch.tensor(asked.right)[:, None])[:, 0]
+    rival = right - found.writers.scores.sum(dim=0)  # a column adds up to the difference of two logits
+    assert all(float((row - one).abs().min()) < 1e-3 for row, one in zip(scores, rival, strict=True))
+    assert found.patterns is not None
+    for part, pattern in patterns(its, *asked.inputs, **asked.more).items():
+        assert torch.equal(found.patterns[part], pattern[0])

@@ -1,6 +1,6 @@
 """Attribution: shares add up to the whole, padding and the future have none, and the model is left as it was."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -11,10 +11,10 @@ from toy import still
 
 from cutaway.errors import InputError
 from cutaway.inside.attributed import Attribution
-from cutaway.inside.attribution import RULES, gradient_x_input, integrated_gradients
-from cutaway.inside.gradients import Metric
+from cutaway.inside.attribution import RULES, WITHIN, Path, gradient_x_input, integrated_gradients
+from cutaway.inside.gradients import Gradients
 from cutaway.inside.looked_at import attention_rollout, attentions, handed_over, value_weighted
-from cutaway.inside.metrics import LogitDifference, last_real
+from cutaway.inside.metrics import LogitDifference, Measure, last_real
 from cutaway.model import tap
 from cutaway.model.embeddings import Embedding, TokenEmbedding
 from cutaway.model.heads import LanguageModelHead
@@ -31,7 +31,7 @@ TOOLS: dict[str, Callable[..., list[Attribution]]] = {
 }
 
 
-def metric_for(name: str, place: int = -1) -> Metric:
+def metric_for(name: str, place: int = -1) -> Measure:
     """Two outputs."""
     if name == "vit":
         return lambda logits: logits[:, 2:4]
@@ -45,7 +45,7 @@ def test_integrated_gradients_add_up_to_what_the_input_did_that_the_baseline_doe
     metric = metric_for(name)
     with torch.no_grad():
         total = metric(model(*given))
-    for row, found in enumerate(integrated_gradients(model, *given, metric=metric, baseline=baseline)):
+    for row, found in enumerate(integrated_gradients(model, *given, metric=metric, baseline=baseline, within=1e-3)):
         assert found.of_baseline is not None
         gap = (found.scores.sum(dim=-1) - (found.total - found.of_baseline)).abs().max()
         wanted = (found.total - found.of_baseline).abs().max()
@@ -60,7 +60,7 @@ def test_from_other_words_they_add_up_to_the_difference_of_both_sentences(name: 
     model, (source, target) = tiny(name, activation="gelu"), inputs(name)
     others = (some_ids(2, 7, seed=8), some_ids(2, 6, seed=9))
     metric = LogitDifference(3, 4)
-    found = integrated_gradients(model, source, target, metric=metric, baseline=others)
+    found = integrated_gradients(model, source, target, metric=metric, baseline=others, within=1e-3)
     with torch.no_grad():
         whole = metric(model(source, target)) - metric(model(*others))
     for row, one in enumerate(found):
@@ -71,11 +71,36 @@ def test_from_other_words_they_add_up_to_the_difference_of_both_sentences(name: 
 @pytest.mark.parametrize("baseline", ["zero", "black", "white", "mean"])
 def test_of_a_picture_they_add_up_wherever_they_are_taken(at: str, baseline: str) -> None:
     (picture,) = inputs("vit", batch=1)
-    (found,) = integrated_gradients(still("vit"), picture, metric=lambda scores: scores[:, 3], at=at, baseline=baseline)
+    asking: dict[str, Any] = {"metric": lambda scores: scores[:, 3], "at": at, "baseline": baseline}
+    (found,) = integrated_gradients(still("vit"), picture, **asking, within=1e-3)
     assert found.error is not None
     assert found.error <= 1e-3
+    (rough,) = integrated_gradients(still("vit"), picture, **asking)
+    assert rough.error is not None
+    assert rough.error <= WITHIN
     assert found.scores.shape == (1, {"patches": 4, "output": 5, "pixels": 64}[at])
     assert found.shape == {"patches": (2, 2), "output": None, "pixels": (8, 8)}[at]
+
+
+class Jump(Path):
+    """A number that jumps from 0 to 1 on the way, and has no slope anywhere."""
+
+    asked_for = 0
+
+    def metrics(self, places: Sequence[float]) -> Tensor:
+        Jump.asked_for += 1
+        assert Jump.asked_for < 200, "the path is halved without end"
+        return torch.tensor([[[float(place > 0.3)]] for place in places])
+
+    def integral(self, nodes: Sequence[Any]) -> Tensor:
+        return torch.zeros(len(nodes), 1, 1, 2)
+
+
+def test_where_a_number_jumps_the_halving_ends() -> None:
+    asked = Gradients(still("gpt2"), inputs("gpt2"), {}, metric_for("gpt2"))
+    path = Jump(asked, [], [], 1, lambda more: None)
+    scores, _ = path.halved_until(0.01, torch.zeros(1, 1), torch.ones(1, 1))
+    assert not scores.any()
 
 
 def test_where_no_word_is_missing_the_output_of_the_embedding_shares_as_the_tokens_do() -> None:
@@ -253,7 +278,7 @@ def test_places_that_stay_get_nothing_and_the_others_all() -> None:
     for found in integrated_gradients(still("gpt2"), *inputs("gpt2"), metric=metric_for("gpt2"), keep=keep):
         assert not found.scores[:, keep[0]].any()
         assert found.error is not None
-        assert found.error <= 1e-3
+        assert found.error <= WITHIN
 
 
 class Wrapped(nn.Module):

@@ -23,13 +23,13 @@ def test_after_training_every_layer_is_closer_on_text_it_has_not_seen() -> None:
     before = {name: value.clone() for name, value in model.state_dict().items()}
     held_out = [(rows[-20:],)]
     plain = kl_by_layer(model, held_out)
-    told: list[list[float]] = []
+    told: list[tuple[int, int]] = []
     batches = [(rows[torch.randint(len(rows) - 20, (16,))],) for _ in range(150)]
-    lens = train_lens(model, batches, rate=1e-2, report=lambda step, kl: told.append(kl))
+    lens = train_lens(model, batches, rate=1e-2, report=lambda done, total: told.append((done, total)))
     tuned = kl_by_layer(model, held_out, tuned=lens)
     *early, last = plain
     assert all(tuned[layer] < 0.7 * plain[layer] for layer in early)
     assert plain[last] == tuned[last] == 0
-    assert len(told) == 150
+    assert told == [(step, 150) for step in range(1, 151)]
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())

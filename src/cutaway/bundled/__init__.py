@@ -40,11 +40,11 @@ def places() -> list[Path]:
 
 
 def find(model: Path | str) -> Path:
-    """A path that exists, or the folder of the model with that name."""
-    path = Path(model)
-    if path.exists():
+    """A path that exists, or the folder of the model with that name; a folder that is no model hides none."""
+    path, found = Path(model), names().get(str(model))
+    if path.exists() and (found is None or not path.is_dir() or (path / "config.json").exists()):
         return path
-    if (found := names().get(str(model))) is not None:
+    if found is not None:
         return found
     raise CheckpointError(f"{model} does not exist: give a model's folder or file{said(', or a name: {}', model)}")
 

@@ -57,7 +57,10 @@ def ready(path: Path, precision: Precision) -> "tuple[Model, Tokenizer | None]":
 
 def reading(tokenizer: "Tokenizer | None", path: Path) -> "Tokenizer":
     if tokenizer is None:
-        raise InputError(f"{path} has no tokenizer: put its tokenizer.json beside the weights")
+        raise InputError(
+            f"{path} has no tokenizer: put its tokenizer.json beside the weights; a model of pictures needs none, and "
+            f"answers `cutaway classify`"
+        )
     return tokenizer
 
 

@@ -8,6 +8,7 @@ import typer
 
 from cutaway.cli.opened import Out, To, Which, as_text, check_out, opened, screen, waiting, write
 from cutaway.cli.options import Json
+from cutaway.errors import InputError
 
 if TYPE_CHECKING:
     from cutaway.cli.presets import Studied, Wishes
@@ -24,7 +25,7 @@ class Preset(StrEnum):
     alignment = "alignment"
 
 
-SHOWN = 3  # heads of each kind, in a terminal
+SHOWN, EDGES = 3, 8  # heads of each kind, and edges, in a terminal
 Task = Annotated[Preset, typer.Option("--preset", help="Mary and John; tokens said twice; whom «it» means; copies.")]
 Prompts = Annotated[
     Path | None,
@@ -32,6 +33,7 @@ Prompts = Annotated[
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=2, help="How many prompts.")]
 Size = Annotated[int, typer.Option("--size", min=1, help="Heads at most.")]
+Edges = Annotated[bool, typer.Option("--edges", help="Find out who speaks to whom: a pass for every two heads.")]
 Test = Annotated[Path | None, typer.Option("--test", help="Put this circuit to the test: faithful, complete, minimal?")]
 
 
@@ -42,6 +44,7 @@ def circuit(
     limit: Limit = None,
     size: Size = 30,
     to: To = None,
+    edges: Edges = False,
     test: Test = None,
     out: Out = None,
     as_json: Json = False,
@@ -51,19 +54,21 @@ def circuit(
     --out circuit.json saves the circuit, .html a page with its picture and all scores, .svg the picture.
     """
     check_out(out)
-    loaded, tokenizer = opened(model, device="cpu")
+    loaded, tokenizer = opened(model)
 
     from cutaway.cli.asking import reading
     from cutaway.cli.presets import Wishes, study
 
-    wishes = Wishes(prompts, limit, size, to)
+    wishes = Wishes(prompts, limit, size, to, edges)
     if test is not None:
+        if edges:
+            raise InputError("--edges is for finding a circuit: leave it out, or leave out --test")
         if out is not None:
             check_out(out, ".json")
         _test(test, preset.value, loaded, reading(tokenizer, model), wishes, out, as_json)
         return
-    with waiting("looking for heads"):
-        found = study(preset.value, loaded, reading(tokenizer, model), wishes)
+    with waiting("looking for heads") as report:
+        found = study(preset.value, loaded, reading(tokenizer, model), wishes, report)
     if as_json:
         print(as_text(_data(found, preset.value, model)), end="")
     if out is not None:
@@ -127,6 +132,12 @@ def _show(found: "Studied") -> None:
             cells = [cell for one in names for cell in chance(found.curves[one][size], console)]
             table.add_row(str(size), *cells)
         console.print(table)
+    if found.circuit.edges:
+        console.print()
+        table = grid("who speaks to whom: what is lost without it")
+        for start, end, weight in sorted(found.circuit.edges, key=lambda edge: -abs(edge[2]))[:EDGES]:
+            table.add_row(Text(f"  {start}"), Text(f"→ {end}"), Text(f"{weight:+.2f}".replace("-", "−")))
+        console.print(table)
     console.print()
     console.print(
         Text(f"• one of the circuit's {len(found.circuit.nodes)} heads: --out circuit.json keeps them", "dim")
@@ -141,11 +152,14 @@ def _test(
     from cutaway.cli.presets import trial_of
     from cutaway.cli.showing import grid
     from cutaway.inside.circuits import Circuit, completeness, faithfulness, minimality
+    from cutaway.inside.progress import stages
 
     kept = Circuit.load(file, model)
-    with waiting("taking heads away"):
-        asked = trial_of(preset, model, tokenizer, wishes)
-        share, gaps, needed = faithfulness(asked, kept), completeness(asked, kept), minimality(asked, kept)
+    with waiting("taking heads away") as report:
+        first, then, last = stages(report, 4, 1 + 2 * (1 + len(set(kept.roles.values()))), 1 + len(kept.nodes))
+        asked = trial_of(preset, model, tokenizer, wishes, first)
+        share, gaps = faithfulness(asked, kept), completeness(asked, kept, report=then)
+        needed = minimality(asked, kept, report=last)
     same = kept.same_weights(model)
     data = {"circuit": kept.name, "preset": preset, "nodes": len(kept.nodes), "of": len(asked.among)}
     data |= {"same_weights": same, "faithfulness": share, "completeness": gaps.to_dict(), "minimality": needed}

@@ -70,8 +70,6 @@ def demo(sentence: Given = None, reverse: Reverse = False, steps: Steps = None, 
     if as_json:
         print(json.dumps(answers, ensure_ascii=False, indent=2))
     else:
-        if missing := [model for model, *_ in parts if model not in answers]:
-            console.print(f"Not here: {', '.join(missing)} (docs/models.md)", style="dim", end="\n\n")
         _next({name for name, said in answers.items() if "problem" not in said}, console)
     if any("problem" in said for said in answers.values()):
         raise typer.Exit(1)
@@ -138,7 +136,7 @@ def _there_and_back(sentence: str, folder: Path, console: "Console") -> Answer:
     if not isinstance(model, EncoderDecoderModel):
         raise InputError(f"{folder} is a {model.config.family} model, which does not translate")
     data, blocks, source = {}, [], sentence
-    for to, way in (("de", "English → German"), ("en", "German → English")):
+    for to, way in (("de", "→ German"), ("en", "→ English")):
         (found,) = translations(model, reading(tokenizer, folder), [source], to=to, aligned=True)
         data[to] = {"source": source, **found.to_dict()}
         said = [Text(way, "dim"), Text(shown(source)), Text(shown(found.text), "bold")]

@@ -20,7 +20,7 @@ from cutaway.cli.options import Json
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
-    from cutaway.inside.inspection import Inspection
+    from cutaway.inside.inspected import Inspection
     from cutaway.inside.pictures import Picture
 
 
@@ -107,11 +107,11 @@ def inspect(
         raise InputError(f"--head {head}: this model has heads 0 … {loaded.config.to_dict()['n_heads'] - 1} in a layer")
     if loaded.config.task == "language_model" and not across:
         target, versus = (None if word is None else _after(given, word) for word in (target, versus))
-    with waiting("looking inside"):
+    with waiting("looking inside") as report:
         found = look_inside(
             loaded, tokenizer, given, target=target, versus=versus, to=to, method=NAMES[method.value],
             show=[name for name in SHOWN if name in wanted], parts="*" if layer is None else f"*.{layer}.*", k=k,
-            as_trained=as_trained(model), **pixels,
+            as_trained=as_trained(model), report=report, **pixels,
         )  # fmt: skip
     if as_json or (out is not None and out.suffix.lower() == ".json"):
         data = {"model": str(model), **found.to_dict(whole_patterns=bool(show) and Part.heads in (show or ()))}

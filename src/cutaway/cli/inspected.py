@@ -8,7 +8,7 @@ from cutaway.cli.opened import coloured, columns, draw, screen
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cutaway.inside.inspection import Inspection, Writers
+    from cutaway.inside.inspected import Inspection, Writers
     from cutaway.inside.pictures import ColouredText, Picture
 
 BLUE, WARM = "#0078d4", "#cc4f00"  # for and against, as in `inside.pictures.text`
@@ -76,7 +76,7 @@ def _attribution(console: "Console", picture: "Any", found: "Inspection") -> Non
     from rich.text import Text
 
     from cutaway.cli.showing import grid
-    from cutaway.inside.shown import METHODS
+    from cutaway.inside.attributed import METHODS
 
     assert found.attribution is not None
     _rule(console, "What the answer comes from", METHODS[found.attribution.method])

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.opened import Out, To, Which, as_text, check_out, draw, one_token, opened, screen, waiting, write
+from cutaway.cli.opened import Out, To, Which, as_text, check_out, draw, opened, screen, waiting, write
 from cutaway.cli.options import Json
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from cutaway.inside.asked import Asked
     from cutaway.inside.lens import Lens
-    from cutaway.inside.questions import Asked
     from cutaway.model.model import Model
     from cutaway.tokens import Tokenizer
 
@@ -68,6 +68,7 @@ def lens(
 
     import torch
 
+    from cutaway.inside.answering import one_token
     from cutaway.inside.lens import logit_lens
     from cutaway.inside.pages import page_of
     from cutaway.inside.shown import picture_of
@@ -105,7 +106,7 @@ def asked_about(
     loaded: "Model", tokenizer: "Tokenizer | None", path: Path, text: str, to: str | None, target: str | None
 ) -> "Asked":
     from cutaway.cli.asking import as_trained, reading
-    from cutaway.inside import inspection
+    from cutaway.inside.questions import question_of
 
     pixels: dict[str, Any] = {}
     if loaded.config.family == "vit":
@@ -114,15 +115,13 @@ def asked_about(
         pixels = picture_numbers(path)
     else:
         tokenizer = reading(tokenizer, path)
-    _, asked = inspection.question_of(
-        loaded, tokenizer, text, target=target, to=to, as_trained=as_trained(path), **pixels
-    )
+    _, asked = question_of(loaded, tokenizer, text, target=target, to=to, as_trained=as_trained(path), **pixels)
     return asked
 
 
 def _labels(model: "Model") -> list[str] | None:
     """What a classifier's scores are called; None where they are those of tokens."""
-    from cutaway.inside.inspection import LABELS, label_names
+    from cutaway.inside.answering import LABELS, label_names
 
     return label_names(model) if model.config.task in LABELS else None
 

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from cutaway.inside.pictures import Picture
+    from cutaway.inside.progress import Told
     from cutaway.model.model import Model
     from cutaway.tokens import Tokenizer
 
@@ -28,30 +29,11 @@ To = Annotated[str | None, typer.Option("--to", help="The language that is wante
 Layers = Annotated[str | None, typer.Option("--layers", help="Only these blocks: 3, 2-5 or 0,4,7.")]
 
 
-def opened(path: Path, device: str | None = None) -> "tuple[Model, Tokenizer | None]":
+def opened(path: Path) -> "tuple[Model, Tokenizer | None]":
     """In fp32, whatever the weights are kept in: parts add up there, and gradients are worth something."""
     from cutaway.cli.asking import Precision, ready
 
-    model, tokenizer = ready(path, Precision.fp32)
-    return (model if device is None else model.to(device)), tokenizer
-
-
-def one_token(tokenizer: "Tokenizer", word: str, option: str) -> int:
-    """A word as the one token that it is in a text: with a space before it, where the vocabulary tells that apart."""
-    from cutaway.inside.attributed import token_names
-
-    tried = [word] if word != word.strip() else [f" {word}", word]
-    cut = [tokenizer.encode(spelled, special=False) for spelled in tried]
-    for ids in cut:
-        if len(ids) == 1 and ids[0] != tokenizer.unk_id:
-            return ids[0]
-    if not cut[0]:
-        raise InputError(f"{option} {word!r} has no tokens: write a word")
-    if len(cut[0]) == 1:
-        raise InputError(f"{option} {word!r} is unknown to this vocabulary: choose another word")
-    pieces = " ".join(f"«{piece}»" for piece in token_names(tokenizer, cut[0]))
-    first = token_names(tokenizer, cut[0][:1])[0].strip()
-    raise InputError(f"{option} {word!r} is {len(cut[0])} tokens here, {pieces}, and one is asked for: try {first!r}")
+    return ready(path, Precision.fp32)
 
 
 def numbers_of(given: str | None, option: str = "--layers") -> list[int] | None:
@@ -101,13 +83,16 @@ def as_text(data: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """Tells whoever waits at a terminal that something is going on."""
+def waiting(what: str) -> "Iterator[Told]":
+    """A bar for whoever waits at a terminal, and the `report` that moves it; a pipe sees nothing."""
     from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
-    with console.status(f"{what} …") if console.is_terminal else nullcontext():
-        yield
+    columns = (TextColumn(f"{what} …"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, transient=True, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=None)  # to and fro, until it is told something
+        yield lambda done, total: bar.update(task, completed=done / total, total=1.0)
 
 
 def screen() -> "Console":

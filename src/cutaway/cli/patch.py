@@ -17,7 +17,6 @@ from cutaway.cli.opened import (
     columns,
     draw,
     numbers_of,
-    one_token,
     opened,
     screen,
     waiting,
@@ -137,12 +136,13 @@ def patch(
     chosen: dict[str, Any] = {"over": over.value, "side": None if stream is None else stream.value}
     chosen |= {"layers": numbers_of(layers), **first.more}
     agreed = None
-    with waiting("patching"):
+    with waiting("patching") as report:
         if ablate is not None:
             from cutaway.inside.ablation import ablate_sweep
 
             source = None if second is None else second.inputs
-            found: Any = ablate_sweep(loaded, *first.inputs, metric=metric, how=ablate.value, source=source, **chosen)
+            chosen |= {"how": ablate.value, "source": source, "report": report}
+            found = ablate_sweep(loaded, *first.inputs, metric=metric, **chosen)
         elif fast:
             assert second is not None
             found, agreed = _estimated(loaded, first, second, metric, chosen)
@@ -150,7 +150,7 @@ def patch(
             from cutaway.inside.sweep import sweep
 
             assert second is not None
-            found = sweep(loaded, first.inputs, second.inputs, metric, **chosen)
+            found = sweep(loaded, first.inputs, second.inputs, metric, report=report, **chosen)
     data = {"model": str(model), "clean_text": clean, "corrupted_text": corrupted, "right": names[0],
             "wrong": names[1], "tokens": [list(some) for some in first.names], "agreement": agreed,
             **found.to_dict()}  # fmt: skip
@@ -174,7 +174,6 @@ def _given(loaded: "Model", tokenizer: "Tokenizer | None", path: Path, text: str
     from cutaway.cli.lens import asked_about
     from cutaway.decoding.translate import encode_sources, tag_for
     from cutaway.inside.attributed import token_names
-    from cutaway.inside.inspection import token_texts
     from cutaway.model.model import EncoderDecoderModel
 
     if not isinstance(loaded, EncoderDecoderModel):
@@ -182,7 +181,7 @@ def _given(loaded: "Model", tokenizer: "Tokenizer | None", path: Path, text: str
             raise InputError("--target is what a translator has written so far, and this model does not translate")
         asked = asked_about(loaded, tokenizer, path, text, to, None)
         place = int(asked.reads[0].argmax())
-        return Given(text, asked.inputs, asked.more, place, tuple(token_texts(asked).values()))
+        return Given(text, asked.inputs, asked.more, place, tuple(asked.texts.values()))
     from cutaway.cli.asking import reading
 
     tokenizer = reading(tokenizer, path)
@@ -218,7 +217,7 @@ def _answers(
     wrong: str | None,
 ) -> tuple[tuple[int, int], tuple[str, str]]:
     """The two answers, as numbers and as texts: those asked for, or the likeliest of each text, or the runner-up."""
-    from cutaway.inside.inspection import LABELS, answer_scores, label_names, token_text
+    from cutaway.inside.answering import LABELS, answer_name, answer_scores, label_names, one_token
 
     labels = label_names(loaded) if loaded.config.task in LABELS else None
 
@@ -231,14 +230,14 @@ def _answers(
         return labels.index(word)
 
     def likeliest(given: Given, *but: int) -> int:
-        scores = answer_scores(loaded, tokenizer, given.inputs, given.more, given.at)
+        (scores,) = answer_scores(loaded, tokenizer, given.inputs, given.more, [given.at])
         scores[list(but)] = float("-inf")
         return int(scores.argmax())
 
     a = likeliest(first) if right is None else number(right, "--right")
     own = likeliest(first, a) if second is None else likeliest(second)
     b = own if wrong is None else number(wrong, "--wrong")
-    names = tuple(labels[one] if labels is not None else token_text(tokenizer, one).strip() for one in (a, b))
+    names = tuple(answer_name(loaded, tokenizer)(one).strip() for one in (a, b))
     if a == b:
         raise InputError(f"both answers are «{names[0]}», so that nothing could move: give --right and --wrong")
     return (a, b), (names[0], names[1])
@@ -264,7 +263,7 @@ def _title(over: Over, ablate: Gone | None, fast: bool) -> str:
     name = NAMES[over.value]
     if ablate is not None:
         how = {"zero": "made zero", "mean": "made the mean", "resample": "taken from another text"}[ablate]
-        return f"What changes without it: {name}, {how}"
+        return f"What is lost without it: {name}, {how}"
     return f"{'Attribution patching' if fast else 'Patching'} {name}: what brings the answer back"
 
 
@@ -290,7 +289,6 @@ def _show(
 
 def _lead(names: tuple[str, str], found: Any) -> str:
     """By how much the right answer is ahead, in each run."""
-    lead = {"clean": found.base} if hasattr(found, "base") else {}
-    lead = lead or {name: getattr(found, name).mean().item() for name in ("clean", "corrupted")}
-    said = ", ".join(f"{name} {value:+.2f}" for name, value in lead.items()).replace("-", "−")
-    return f"logit of «{names[0]}» − logit of «{names[1]}»: {said}"
+    runs = {"clean": found.clean, "corrupted": found.corrupted}
+    said = ", ".join(f"{name} {lead.mean().item():+.2f}" for name, lead in runs.items() if lead is not None)
+    return f"logit of «{names[0]}» − logit of «{names[1]}»: {said.replace('-', '−')}"

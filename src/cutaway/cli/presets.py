@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cutaway.inside.circuits import Circuit
     from cutaway.inside.heads import HeadScores
     from cutaway.inside.ioi import Prompts
+    from cutaway.inside.progress import Told
     from cutaway.inside.trial import Trial
     from cutaway.model.model import Model
     from cutaway.tokens import Tokenizer
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 STEP, ENOUGH = 5, 0.8  # nodes that a circuit grows by; the share of the task that it is to keep
 SURE = 0.3  # a head that looks this much where a role says has the role
 KEPT = 10  # heads of a circuit that is a list of scores
+MEASURED = ("ioi", "induction")  # tasks with a number that says how well they are done
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Wishes:
     limit: int | None
     size: int
     to: str | None
+    edges: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,24 +46,30 @@ class Studied:
     curves: dict[str, dict[int, float]] = field(default_factory=dict)  # faithfulness against size
 
 
-def study(preset: str, model: "Model", tokenizer: "Tokenizer", wishes: Wishes) -> Studied:
+def study(preset: str, model: "Model", tokenizer: "Tokenizer", wishes: Wishes, report: "Told") -> Studied:
     ways: dict[str, Callable[..., Studied]] = {
         "ioi": _ioi,
         "induction": _induction,
         "coreference": _coreference,
         "alignment": _alignment,
     }
-    return ways[preset](model, tokenizer, wishes)
+    if wishes.edges and preset not in MEASURED:
+        raise InputError(
+            "--edges patches paths where a number says how well the task is done: --preset ioi or induction"
+        )
+    return ways[preset](model, tokenizer, wishes, report)
 
 
-def trial_of(preset: str, model: "Model", tokenizer: "Tokenizer", wishes: Wishes) -> "Trial":
+def trial_of(preset: str, model: "Model", tokenizer: "Tokenizer", wishes: Wishes, report: "Told") -> "Trial":
     """What a circuit of this preset is put to the test on: prompts that it was not found on."""
+    if preset not in MEASURED:
+        raise InputError(
+            "--test takes nodes away where a number says how well the task is done: --preset ioi or induction"
+        )
     if preset == "ioi":
         _, there = _prompts(model, tokenizer, wishes)
-        return there.trial(model)
-    if preset == "induction":
-        return _repeating(model, tokenizer, wishes, seed=1)
-    raise InputError("--test takes nodes away where a number says how well the task is done: --preset ioi or induction")
+        return there.trial(model, report=report)
+    return _repeating(model, tokenizer, wishes, seed=1, report=report)
 
 
 def _writes(model: "Model") -> None:
@@ -88,19 +97,26 @@ def _prompts(model: "Model", tokenizer: "Tokenizer", wishes: Wishes) -> "tuple[P
     return here, there
 
 
-def _ioi(model: "Model", tokenizer: "Tokenizer", wishes: Wishes) -> Studied:
+def _ioi(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, report: "Told") -> Studied:
+    from cutaway.inside.edges import connect
     from cutaway.inside.finding import curve, grow
-    from cutaway.inside.ioi import ROLES, head_scores
+    from cutaway.inside.ioi import ROLES, head_scores, role_of
+    from cutaway.inside.progress import stages
 
+    n = -(-wishes.size // STEP)
+    told = stages(report, 4, 4, 4 * n, 4, n, 4 * n * wishes.edges)  # in passes, about
     here, there = _prompts(model, tokenizer, wishes)
     answers = [some.answers(model).to_dict() for some in (here, there)]
     scores = head_scores(model, here)
-    asked = here.trial(model)
-    found = grow(asked, "ioi", to=min(wishes.size, len(asked.among)), by=STEP)
-    tested = curve(there.trial(model), found.order, found.curve)
+    told[0](1, 1)
+    asked = here.trial(model, report=told[1])
+    found = grow(asked, "ioi", to=min(wishes.size, len(asked.among)), by=STEP, report=told[2])
+    tested = curve(there.trial(model, report=told[3]), found.order, found.curve, report=told[4])
     size = found.smallest(ENOUGH) or max(found.curve)
-    roles = {node: role for node in found.order[:size] if (role := _role(node, {r: scores[r] for r in ROLES}))}
+    roles = {node: role.replace("_", " ") for node in found.order[:size] if (role := role_of(node, scores, SURE))}
     circuit = found.circuit(size, task="indirect-object identification", roles=roles)
+    if wishes.edges:
+        circuit = connect(asked, circuit, report=told[5])
     facts = [
         ("for example", here.texts[0] + " …"),
         ("right name ahead by", f"{answers[0]['logit_difference']:.2f} (in {answers[0]['accuracy']:.0%} of prompts)"),
@@ -109,14 +125,9 @@ def _ioi(model: "Model", tokenizer: "Tokenizer", wishes: Wishes) -> Studied:
             f"{size} of {len(asked.among)} keep {found.curve[size]:.0%}, {tested[size]:.0%} on other prompts",
         ),
     ]
-    shown = {role: scores[role] for role in ROLES}
+    shown = {role: scores[role] for role in (*ROLES, "s_suppression")}
     data = {"found_on": answers[0], "tested_on": answers[1], "found": found.to_dict()}
     return Studied(circuit, facts, shown, data, {"found": found.curve, "tested": tested})
-
-
-def _role(node: str, scores: "dict[str, HeadScores]") -> str | None:
-    role = max(scores, key=lambda name: scores[name].scores.get(node, 0.0))
-    return role.replace("_", " ") if scores[role].scores.get(node, 0.0) >= SURE else None
 
 
 # --- induction --------------------------------------------------------------------------------------------------------
@@ -132,10 +143,11 @@ def _twice(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, seed: int) ->
     least = max(tokenizer.special_ids().values(), default=-1) + 1
     n = min(tokenizer.vocab_size, model.config.to_dict()["vocab_size"])
     least = least if n - least > length else 0  # special tokens may be the last ones of a vocabulary
-    return repeated(n, rows=wishes.limit or 8, length=min(length, n), seed=seed, start_id=front, least=least)
+    ids = repeated(n, rows=wishes.limit or 8, length=min(length, n), seed=seed, start_id=front, least=least)
+    return ids.to(model.device)
 
 
-def _repeating(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, *, seed: int) -> "Trial":
+def _repeating(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, *, seed: int, report: "Told") -> "Trial":
     """log p of the tokens that are said again; what is taken away is as where nothing is."""
     from cutaway.inside.trial import trial
 
@@ -149,12 +161,14 @@ def _repeating(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, *, seed: 
 
     unlike = other.clone()
     unlike[:, front + length :] = _twice(model, tokenizer, wishes, seed + 200)[:, front : front + length]
-    return trial(model, ids, metric=known, reference=unlike)
+    return trial(model, ids, metric=known, reference=unlike, report=report)
 
 
-def _induction(model: "Model", tokenizer: "Tokenizer", wishes: Wishes) -> Studied:
+def _induction(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, report: "Told") -> Studied:
     from cutaway.inside.circuits import Circuit, faithfulness
+    from cutaway.inside.edges import connect
     from cutaway.inside.induction import induction
+    from cutaway.inside.progress import stages
 
     found = induction(model, _twice(model, tokenizer, wishes, 0))
     scores = {"induction": found.induction, "previous token": found.previous, "duplicate token": found.duplicate}
@@ -166,7 +180,11 @@ def _induction(model: "Model", tokenizer: "Tokenizer", wishes: Wishes) -> Studie
     effects = {node: scores[role].scores[node] for node, role in nodes.items()}
     more: dict[str, Any] = {"task": "random tokens said twice", "found_with": f"scores of at least {SURE}"}
     circuit = Circuit.of(model, "induction", nodes, roles=nodes, effects=effects, **more)
-    kept = faithfulness(_repeating(model, tokenizer, wishes, seed=1), circuit)
+    first, then = stages(report, 4, 8 * wishes.edges)
+    asked = _repeating(model, tokenizer, wishes, seed=1, report=first)
+    kept = faithfulness(asked, circuit)
+    if wishes.edges:
+        circuit = connect(asked, circuit, report=then)
     facts = [
         ("a token costs", f"{found.loss[0]:.2f} nats the first time, {found.loss[1]:.2f} the second"),
         ("induction heads", f"{sum(role == 'induction' for role in roles.values())} with a score of at least {SURE}"),
@@ -186,10 +204,11 @@ def _file(wishes: Wishes, what: str) -> Path:
     return wishes.prompts
 
 
-def _coreference(model: "Model", tokenizer: "Tokenizer", wishes: Wishes) -> Studied:
+def _coreference(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, report: "Told") -> Studied:
     from cutaway.evaluation.schema_files import read_schemas
     from cutaway.inside.circuits import Circuit
     from cutaway.inside.coreference import coreference, matters
+    from cutaway.inside.progress import stages
 
     file = _file(wishes, "Winograd schemas, such as WSC273 (a sentence, its pronoun, candidates, the right one)")
     schemas = read_schemas([file], wishes.limit)
@@ -198,10 +217,11 @@ def _coreference(model: "Model", tokenizer: "Tokenizer", wishes: Wishes) -> Stud
             f"--prompts {file} has no two Winograd schemas: a sentence, its pronoun, candidates, the answer"
         )
     here, there = schemas[: len(schemas) // 2], schemas[len(schemas) // 2 :]
-    found = coreference(model, tokenizer, here)
+    looking, taking = stages(report, 1, 9)
+    found = coreference(model, tokenizer, here, report=looking)
     # as many are drawn from the others, to compare: there have to be so many
     best = found.prefers.best(max(1, min(KEPT, wishes.size, len(found.prefers.scores) // 2)))
-    told = matters(model, tokenizer, there, [node for node, _ in best])
+    told = matters(model, tokenizer, there, [node for node, _ in best], report=taking)
     more: dict[str, Any] = {"task": "Winograd schemas", "found_with": f"looks from the {found.where}"}
     roles = {node: "looks at the antecedent" for node, _ in best}
     circuit = Circuit.of(model, "coreference", dict(best), effects=dict(best), roles=roles, **more)
@@ -215,10 +235,11 @@ def _coreference(model: "Model", tokenizer: "Tokenizer", wishes: Wishes) -> Stud
     return Studied(circuit, facts, {"prefers the right one": found.prefers, "looks at it": found.looks}, data)
 
 
-def _alignment(model: "Model", tokenizer: "Tokenizer", wishes: Wishes) -> Studied:
+def _alignment(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, report: "Told") -> Studied:
     from cutaway.decoding.translate import tag_for, translations
     from cutaway.inside.aligning import aligning
     from cutaway.inside.circuits import Circuit
+    from cutaway.inside.progress import stages
     from cutaway.model.model import EncoderDecoderModel
 
     if not isinstance(model, EncoderDecoderModel):
@@ -229,11 +250,14 @@ def _alignment(model: "Model", tokenizer: "Tokenizer", wishes: Wishes) -> Studie
     lines = [line for line in _text(file).splitlines() if line.strip()][: wishes.limit or 64]
     pairs = [line.split("\t", 1) for line in lines]
     sources = [pair[0].strip() for pair in pairs]
-    if all(len(pair) == 2 for pair in pairs):
+    given = all(len(pair) == 2 for pair in pairs)
+    translating, taking = stages(report, 0 if given else 1, 1)
+    if given:
         targets = [pair[1].strip() for pair in pairs]
     else:
-        targets = [found.text for found in translations(model, tokenizer, sources, to=wishes.to, split=False)]
-    found = aligning(model, tokenizer, sources, targets, tag=tag_for(tokenizer, wishes.to))
+        made = translations(model, tokenizer, sources, to=wishes.to, split=False, report=translating)
+        targets = [one.text for one in made]
+    found = aligning(model, tokenizer, sources, targets, tag=tag_for(tokenizer, wishes.to), report=taking)
     best = found.copies.best(min(KEPT, wishes.size))
     more: dict[str, Any] = {"task": "translation", "found_with": "copied words whose source a head looks at"}
     roles = {node: "aligns copies" for node, _ in best}

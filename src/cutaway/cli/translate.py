@@ -97,7 +97,9 @@ def _answers(model: Path, precision: Precision, options: dict[str, Any]) -> Call
     from cutaway.model.model import EncoderDecoderModel
 
     if not isinstance(loaded, EncoderDecoderModel):
-        raise InputError(f"{model} is a {loaded.config.family} model, which does not translate: see `cutaway generate`")
+        raise InputError(
+            f"{model} is a {loaded.config.family} model, which does not translate: `cutaway models` lists what does"
+        )
     tokenizer = reading(found, model)
     tag_for(tokenizer, options["to"])  # wrong words are refused before a file is begun
     prefix_ids(tokenizer, options["prefix"])

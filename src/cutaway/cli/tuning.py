@@ -1,12 +1,10 @@
 """`cutaway lens --tune`: a tuned lens from a file of running text."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cutaway.cli.opened import as_text, check_out, opened, screen
+from cutaway.cli.opened import as_text, check_out, opened, screen, waiting
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,7 +30,7 @@ def tune_lens(path: Path, file: Path, out: Path | None, steps: int, as_json: boo
     if not isinstance(loaded, DecoderModel) or loaded.config.task != "language_model":
         raise InputError(f"--tune is for models that write, and {path} is one for task={loaded.config.task!r}")
     batches, held = _rows(loaded, reading(tokenizer, path), file, steps)
-    with _progress(steps) as report:
+    with waiting("training") as report:
         lens = train_lens(loaded, batches, report=report)
     lens.save(out)
     before, after = (kl_by_layer(loaded, [(held,)], tuned=one) for one in (None, lens))
@@ -63,18 +61,6 @@ def _rows(model: "Model", tokenizer: "Tokenizer", file: Path, steps: int) -> "tu
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0)).to(rows.device)
     some = torch.arange(steps * ROWS, device=rows.device).remainder(len(rows)).reshape(steps, ROWS)
     return [(rows[order[which]],) for which in some], held
-
-
-@contextmanager
-def _progress(steps: int) -> Iterator[Callable[[int, list[float]], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (BarColumn(), TextColumn("{task.completed} of {task.total} steps"), TimeRemainingColumn())
-    with Progress(*columns, transient=True, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=steps)
-        yield lambda step, _: bar.update(task, completed=step + 1)
 
 
 def _show(before: dict[str, float], after: dict[str, float]) -> None:

@@ -1,11 +1,13 @@
 """`cutaway verify`: the certificate. Measures the laws that a model has to keep, and says which it does."""
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cutaway.bundled import HERE
 from cutaway.cli.options import Device, Json, On, located
 from cutaway.cli.showing import grid, stdout
 from cutaway.errors import InputError
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
 
 Where = Annotated[Path, typer.Argument(metavar="MODEL", callback=located, help="A model's folder, file or name.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Leave out what takes long: compiling.")]
-Out = Annotated[Path | None, typer.Option("--out", help="The file to write; else certificate.json beside the weights.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="The file to write; else certificate.json beside the weights; of a bundled model none."),
+]
 Check = Annotated[bool, typer.Option("--check", help="Measure nothing: read the certificate, and see if it is stale.")]
 Seed = Annotated[int, typer.Option("--seed", help="Of the random inputs.")]
 
@@ -49,7 +54,10 @@ def verify(
         changed = certificate.changed(model)
     else:
         certificate = _measured(model, quick, seed, device)
-        certificate.write(path)
+        if out is None and model.resolve().is_relative_to(HERE):
+            print("the certificate that came along is kept; --out FILE writes this one", file=sys.stderr)
+        else:
+            certificate.write(path)
     if as_json:
         print(json.dumps({**certificate.to_dict(), "file": str(path), "stale": changed}, indent=2, ensure_ascii=False))
     else:

@@ -215,7 +215,11 @@ def _decode(source: tuple[str, Path | bytes], size: Size | None, channels: int |
             if image.mode.startswith(("I", "F")):
                 raise InputError(f"{where} has values of {image.mode!r}, more than 8 bits: convert it to 8")
             grey = channels == 1 if channels is not None else image.mode in ("1", "L", "LA")
-            plain = image.convert("L" if grey else "RGB")
+            if image.has_transparency_data:  # ink on glass is read as on white paper
+                plain = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
+                plain = plain.convert("L" if grey else "RGB")
+            else:
+                plain = image.convert("L" if grey else "RGB")
         if size is not None:
             plain = ImageOps.fit(plain, size[::-1], Image.Resampling.BICUBIC)
         pixels = np.asarray(plain, np.uint8)

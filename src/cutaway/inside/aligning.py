@@ -23,6 +23,7 @@ from cutaway.decoding.engine import padded
 from cutaway.errors import InputError
 from cutaway.inside.heads import HeadScores, patterns
 from cutaway.inside.patch import Ablate, intervene
+from cutaway.inside.progress import Told, counted, silent
 from cutaway.inside.trial import HEADS, nodes_of, place_of
 from cutaway.model.model import EncoderDecoderModel
 from cutaway.tokens import Tokenizer
@@ -83,6 +84,7 @@ def aligning(
     *,
     tag: int | None = None,
     effects: bool = True,
+    report: Told = silent,
 ) -> Aligning:
     """Scores every cross head on translations; `effects=False` leaves out what is lost, a pass for each head."""
     if not isinstance(model, EncoderDecoderModel):
@@ -118,7 +120,8 @@ def aligning(
     where = torch.zeros(said.shape, dtype=torch.bool)
     for row, pair in zip(where, pairs, strict=True):
         row[: pair.looked.shape[1]] = pair.copied_tokens
-    lost, log_p = _lost(model, inputs, more, said, where) if effects else ({}, (float("nan"), float("nan")))
+    heads = [node for node in nodes_of(model, [HEADS]) if ".cross." in node] if effects else []
+    lost, log_p = _lost(model, inputs, more, said, where, heads, report)
     return Aligning(
         HeadScores.of("copies", copies),
         HeadScores.of("agrees", agrees),
@@ -151,6 +154,8 @@ def _lost(
     more: dict[str, Any],
     said: Int[Tensor, "batch target"],
     copies: Bool[Tensor, "batch target"],
+    heads: Sequence[str],
+    report: Told,
 ) -> tuple[dict[str, tuple[float, float]], tuple[float, float]]:
     """What each head's absence costs a token, of all and of those that are copied; and the log p of the whole model."""
     real = more["real"] if more["real"] is not None else torch.ones_like(said, dtype=torch.bool)
@@ -161,7 +166,7 @@ def _lost(
 
     whole = log_p()
     found = {}
-    for head in (node for node in nodes_of(model, [HEADS]) if ".cross." in node):
+    for head in counted(heads, report):
         with intervene(model, Ablate(place_of(head))):
             without = log_p()
         found[head] = (whole[0] - without[0], whole[1] - without[1])

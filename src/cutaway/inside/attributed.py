@@ -20,6 +20,12 @@ from cutaway.decoding.spelling import BYTE, LOST, Speller
 from cutaway.errors import InputError
 from cutaway.tokens import Tokenizer
 
+METHODS = {
+    "integrated_gradients": "integrated gradients",
+    "gradient_x_input": "gradient × input",
+    "attention_rollout": "attention rollout",
+    "value_weighted": "value-weighted attention",
+}
 LOOKED = ("attention_rollout", "value_weighted")  # methods whose rows say where something comes from
 
 

@@ -17,7 +17,7 @@ The integral is a sum over steps, by Gauss and Legendre. Fixed steps do badly wh
 kinks of a ReLU and near a baseline that a norm blows up, so that the path is halved where its scores do not yet add up.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -30,15 +30,20 @@ from torch import Tensor, nn
 from cutaway.errors import InputError
 from cutaway.inside.attributed import Attribution
 from cutaway.inside.baseline import Given, Keep, values_of_baseline
-from cutaway.inside.gradients import Gradients, Metric
+from cutaway.inside.gradients import Gradients
+from cutaway.inside.metrics import Measure
+from cutaway.inside.opened import wide
+from cutaway.inside.progress import Told, silent
 
 Node = tuple[float, float]  # where on the path, and how much it counts
 Piece = tuple[float, float]  # of the path: from, to
+WITHIN = 0.01  # of the whole: no picture shows less
+ROUNDING = 4096  # times the last bit of the metric: no steps are spent on a change that is less
 PIECES, EACH, MOST_STEPS = 4, 4, 1024  # how many at first; steps of each, of all
 
 
 def gradient_x_input(
-    model: nn.Module, *inputs: Tensor, metric: Metric, at: str | None = None, **more: Any
+    model: nn.Module, *inputs: Tensor, metric: Measure, at: str | None = None, **more: Any
 ) -> list[Attribution]:
     """Of each row: the input times the metric's gradient. One pass; exact where the model is linear."""
     asked = Gradients(model, inputs, more, metric, at)
@@ -51,23 +56,24 @@ def gradient_x_input(
 def integrated_gradients(
     model: nn.Module,
     *inputs: Tensor,
-    metric: Metric,
+    metric: Measure,
     at: str | None = None,
     baseline: Given = "zero",
     keep: Keep = None,
-    within: float = 1e-3,
+    within: float = WITHIN,
     steps: int | None = None,
     rule: str = "gauss_legendre",
     batch_tokens: int = 2048,
+    report: Told = silent,
     **more: Any,
 ) -> list[Attribution]:
     """Of each row: the input's way from the baseline, times the metric's mean gradient along it.
 
     `at`: "tokens", or "output" for the sum with positions; of pictures "patches", "output" or "pixels". What may be
     given as `baseline` stands in `cutaway.inside.baseline`; places to `keep` stay as they are and get nothing.
-    Without `steps`, there are as many as it takes for the scores to add up `within` 0.1 %, at most some 1024; with
+    Without `steps`, there are as many as it takes for the scores to add up `within` 1 %, at most some 1024; with
     `steps`, so many, by a `rule`: "gauss_legendre" or "midpoint". At most `batch_tokens` places are computed at a time,
-    or one copy of the batch.
+    or one copy of the batch. `report` is told of steps; how many it takes is not known before, only the most.
     """
     if rule not in RULES:
         raise InputError(f"rule={rule!r} is not one of {', '.join(RULES)}")
@@ -75,12 +81,20 @@ def integrated_gradients(
         raise InputError(f"steps={steps}: at least one is taken")
     asked = Gradients(model, inputs, more, metric, at)
     ends = asked.values()
-    path = Path(asked, values_of_baseline(asked, ends, baseline, keep), ends, batch_tokens)
+    done, most = 0, MOST_STEPS if steps is None else steps
+
+    def told(more_steps: int) -> None:
+        nonlocal done
+        done = min(done + more_steps, most)
+        report(done, most)
+
+    path = Path(asked, values_of_baseline(asked, ends, baseline, keep), ends, batch_tokens, told)
+    of_start, of_end = path.metrics([0.0, 1.0])
     if steps is None:
-        scores, steps = path.halved_until(within)
+        scores, steps = path.halved_until(within, of_start, of_end)
     else:
         scores = path.integral(RULES[rule](steps)).sum(dim=0)
-    of_start, of_end = path.metrics([0.0, 1.0])
+    report(most, most)
     return asked.told("integrated_gradients", scores.to(of_end.dtype), of_end, of_start, steps)
 
 
@@ -92,6 +106,7 @@ class Path:
     starts: Sequence[Tensor]
     ends: Sequence[Tensor]
     batch_tokens: int
+    told: Callable[[int], None]  # of so many more steps
 
     def at(self, places: Sequence[float]) -> list[Tensor]:
         return [torch.cat([a.lerp(b, place) for place in places]) for a, b in zip(self.starts, self.ends, strict=True)]
@@ -114,14 +129,20 @@ class Path:
             shares = [_times(*of, self.asked.pixels) for of in zip(ways, slopes, strict=True)]
             weights = torch.tensor([weight for _, weight in some], dtype=torch.float64).to(shares[0])
             found.append(torch.cat(shares, -1).transpose(0, 1) * weights[:, None, None, None])
+            self.told(len(some))
         return torch.cat(found)
 
-    def halved_until(self, within: float) -> tuple[Float[Tensor, "output batch input"], int]:
+    def halved_until(
+        self, within: float, of_start: Tensor, of_end: Tensor
+    ) -> tuple[Float[Tensor, "output batch input"], int]:
         """The scores, and from how many steps. The path is halved where its scores do not yet add up to what the
         metric does there: at the kinks of a ReLU, and near a baseline that a norm blows up."""
         cuts = [number / PIECES for number in range(PIECES + 1)]
-        pieces, known = list(pairwise(cuts)), dict(zip(cuts, self.metrics(cuts), strict=True))
-        whole = (known[1.0] - known[0.0]).abs().amax(dim=1).clamp(min=torch.finfo(known[0.0].dtype).tiny)
+        pieces = list(pairwise(cuts))
+        known = dict(zip(cuts, [of_start, *self.metrics(cuts[1:-1]), of_end], strict=True))
+        limits = torch.finfo(of_end.dtype)
+        rounding = ROUNDING * limits.eps * torch.maximum(of_start.abs(), of_end.abs()).amax(dim=1)
+        whole = (of_end - of_start).abs().amax(dim=1).maximum(rounding).clamp(min=limits.tiny)
         scores: dict[Piece, Tensor] = {}
         gaps: dict[Piece, Tensor] = {}
         while pieces:
@@ -150,14 +171,14 @@ def worst(gaps: dict[Piece, Float[Tensor, "batch output"]], within: float) -> li
         return found
     for piece in sorted(sizes, key=lambda piece: -sizes[piece]):
         if left > total / 4:
-            found.append(piece)
+            found += [piece] if piece[0] < sum(piece) / 2 < piece[1] else []  # a number that jumps has no shorter one
             left -= sizes[piece]
     return found
 
 
 def _times(way: Tensor, slopes: Tensor, pixels: bool) -> Float[Tensor, "output copy batch input"]:
     """The product of each place, added up over what it consists of: the numbers of a vector, a pixel's channels."""
-    product = way.to(torch.promote_types(way.dtype, torch.float32)) * slopes
+    product = wide(way) * slopes
     return product.sum(dim=3).flatten(3) if pixels else product.sum(dim=-1)
 
 

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from cutaway.decoding.answers import pixels_of
 from cutaway.errors import InputError
-from cutaway.inside.gradients import Gradients
+from cutaway.inside.gradients import Gradients, give
 from cutaway.model.embeddings import Embedding
 
 Baseline = str | int | Tensor
@@ -65,7 +65,7 @@ def _starts(asked: Gradients, ends: Sequence[Tensor], given: Given) -> list[Tens
     vectors = [_of_tokens(asked, *of) for of in zip(parts, ids, each, strict=True)]
     if asked.at in (None, "tokens"):
         return vectors
-    edits = {tap: _give(value) for tap, value in zip(asked.taps("tokens"), vectors, strict=True)}
+    edits = {tap: give(value) for tap, value in zip(asked.taps("tokens"), vectors, strict=True)}
     return asked.values(edits)
 
 
@@ -119,7 +119,3 @@ def _broadcast(given: Tensor, end: Tensor) -> Tensor:
         raise InputError(
             f"a baseline of shape {tuple(given.shape)} for values of shape {tuple(end.shape)}: it must broadcast"
         ) from None
-
-
-def _give(value: Tensor) -> Any:
-    return lambda _: value

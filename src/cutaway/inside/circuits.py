@@ -23,6 +23,7 @@ from torch import nn
 
 from cutaway.errors import InputError
 from cutaway.files import read_json, write_json
+from cutaway.inside.progress import Told, counted, silent
 from cutaway.inside.trial import Trial, nodes_of
 from cutaway.inside.tuned import fingerprint
 from cutaway.model.model import Model
@@ -173,7 +174,9 @@ class Completeness:
         return {"subsets": subsets, "circuit": list(self.circuit), "model": list(self.model), "gap": self.gap}
 
 
-def completeness(asked: Trial, circuit: Circuit, subsets: Sequence[Sequence[str]] | None = None) -> Completeness:
+def completeness(
+    asked: Trial, circuit: Circuit, subsets: Sequence[Sequence[str]] | None = None, *, report: Told = silent
+) -> Completeness:
     """Takes subsets out of the circuit and out of the model; left out, the whole circuit and each role's nodes."""
     nodes = _nodes(asked, circuit)
     if subsets is None:
@@ -182,16 +185,17 @@ def completeness(asked: Trial, circuit: Circuit, subsets: Sequence[Sequence[str]
     if not subsets:
         raise InputError("no subsets to take out: leave them out, or give at least one")
     alone, whole = [], []
-    for subset in subsets:
+    for subset in counted(subsets, report):
         alone.append(asked.share(asked.measure(circuit.without(*subset))))
         whole.append(asked.share(asked.measure(node for node in asked.among if node not in subset)))
     return Completeness(tuple(map(tuple, subsets)), tuple(alone), tuple(whole))
 
 
-def minimality(asked: Trial, circuit: Circuit) -> dict[str, float]:
+def minimality(asked: Trial, circuit: Circuit, *, report: Told = silent) -> dict[str, float]:
     """By how much the share that is kept falls when each node is taken out of the circuit."""
     kept = faithfulness(asked, circuit)
-    return {node: kept - asked.share(asked.measure(circuit.without(node))) for node in circuit.nodes}
+    nodes = counted(circuit.nodes, report)
+    return {node: kept - asked.share(asked.measure(circuit.without(node))) for node in nodes}
 
 
 def _nodes(asked: Trial, circuit: Circuit | Iterable[str]) -> tuple[str, ...]:

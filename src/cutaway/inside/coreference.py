@@ -22,12 +22,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cutaway.decoding.engine import side_by_side
+from cutaway.decoding.engine import padded
 from cutaway.errors import InputError
 from cutaway.evaluation.schema_files import POSSESSIVE
 from cutaway.evaluation.winograd import Schema, standing, winograd
 from cutaway.inside.heads import HeadScores, patterns
 from cutaway.inside.patch import Ablate, intervene
+from cutaway.inside.progress import Told, counted, silent, stages
 from cutaway.inside.trial import HEADS, nodes_of, place_of
 from cutaway.model.model import EncoderDecoderModel, Model
 from cutaway.tokens import Tokenizer
@@ -59,7 +60,13 @@ class _Asked:
 
 @torch.no_grad()
 def coreference(
-    model: Model, tokenizer: Tokenizer, schemas: Sequence[Schema], *, where: str | None = None, rows: int = 32
+    model: Model,
+    tokenizer: Tokenizer,
+    schemas: Sequence[Schema],
+    *,
+    where: str | None = None,
+    rows: int = 32,
+    report: Told = silent,
 ) -> Coreference:
     """Looks from the pronoun, or from the end, of each sentence; left out: the end, where the model reads one way."""
     if isinstance(model, EncoderDecoderModel):
@@ -73,9 +80,9 @@ def coreference(
         raise InputError(f"of {len(schemas)} schemas none has its pronoun and its candidates in the sentence")
     wins: dict[str, Tensor] = {}
     most: dict[str, Tensor] = {}
-    for start in range(0, len(asked), rows):
+    for start in counted(range(0, len(asked), rows), report):
         some = asked[start : start + rows]
-        ids, real = side_by_side([each.ids for each in some])
+        ids, real = padded([each.ids for each in some], model.device)
         for part, pattern in patterns(model, ids, parts=f"{side}.*.attention", real=real).items():
             for row, each in zip(pattern.double(), some, strict=True):
                 right, other = _weights(row[:, each.query], each.candidates)
@@ -142,6 +149,7 @@ def matters(
     *,
     draws: int = 3,
     seed: int = 0,
+    report: Told = silent,
 ) -> Matters:
     """Whether heads change the answers: they are set to zero, and so are others, `draws` times, to compare."""
     heads = tuple(heads)
@@ -150,9 +158,11 @@ def matters(
     if len(others) < len(heads):
         raise InputError(f"{len(heads)} heads, and only {len(others)} others to compare with: take half at most")
 
-    def accuracy(gone: Sequence[str]) -> float:
+    by_chance = [draw.sample(others, len(heads)) for _ in range(draws)]
+    found = []
+    every = [(), heads, *by_chance]
+    for gone, told in zip(every, stages(report, *[1] * len(every)), strict=True):
         with intervene(model, [Ablate(place_of(node)) for node in gone]):
-            return winograd(model, tokenizer, schemas).scores["accuracy"]
-
-    by_chance = tuple(accuracy(draw.sample(others, len(heads))) for _ in range(draws))
-    return Matters(heads, accuracy(()), accuracy(heads), by_chance, len(schemas))
+            found.append(winograd(model, tokenizer, schemas, report=told).scores["accuracy"])
+    whole, without, *random = found
+    return Matters(heads, whole, without, tuple(random), len(schemas))

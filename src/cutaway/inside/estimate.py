@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from cutaway.errors import InputError
-from cutaway.inside.metrics import Metric
+from cutaway.inside.metrics import Measure
 from cutaway.inside.opened import check_gradients
 from cutaway.inside.place import at
-from cutaway.inside.sweep import Cells, Given, Measure, Plan, Sweep, Which, measured
+from cutaway.inside.sweep import Cells, Given, Plan, Sweep, Which, measured
 from cutaway.model.model import Model
 from cutaway.model.tap import edit, tap_names, watch
 
@@ -26,7 +26,7 @@ def estimate_sweep(
     model: Model,
     clean: Given,
     corrupted: Given,
-    metric: Metric | Measure,
+    metric: Measure,
     *,
     over: str = "residual",
     side: str | None = None,
@@ -54,7 +54,7 @@ def estimate_sweep(
         values.append(
             torch.stack([low + _within(tap, moved, change.positions, change.head) for change in cells.changes])
         )
-    return cells.sweep(plan, torch.stack(values), high, low)
+    return cells.sweep(plan, "patch", torch.stack(values), high, low)
 
 
 def _leaf(value: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ class Agreement:
 
 
 def agreement(found: Sweep, estimated: Sweep) -> Agreement:
-    if (found.tap, found.values.shape) != (estimated.tap, estimated.values.shape):
+    if (found.tap, found.how, found.values.shape) != (estimated.tap, estimated.how, estimated.values.shape):
         raise InputError(f"a sweep of {found.tap} and an estimate of {estimated.tap}: make both with the same words")
     a, b = _moved(found), _moved(estimated)
     same_way = (a.sign() == b.sign()).double().mean().item()
@@ -99,7 +99,8 @@ def agreement(found: Sweep, estimated: Sweep) -> Agreement:
 
 def _moved(one: Sweep) -> Tensor:
     """By how much each cell moved the metric; rounding is no movement."""
-    moved = (one.values.mean(dim=-1) - one.corrupted.mean()).flatten()
+    base = one.clean if one.corrupted is None else one.corrupted
+    moved = (one.values.mean(dim=-1) - base.mean()).flatten()
     rounding = 16 * torch.finfo(moved.dtype).eps * one.values.abs().max()
     return torch.where(moved.abs() > rounding, moved, 0).double()
 

@@ -18,7 +18,7 @@ from typing import Any
 from cutaway.decoding.classify import Picture
 from cutaway.inside import questions
 from cutaway.inside.attributed import Attribution
-from cutaway.inside.questions import METHODS, Word
+from cutaway.inside.questions import Word
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
 from cutaway.tokens import Tokenizer
 
@@ -30,7 +30,7 @@ def explain_next(
     *,
     target: str | None = None,
     versus: str | None = None,
-    method: str = METHODS[0],
+    method: str = "integrated_gradients",
     **options: Any,
 ) -> Attribution:
     """What the next word comes from: the likeliest token, or `target`, which goes on with the text to the letter (write
@@ -47,7 +47,7 @@ def explain_translation(
     *,
     to: str | None = None,
     beam: int = 4,
-    method: str = METHODS[0],
+    method: str = "integrated_gradients",
     **options: Any,
 ) -> Attribution:
     """What each token of a translation comes from: the tokens of the source, and those of the target before it.
@@ -65,7 +65,7 @@ def explain_label(
     label: Word | None = None,
     versus: Word | None = None,
     as_trained: bool = False,
-    method: str = METHODS[0],
+    method: str = "integrated_gradients",
     **options: Any,
 ) -> Attribution:
     """What a label of a text, or of a pair of texts, comes from: the likeliest label, or `label`."""
@@ -80,7 +80,7 @@ def explain_blank(
     *,
     word: Word | None = None,
     as_trained: bool = False,
-    method: str = METHODS[0],
+    method: str = "integrated_gradients",
     **options: Any,
 ) -> Attribution:
     """What the word in each blank comes from: the likeliest, or `word`; an output for each blank."""
@@ -96,7 +96,7 @@ def explain_image(
     at: str = "patches",
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
-    method: str = METHODS[0],
+    method: str = "integrated_gradients",
     **options: Any,
 ) -> Attribution:
     """What a label of a picture comes from: its patches, or its pixels (`at="pixels"`, by gradients only).

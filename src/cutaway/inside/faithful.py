@@ -19,7 +19,9 @@ from torch import Tensor, nn
 
 from cutaway.errors import InputError
 from cutaway.inside.baseline import Given, values_of_baseline
-from cutaway.inside.gradients import Gradients, Metric
+from cutaway.inside.gradients import Gradients
+from cutaway.inside.metrics import Measure
+from cutaway.inside.progress import Told, counted, silent
 
 FLAT = 1e-5  # of the largest value: a change so small is rounding
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -54,7 +56,7 @@ def deletion_curve(
     model: nn.Module,
     *inputs: Tensor,
     scores: Float[Tensor, "output input"],
-    metric: Metric,
+    metric: Measure,
     among: Bool[Tensor, "output input"] | Bool[Tensor, " input"] | None = None,
     at: str | None = None,
     baseline: Given = "zero",
@@ -62,6 +64,7 @@ def deletion_curve(
     n_random: int = 8,
     seed: int = 0,
     batch_tokens: int = 8192,
+    report: Told = silent,
     **more: Any,
 ) -> DeletionCurve:
     """The metric of one row while the inputs with the highest scores go; `among` says which may (all unless given).
@@ -84,7 +87,7 @@ def deletion_curve(
     gone = torch.stack([_gone(order, may_go, shares) for order in orders]).flatten(0, 2)  # order · output · share
     found = []
     at_a_time = max(1, batch_tokens // n_input)
-    for some in gone.split(at_a_time):
+    for some in counted(gone.split(at_a_time), report):
         values, first = [], 0
         for start, end in zip(starts, ends, strict=True):
             n = _flat(end, asked.pixels).shape[1]

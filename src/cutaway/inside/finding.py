@@ -16,7 +16,10 @@ from typing import Any
 
 from cutaway.errors import InputError
 from cutaway.inside.circuits import Circuit
+from cutaway.inside.progress import Told, counted, silent, stages
 from cutaway.inside.trial import Trial
+
+ESTIMATE = 3  # passes that a pass and back is worth
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +54,10 @@ class Found:
         }
 
 
-def curve(asked: Trial, order: Sequence[str], sizes: Iterable[int]) -> dict[int, float]:
+def curve(asked: Trial, order: Sequence[str], sizes: Iterable[int], *, report: Told = silent) -> dict[int, float]:
     """Faithfulness against size: of the first so many nodes of an order."""
     sizes = _possible(sizes, len(order))
-    return {size: asked.share(asked.measure(order[:size])) for size in sizes}
+    return {size: asked.share(asked.measure(order[:size])) for size in counted(sizes, report)}
 
 
 def _possible(sizes: Iterable[int], n: int) -> list[int]:
@@ -65,25 +68,26 @@ def _possible(sizes: Iterable[int], n: int) -> list[int]:
     return sizes
 
 
-def find(asked: Trial, name: str, *, sizes: Iterable[int], shortlist: int = 40) -> Found:
+def find(asked: Trial, name: str, *, sizes: Iterable[int], shortlist: int = 40, report: Told = silent) -> Found:
     """Ranks the nodes: all by estimate, the `shortlist` best of them (by size) exactly, and these first.
 
     The order is by what is lost, so that nodes that work against the task come last.
     """
     sizes = _possible(sizes, len(asked.among))  # before the work
-    guessed = asked.estimates()
+    first, then, last = stages(report, ESTIMATE, min(shortlist, len(asked.among)), len(sizes))
+    guessed = asked.estimates(report=first)
     listed = sorted(guessed, key=lambda node: -abs(guessed[node]))
-    exact = asked.effects(listed[:shortlist])
+    exact = asked.effects(listed[:shortlist], report=then)
     worth = guessed | exact
     rest = sorted(listed[shortlist:], key=lambda node: -guessed[node])
-    first = sorted(exact, key=lambda node: -exact[node])
-    helpful = [node for node in first if exact[node] > 0]
-    order = (*helpful, *rest, *first[len(helpful) :])
+    best = sorted(exact, key=lambda node: -exact[node])
+    helpful = [node for node in best if exact[node] > 0]
+    order = (*helpful, *rest, *best[len(helpful) :])
     how = f"ranked: attribution patching, then the exact effect of {len(exact)}"
-    return Found(asked, name, how, order, worth, curve(asked, order, sizes))
+    return Found(asked, name, how, order, worth, curve(asked, order, sizes, report=last))
 
 
-def grow(asked: Trial, name: str, *, to: int, by: int = 5, start: Iterable[str] = ()) -> Found:
+def grow(asked: Trial, name: str, *, to: int, by: int = 5, start: Iterable[str] = (), report: Told = silent) -> Found:
     """Adds nodes to an empty model (or `start`), `by` at a time, by their estimated worth beside those already there.
 
     The curve has a point for each step. A pass and back costs about three passes, and there is one for each step.
@@ -93,7 +97,7 @@ def grow(asked: Trial, name: str, *, to: int, by: int = 5, start: Iterable[str] 
     kept = list(start)
     worth = dict.fromkeys(kept, 0.0)
     points: dict[int, float] = {}
-    while len(kept) < to:
+    for _ in counted(range(len(kept), to, by), report):
         found = asked.estimates(kept)
         best = sorted((node for node in asked.among if node not in worth), key=lambda node: -found[node])
         for node in best[: min(by, to - len(kept))]:

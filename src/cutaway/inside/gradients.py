@@ -15,11 +15,11 @@ from torch import Tensor
 
 from cutaway.errors import InputError
 from cutaway.inside.attributed import Attribution
+from cutaway.inside.metrics import Measure
 from cutaway.inside.opened import check_gradients, readable
 from cutaway.model.embeddings import Embedding, PatchEmbedding
 from cutaway.model.tap import edit, watch
 
-Metric = Callable[[Tensor], Tensor]
 PIXELS = "pixels"
 
 
@@ -30,7 +30,7 @@ class Gradients:
     model: Any  # without what torch.compile wraps it in
     inputs: tuple[Tensor, ...]
     more: dict[str, Any]
-    metric: Metric
+    metric: Measure
     at: str | None = None
 
     def __post_init__(self) -> None:
@@ -80,7 +80,7 @@ class Gradients:
         if self.pixels:
             logits = self.model(values[0], *inputs[1:], **more)
         else:
-            with edit(self.model, {place: _give(value) for place, value in zip(self.places, values, strict=True)}):
+            with edit(self.model, {place: give(value) for place, value in zip(self.places, values, strict=True)}):
                 logits = self.model(*inputs, **more)
         found = torch.stack([self.metric(some) for some in logits.chunk(copies)])
         n_rows = len(self.inputs[0])
@@ -154,7 +154,8 @@ class Gradients:
         return None
 
 
-def _give(value: Tensor) -> Callable[[Tensor], Tensor]:
+def give(value: Tensor) -> Callable[[Tensor], Tensor]:
+    """The edit that puts a value in the place of whatever there is."""
     return lambda _: value
 
 

@@ -25,8 +25,9 @@ from torch import Tensor
 
 from cutaway.checkpoints.tensors import open_tensors
 from cutaway.errors import InputError
-from cutaway.inside.heads import HeadScores, patterns
+from cutaway.inside.heads import HeadScores
 from cutaway.model.model import Model
+from cutaway.model.tap import watch
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +63,10 @@ def induction(model: Model, ids: Int[Tensor, "rows twice"]) -> Induction:
         raise InputError("these rows do not say the same twice: make them with repeated()")
     if model.config.task != "language_model":
         raise InputError(f"induction is of models that say what is next; this one's task is {model.config.task}")
-    found = patterns(model, ids, parts="decoder.*.attention")
+    ids = ids.to(model.device)
+    with torch.no_grad(), watch(model, "decoder.*.attention.pattern") as seen:
+        logits = model(ids)
+    found = {tap.removesuffix(".pattern"): pattern for tap, pattern in seen.items()}
     second = torch.arange(front + length, front + 2 * length)
     # the last of the first time is followed by the second time itself, which is no proof of anything
     some = second[:-1]
@@ -72,8 +76,6 @@ def induction(model: Model, ids: Int[Tensor, "rows twice"]) -> Induction:
         name: HeadScores.of(name, {part: x[:, :, query, key].mean(dim=(0, 2)) for part, x in found.items()})
         for name, (query, key) in ways.items()
     }
-    with torch.no_grad():
-        logits = model(ids)
     nats = F.cross_entropy(logits[:, :-1].transpose(1, 2), ids[:, 1:], reduction="none").mean(dim=0)
     # the first token of the second time comes as a surprise; of the first time, one fewer may be known
     first, last = nats[front : front + length - 1], nats[front + length :]

@@ -12,7 +12,7 @@ so that the last ones look at Mary (IO) and not at John, and copy what they look
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any, Literal, cast
@@ -86,6 +86,12 @@ class Prompts:
     at: dict[str, Int[Tensor, " batch"]]  # positions: io, s1, s1+1, s2, end
     groups: tuple[tuple[int, str], ...]  # template and order: the same position means the same in all of a group
 
+    def to(self, device: torch.device | str) -> "Prompts":
+        """The same on a device; what takes a model moves them there itself."""
+        moved = {name: getattr(self, name).to(device) for name in ("ids", "abc", "io", "s")}
+        at = {name: place.to(device) for name, place in self.at.items()}
+        return replace(self, **moved, at=at, real=None if self.real is None else self.real.to(device))
+
     @property
     def metric(self) -> LogitDifference:
         """By how much the indirect object is ahead of the subject, where the answer is due."""
@@ -93,16 +99,18 @@ class Prompts:
 
     def trial(self, model: Model, *, how: Literal["mean", "resample", "zero"] = "mean", **more: Any) -> Trial:
         """What nodes carry of the logit difference; taken away, they are as in prompts of three different names."""
-        more = {"reference": self.abc, "groups": self.groups, "real": self.real, **more}
-        return trial(model, self.ids, metric=self.metric, how=how, **more)
+        here = self.to(model.device)
+        more = {"reference": here.abc, "groups": here.groups, "real": here.real, **more}
+        return trial(model, here.ids, metric=here.metric, how=how, **more)
 
     @torch.no_grad()
     def answers(self, model: Model) -> "Answers":
-        hidden = model.hidden(self.ids, real=self.real)
-        logits = model.head(at_positions(hidden, self.at["end"][:, None]))[:, 0]
-        rows = torch.arange(len(logits))
-        ahead = logits[rows, self.io] - logits[rows, self.s]
-        return Answers(ahead, logits.argmax(dim=-1) == self.io)
+        here = self.to(model.device)
+        hidden = model.hidden(here.ids, real=here.real)
+        logits = model.head(at_positions(hidden, here.at["end"][:, None]))[:, 0]
+        rows = torch.arange(len(logits), device=logits.device)
+        ahead = logits[rows, here.io] - logits[rows, here.s]
+        return Answers(ahead, logits.argmax(dim=-1) == here.io)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,6 +216,7 @@ ROLES = {
     "duplicate_token": ("s2", "s1"),
     "induction": ("s2", "s1+1"),
     "name_mover": ("end", "io"),
+    "previous_token": ("s1+1", "s1"),
 }
 
 
@@ -218,15 +227,23 @@ def head_scores(model: nn.Module, asked: Prompts, *, copying_rows: int = 16) -> 
     himself: `s_suppression` is how much it looks there times how often it does that. `end_to_s1` is there to compare:
     who looks at both names is no mover.
     """
+    asked = asked.to(cast(Model, uncompiled(model)).device)
     found = patterns(model, asked.ids, parts="decoder.*.attention", real=asked.real)
     scores = {role: looking(role, found, asked.at[a], asked.at[b]) for role, (a, b) in ROLES.items()}
     scores["end_to_io"] = scores["name_mover"]
     scores["end_to_s1"] = looking("end_to_s1", found, asked.at["end"], asked.at["s1"])
-    scores["previous_token"] = looking("previous_token", found, asked.at["s1+1"], asked.at["s1"])
     copied = scores["copying"] = copying(model, asked, rows=copying_rows)
     against = copying(model, asked, rows=copying_rows, name="s2", against=True)
     scores["name_mover"] = _product("name_mover", scores["end_to_io"], copied)
     return scores | {"s_suppression": _product("s_suppression", scores["s_inhibition"], against)}
+
+
+def role_of(node: str, scores: dict[str, HeadScores], least: float = 0.3) -> str | None:
+    """The role in which a head scores highest, of `head_scores`, if that is not less than `least`."""
+    role = max(ROLES, key=lambda name: scores[name].scores.get(node, 0.0))
+    if role == "s_inhibition" and scores["s_suppression"].scores.get(node, 0.0) >= least:
+        role = "s_suppression"  # it writes against the name itself
+    return role if scores[role].scores.get(node, 0.0) >= least else None
 
 
 def _product(what: str, first: HeadScores, second: HeadScores) -> HeadScores:
@@ -250,13 +267,14 @@ def copying(
     after the first feed-forward instead.)
     """
     body = cast(DecoderModel, uncompiled(model))
+    asked = asked.to(body.device)
     real = None if asked.real is None else asked.real[:rows]
     token, at = (asked.io if name == "io" else asked.s)[:rows], asked.at[name][:rows]
     with watch(body, "decoder.*.attention.value") as seen:
         body.hidden(asked.ids[:rows], real=real)
     found = {}
     for part, attention in attentions(body).items():
-        value = seen[f"{part}.value"][torch.arange(len(at)), :, at][:, :, None]
+        value = seen[f"{part}.value"][torch.arange(len(at), device=at.device), :, at][:, :, None]
         handed = handed_over(attention, value)[:, :, 0]
         norm = body.decoder.final_norm
         logits = body.head(handed if norm is None else norm(handed))

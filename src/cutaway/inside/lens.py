@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from cutaway.errors import InputError
-from cutaway.inside.opened import readable
+from cutaway.inside.opened import readable, wide
 from cutaway.model.encoder import Stack
 from cutaway.model.heads import ClassificationHead, HiddenStates, LastTokenHead, NextSentenceHead
 from cutaway.model.model import EncoderDecoderModel, Model
@@ -154,7 +154,7 @@ def _looked(
             if pooled
             else head(flat[layer][some][None])[0]
         )
-        return found.to(torch.promote_types(found.dtype, torch.float32))
+        return wide(found)
 
     n_scores = logits(0, slice(1)).shape[-1]
     for token in tokens:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from cutaway.errors import InputError
 from cutaway.inside.attributed import Attribution
-from cutaway.inside.opened import readable
+from cutaway.inside.opened import readable, wide
 from cutaway.model.attention import Attention, for_all_heads
 from cutaway.model.int8 import Int8Linear
 from cutaway.model.model import EncoderDecoderModel, Model
@@ -58,7 +58,7 @@ def value_weighted(model: nn.Module, *inputs: Tensor, **more: Any) -> Moved:
         model.hidden(*inputs, **more)
     heads, layers = {}, {}
     for name, attention in names.items():
-        pattern, value = (_wide(seen[f"{name}.{tap}"]) for tap in ("pattern", "value"))
+        pattern, value = (wide(seen[f"{name}.{tap}"]) for tap in ("pattern", "value"))
         handed = handed_over(attention, value)
         heads[name] = pattern * handed.norm(dim=-1)[:, :, None]
         layers[name] = _together(pattern, handed)
@@ -111,7 +111,7 @@ def attention_rollout(
     else:
         with watch(model, *[f"{name}.pattern" for name in attentions(model)]) as seen:
             model.hidden(*inputs, **more)
-        patterns = {name.removesuffix(".pattern"): _wide(pattern) for name, pattern in seen.items()}
+        patterns = {name.removesuffix(".pattern"): wide(pattern) for name, pattern in seen.items()}
         mixing = {
             name: pattern.mean(dim=1) if heads == "mean" else _share(pattern.amax(dim=1))
             for name, pattern in patterns.items()
@@ -162,7 +162,3 @@ def _told(model: Model, scores: Float[Tensor, "batch output input"], method: str
 def _share(weights: Mixing) -> Mixing:
     """Rows that sum to 1; one that looks nowhere stays 0."""
     return weights / weights.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
-
-
-def _wide(x: Tensor) -> Tensor:
-    return x.to(torch.promote_types(x.dtype, torch.float32))

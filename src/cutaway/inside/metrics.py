@@ -5,7 +5,7 @@ row. Those here also say which positions they read, so that the head, a third of
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 from cutaway.errors import InputError
 
 Logits = Float[Tensor, "batch *seq vocab"]
+Measure = Callable[[Tensor], Tensor]  # any metric; a `Metric` also says where it reads
 Tokens = int | Sequence[int] | Int[Tensor, " tokens"]  # one for all rows, or one for each
 At = int | Sequence[int] | Int[Tensor, "rows *n"] | None  # for all rows; a tensor: each row's own; None: everywhere
 

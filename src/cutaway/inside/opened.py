@@ -78,7 +78,7 @@ class Opened:
         return ledger
 
     def norm(self, name: str) -> Step:
-        return norm_step(name, self.model.get_submodule(name), _wide(self.seen[f"{name}.scale"]))
+        return norm_step(name, self.model.get_submodule(name), wide(self.seen[f"{name}.scale"]))
 
     def final_norm(self) -> Step | None:
         return None if self.stack.final_norm is None else self.norm(f"{self.side}.final_norm")
@@ -98,7 +98,7 @@ class Opened:
         output = self.seen[f"{name}.output"]
 
         def write(what: str, value: Tensor) -> None:
-            value = _wide(value).expand_as(output)
+            value = wide(value).expand_as(output)
             ledger.write(
                 [f"{name}.{what}"], (value if self.positions is None else value[:, list(self.positions)])[None]
             )
@@ -114,7 +114,7 @@ class Opened:
             if f"{name}.{what}" in self.seen:
                 write(what, self.seen[f"{name}.{what}"])
         if f"{name}.norm.scale" in self.seen:
-            scale = _wide(self.seen[f"{name}.norm.scale"])
+            scale = wide(self.seen[f"{name}.norm.scale"])
             scale = scale if self.positions is None else scale[:, list(self.positions)]
             ledger.through(norm_step(f"{name}.norm", self.model.get_submodule(f"{name}.norm"), scale))
         return ledger
@@ -122,7 +122,7 @@ class Opened:
     def written_by(self, path: str, part: Any) -> Iterator[tuple[list[str], Tensor]]:
         """What one part wrote: a feed-forward by itself, an attention head by head, and its bias."""
         if not isinstance(part, Attention):
-            yield [path], _wide(self.seen[f"{path}.output"])[None]
+            yield [path], wide(self.seen[f"{path}.output"])[None]
             return
         if not isinstance(part.output, Linear):
             raise InputError(f"{path}.output is rounded to 8 bits, where parts do not add up: take the model before it")
@@ -132,7 +132,7 @@ class Opened:
         elif isinstance(part, CrossAttention) and self.cross == "encoder":
             yield from self._by_encoder(path, part, out)
         else:
-            heads = _wide(self.seen[f"{path}.heads"])
+            heads = wide(self.seen[f"{path}.heads"])
             yield [f"{path}.{head}" for head in range(part.n_heads)], torch.einsum("bhqd,mhd->hbqm", heads, out)
         if part.output.bias is not None:
             like = self.seen[f"{self.side}.0.attention.heads"]
@@ -140,14 +140,14 @@ class Opened:
             yield [f"{path}.bias"], bias
 
     def _by_source(self, path: str, out: Tensor) -> Iterator[tuple[list[str], Tensor]]:
-        pattern, value = _wide(self.seen[f"{path}.pattern"]), _wide(self.seen[f"{path}.value"])
+        pattern, value = wide(self.seen[f"{path}.pattern"]), wide(self.seen[f"{path}.value"])
         for head in range(pattern.shape[1]):
             handed_over = value[:, head] @ out[:, head].T  # batch source d_model
             vectors = torch.einsum("bqs,bsm->sbqm", pattern[:, head], handed_over)
             yield [f"{path}.{head} < {source}" for source in range(len(vectors))], vectors
 
     def _by_encoder(self, path: str, part: CrossAttention, out: Tensor) -> Iterator[tuple[list[str], Tensor]]:
-        pattern, ledger = _wide(self.seen[f"{path}.pattern"]), self.memory
+        pattern, ledger = wide(self.seen[f"{path}.pattern"]), self.memory
         written, (_, to_value) = torch.cat(ledger.chunks), part.key_value.weight.chunk(2)
         for head, matrix in enumerate(to_value.unflatten(0, (part.n_heads, -1))):
             through = out[:, head] @ matrix  # from the memory to the stream
@@ -210,5 +210,6 @@ def embedding_of(model: Model, side: str) -> str:
     return "source_embedding" if side == "encoder" else "target_embedding"
 
 
-def _wide(value: Tensor) -> Tensor:
-    return value.to(torch.promote_types(value.dtype, torch.float32))
+def wide(x: Tensor) -> Tensor:
+    """In single precision at least: sums of many small numbers, and logarithms, need it."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from torch import Tensor
 
-from cutaway.inside.inspection import Inspection
+from cutaway.inside.inspected import Inspection
 from cutaway.inside.pictures import Heads, PatchEvidence, Picture
 from cutaway.inside.pictures import heads as heads_of
 from cutaway.inside.pictures.html import page

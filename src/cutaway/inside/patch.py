@@ -22,8 +22,9 @@ from jaxtyping import Bool
 from torch import Tensor, nn
 
 from cutaway.errors import InputError
-from cutaway.inside.opened import check_still
+from cutaway.inside.opened import check_still, wide
 from cutaway.inside.place import Place, as_places, at, mask_of, written
+from cutaway.inside.progress import Told, counted, silent
 from cutaway.model.decoder import Decoder
 from cutaway.model.model import Model
 from cutaway.model.tap import Seen, edit, tap_names, uncompiled, watch
@@ -216,6 +217,7 @@ def means(
     places: Sequence[Place | str] | Place | str,
     per_position: bool = False,
     rows: int = 64,
+    report: Told = silent,
     **more: Any,
 ) -> dict[str, Tensor]:
     """The mean of each tap over these inputs, `rows` at a time: over rows and positions, or for each position.
@@ -226,7 +228,7 @@ def means(
     chosen = as_places(places)
     sums: dict[str, Tensor] = {}
     counts: dict[str, Tensor] = {}
-    for start in range(0, len(inputs[0]), rows):
+    for start in counted(range(0, len(inputs[0]), rows), report):
         some = slice(start, start + rows)
         part = {name: x[some] if isinstance(x, Tensor) else x for name, x in more.items()}
         for tap, value in record(model, *(x[some] for x in inputs), places=chosen, **part).items():
@@ -236,8 +238,7 @@ def means(
             own = positions[some] if isinstance(positions, Tensor) and positions.ndim else positions
             weight = _weight(tap, value, own, _real_of(model, tap, part))
             axes = (0,) if per_position or value.ndim == 2 else (0, at(tap, value).position)
-            wide = value.to(torch.promote_types(value.dtype, torch.float32))
-            total, n = (wide * weight).sum(axes, keepdim=True), weight.sum(axes, keepdim=True)
+            total, n = (wide(value) * weight).sum(axes, keepdim=True), weight.sum(axes, keepdim=True)
             sums[tap] = sums[tap] + total if tap in sums else total
             counts[tap] = counts[tap] + n if tap in counts else n
     return {tap: total / counts[tap].clamp(min=1) for tap, total in sums.items()}

@@ -8,7 +8,7 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,100 +17,62 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cutaway.decoding.answers import Row, check_room, pixels_of, rows_of, side_by_side
-from cutaway.decoding.classify import FOLLOWS, Picture, arrays_of
-from cutaway.decoding.fill import rows_with_blanks, writable
+from cutaway.decoding.classify import Picture, arrays_of
+from cutaway.decoding.fill import TASKS as BLANKS
+from cutaway.decoding.fill import rows_with_blanks
 from cutaway.decoding.generate import prompt_ids
 from cutaway.decoding.given import check_given
 from cutaway.decoding.translate import encode_sources, tag_for, translations
 from cutaway.errors import InputError
-from cutaway.inside.attributed import LOOKED, Attribution, token_names
-from cutaway.inside.attribution import gradient_x_input, integrated_gradients
-from cutaway.inside.baseline import COLOURS, Given, of_colour
-from cutaway.inside.gradients import Gradients, Metric
-from cutaway.inside.looked_at import attention_rollout
+from cutaway.inside.answering import LABELS, answer_scores, label_names, one_token
+from cutaway.inside.asked import Asked
+from cutaway.inside.attributed import token_names
+from cutaway.inside.metrics import Measure
+from cutaway.inside.opened import wide
 from cutaway.model.heads import ClassificationHead, LastTokenHead, Mean
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
 from cutaway.tokens import Tokenizer
 
-METHODS = ("integrated_gradients", "gradient_x_input", *LOOKED)
-WITHIN = 0.01  # no picture shows less, and it takes fewer steps than 0.001
 Word = str | int
 
 
-@dataclass(frozen=True, eq=False)
-class Asked:
-    """One row that a model reads, what is asked about it, and what its inputs and outputs are called."""
-
-    model: Model
-    inputs: tuple[Tensor, ...]
-    more: dict[str, Any]
-    metric: Metric
-    outputs: tuple[str, ...]
-    reads: Float[Tensor, "output position"]  # whose state gives each output, for methods that read attention
-    tokenizer: Tokenizer | None = None
-    output_ids: tuple[int, ...] | None = None
-    at: str | None = None
-    right: tuple[int, ...] = ()  # of each output: its token, or the number of its label
-    wrong: tuple[int, ...] = ()  # what it is held against, if anything
-    colours: tuple[Sequence[float], Sequence[float]] | None = None  # of a picture: mean and deviation it was read with
-
-    def attribute(self, method: str, *, keep_special: bool = True, **options: Any) -> Attribution:
-        if method not in METHODS:
-            raise InputError(f"method={method!r} is not one of {', '.join(METHODS)}")
-        asking = {**self.more, **options}
-        if method in LOOKED:
-            if self.at == "pixels":
-                raise InputError(
-                    f'method={method!r} reads attention between patches: at="patches", or a gradient method'
-                )
-            weights = "moved" if method == "value_weighted" else "pattern"
-            return self.named(self._read(attention_rollout(self.model, *self.inputs, weights=weights, **asking)[0]))
-        if method == "gradient_x_input":
-            return self.named(gradient_x_input(self.model, *self.inputs, metric=self.metric, at=self.at, **asking)[0])
-        asking = {"within": WITHIN, **asking}
-        asking["baseline"] = self._seen(asking.get("baseline", self.baseline))
-        if keep_special and self.tokenizer is not None:
-            asking.setdefault("keep", self.special)
-        return self.named(integrated_gradients(self.model, *self.inputs, metric=self.metric, at=self.at, **asking)[0])
-
-    @property
-    def baseline(self) -> Given:
-        return self._seen("black") if self.tokenizer is None else "mean"
-
-    def _seen(self, baseline: Given) -> Given:
-        """Black and white as a picture has them that was read like this one, which the model's config cannot know."""
-        if self.colours is None or not isinstance(baseline, str) or baseline not in COLOURS:
-            return baseline
-        asked = Gradients(self.model, self.inputs, self.more, self.metric, self.at)
-        return tuple(of_colour(asked, baseline, *self.colours))
-
-    @property
-    def special(self) -> tuple[Tensor, ...]:
-        """Which tokens of each input are special."""
-        assert self.tokenizer is not None
-        ids = torch.tensor(sorted(self.tokenizer.special_ids().values()), device=self.model.device)
-        return tuple(torch.isin(one, ids) for one in self.inputs)
-
-    def _read(self, found: Attribution) -> Attribution:
-        scores = self.reads.to(found.scores) @ found.scores
-        if self.tokenizer is not None:
-            return replace(found, scores=scores, total=scores.sum(dim=-1))
-        side = int((scores.shape[-1] - 1) ** 0.5)  # the class token is no part of the picture
-        scores = scores[:, 1:]
-        names = tuple(map(str, range(side * side)))
-        return replace(found, scores=scores, total=scores.sum(dim=-1), inputs=names, shape=(side, side))
-
-    def named(self, found: Attribution) -> Attribution:
-        if self.tokenizer is None:
-            return replace(found, outputs=self.outputs)
-        each = [one[0].tolist() for one in self.inputs]
-        return replace(
-            found,
-            inputs=tuple(name for ids in each for name in token_names(self.tokenizer, ids)),
-            outputs=self.outputs,
-            input_ids=tuple(id for ids in each for id in ids),
-            output_ids=self.output_ids,
-        )
+def question_of(
+    model: Model,
+    tokenizer: Tokenizer | None,
+    given: str | Path,
+    *,
+    target: str | None = None,
+    versus: str | None = None,
+    to: str | None = None,
+    as_trained: bool = False,
+    **pixels: Any,
+) -> tuple[str, Asked]:
+    """What this model can be asked about a text or a picture, by its name, and the question."""
+    task = model.config.task
+    if model.config.family == "vit":
+        return "picture", image(model, given, target, versus, **pixels)
+    if tokenizer is None:
+        raise InputError("this model reads text: give its tokenizer")
+    text = str(given)
+    if not text.strip():
+        raise InputError("the text is empty: write a sentence to look at")
+    if to is not None and not isinstance(model, EncoderDecoderModel):
+        raise InputError(f"to={to!r}: a {model.config.family} model for task={task!r} does not translate")
+    if versus is not None and (isinstance(model, EncoderDecoderModel) or task in BLANKS):
+        raise InputError("versus is for next words and labels: leave it out")
+    if isinstance(model, EncoderDecoderModel):
+        return "translation", translation(model, tokenizer, text, target, to=to)
+    if task in BLANKS:
+        return "blank", blank(model, tokenizer, text, target, as_trained=as_trained)
+    if task in LABELS:
+        pair = tuple(text.split("\t", 1)) if "\t" in text else text
+        return "label", label(model, tokenizer, pair, target, versus, as_trained=as_trained)  # type: ignore[arg-type]
+    if isinstance(model, DecoderModel) and task == "language_model":
+        return "next word", next_word(model, tokenizer, text, target, versus)
+    raise InputError(
+        f"a {model.config.family} model for task={task!r} gives no answer that could be looked into: "
+        "one that writes, translates, fills blanks or classifies does"
+    )
 
 
 def next_word(
@@ -122,9 +84,8 @@ def next_word(
         raise InputError(f"a {model.config.family} for task={model.config.task!r} says no next word of one text")
     front = prompt_ids(model, tokenizer, text)
     if target is None:
-        with torch.no_grad():
-            scores = model(torch.tensor([front], device=model.device))[0, -1]
-        wanted = [int(scores.masked_fill(~writable(model, tokenizer), float("-inf")).argmax())]
+        read = (torch.tensor([front], device=model.device),)
+        wanted = [int(answer_scores(model, tokenizer, read, {}, [-1]).argmax())]
     else:
         wanted = _following(tokenizer, text, target)
     right, wrong = tuple(wanted), tuple[int, ...]()
@@ -203,11 +164,9 @@ def blank(
     ids, more = _alone(model, rows_with_blanks(model, tokenizer, [text], 1, as_trained))
     places = ids[0].eq(tokenizer.mask_id or 0).nonzero()[:, 0].tolist()
     if word is None:
-        with torch.no_grad():
-            scores = model(ids, **more)[0, places]
-        said = scores.masked_fill(~writable(model, tokenizer), float("-inf")).argmax(dim=-1).tolist()
+        said = answer_scores(model, tokenizer, (ids,), more, places).argmax(dim=-1).tolist()
     else:
-        said = [_one_token(tokenizer, word)] * len(places)
+        said = [word if isinstance(word, int) else one_token(tokenizer, word)] * len(places)
     names = tuple(tokenizer.decode([id]).strip() or tokenizer.token(id) for id in said)
     reads = _rows(places, ids.shape[1])
     return Asked(model, (ids,), more, _said(places, said), names, reads, tokenizer, right=tuple(said))
@@ -245,37 +204,34 @@ def _alone(model: Model, rows: list[Row]) -> tuple[Tensor, dict[str, Tensor]]:
 
 def _of_label(
     model: Model, inputs: tuple[Tensor, ...], more: dict[str, Any], label: Word | None, versus: Word | None
-) -> tuple[Metric, str, tuple[int, ...], tuple[int, ...]]:
+) -> tuple[Measure, str, tuple[int, ...], tuple[int, ...]]:
     """log p of a label, its difference to another, or the number of a regression; what it is called; which they are."""
     if model.config.task == "regress":
         return (lambda scores: scores[:, 0]), "number", (0,), ()
     if model.config.task not in ("classify", "next_sentence"):
         raise InputError(f"a {model.config.family} model for task={model.config.task!r} has no labels")
-    with torch.no_grad():
-        scores = model(*inputs, **more)[0]
-    names = [str(name) for name in model.config.labels or range(len(scores))]
-    names = list(FOLLOWS) if model.config.task == "next_sentence" else names
+    names = label_names(model)
 
     def number(one: Word) -> int:
         if str(one) not in names:
             raise InputError(f"label {one!r} is not one of {', '.join(names)}")
         return names.index(str(one))
 
-    right = int(scores.argmax()) if label is None else number(label)
+    right = int(answer_scores(model, None, inputs, more).argmax()) if label is None else number(label)
     if versus is None:
-        return (lambda scores: _wide(scores).log_softmax(dim=-1)[:, right]), names[right], (right,), ()
+        return (lambda scores: wide(scores).log_softmax(dim=-1)[:, right]), names[right], (right,), ()
     wrong = number(versus)
     name = f"{names[right]} − {names[wrong]}"
-    return (lambda scores: _wide(scores[:, right] - scores[:, wrong])), name, (right,), (wrong,)
+    return (lambda scores: wide(scores[:, right] - scores[:, wrong])), name, (right,), (wrong,)
 
 
-def _said(places: list[int], ids: list[int]) -> Metric:
+def _said(places: list[int], ids: list[int]) -> Measure:
     """log p of each token, read at its place."""
-    return lambda logits: _wide(logits[:, places]).log_softmax(dim=-1)[:, range(len(ids)), ids]
+    return lambda logits: wide(logits[:, places]).log_softmax(dim=-1)[:, range(len(ids)), ids]
 
 
-def _difference(place: int, right: int, wrong: int) -> Metric:
-    return lambda logits: _wide(logits[:, place, right] - logits[:, place, wrong])
+def _difference(place: int, right: int, wrong: int) -> Measure:
+    return lambda logits: wide(logits[:, place, right] - logits[:, place, wrong])
 
 
 def _following(tokenizer: Tokenizer, text: str, target: str) -> list[int]:
@@ -285,16 +241,6 @@ def _following(tokenizer: Tokenizer, text: str, target: str) -> list[int]:
     if not ids:
         raise InputError(f"{target!r} has no tokens: write what should come next")
     return ids
-
-
-def _one_token(tokenizer: Tokenizer, word: Word) -> int:
-    if isinstance(word, int):
-        return word
-    for spelled in (word, f" {word}"):
-        ids = tokenizer.encode(spelled, special=False)
-        if len(ids) == 1:
-            return ids[0]
-    raise InputError(f"{word!r} is no token of this vocabulary, and a blank holds one: choose another word")
 
 
 def _rows(places: list[int], n: int) -> Float[Tensor, "output position"]:
@@ -308,7 +254,3 @@ def _pooled(model: Model, n: int) -> Float[Tensor, "output position"]:
     if isinstance(model.head, ClassificationHead) and isinstance(model.head.pool, Mean):
         return torch.full((1, n), 1 / n)
     return _rows([0], n)
-
-
-def _wide(x: Tensor) -> Tensor:
-    return x.to(torch.promote_types(x.dtype, torch.float32))

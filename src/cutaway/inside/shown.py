@@ -17,23 +17,15 @@ from torch import Tensor
 
 from cutaway.decoding.align import Alignment
 from cutaway.errors import InputError
-from cutaway.inside.ablation import Ablations
-from cutaway.inside.attributed import LOOKED, Attribution, token_names
+from cutaway.inside.attributed import LOOKED, METHODS, Attribution, token_names
 from cutaway.inside.circuits import Circuit
 from cutaway.inside.heads import HeadScores
-from cutaway.inside.inspection import Writers
+from cutaway.inside.inspected import Writers
 from cutaway.inside.lens import Lens
 from cutaway.inside.pictures import Arcs, CircuitGraph, ColouredText, HeatMap, LensGrid, PatchEvidence, Picture
 from cutaway.inside.stream import LogitWrites, Writes
 from cutaway.inside.sweep import Sweep
 from cutaway.tokens import Tokenizer
-
-METHODS = {
-    "integrated_gradients": "integrated gradients",
-    "gradient_x_input": "gradient × input",
-    "attention_rollout": "attention rollout",
-    "value_weighted": "value-weighted attention",
-}
 
 
 def words_of(tokenizer: Tokenizer | None, ids: Tensor | Sequence[int]) -> tuple[str, ...]:
@@ -95,10 +87,9 @@ def layer_names(taps: Sequence[str]) -> tuple[str, ...]:
     return tuple("embedding" if tap.endswith("residual_before") else tap.split(".")[1] for tap in taps)
 
 
-@picture_of.register(Sweep)
-@picture_of.register(Ablations)
+@picture_of.register
 def _(
-    found: Sweep | Ablations,
+    found: Sweep,
     tokenizer: Tokenizer | None = None,
     ids: Tensor | Sequence[int] = (),
     *,
@@ -106,8 +97,8 @@ def _(
     names: Sequence[str] = (),
 ) -> HeatMap:
     """Layer × position, or layer × head; `names` are those of the positions, where there are no ids."""
-    back = isinstance(found, Sweep)
-    what = "share of the clean answer that is back" if back else "change of the right answer's lead"
+    patched = found.how == "patch"
+    what = "share of the clean answer that is back" if patched else "by how much the metric falls without it"
     effects = found.effects
     rows: tuple[str, ...] = tuple(map(str, found.layers))
     columns: tuple[str, ...] = ("all",)
@@ -120,7 +111,7 @@ def _(
         effects, axes = effects.transpose(1, 2).flatten(0, 1), ("layer.head", "position")
     elif found.heads is not None:
         columns, axes = tuple(map(str, found.heads)), ("layer", "head")
-    title = title or f"{'Patching' if back else 'Without'} {found.tap}"
+    title = title or f"{'Patching' if patched else 'Without'} {found.tap}"
     values = _tidy(effects.reshape(len(rows), len(columns)).tolist())
     return HeatMap(values, rows, columns, title, *axes, what, "diverging")
 
@@ -275,13 +266,12 @@ def _(
     layers |= {"input": -1, "logits": top}
     shown = {node: " ".join([short_name(node), found.roles.get(node, "")]).strip() for node in found.nodes}
     lines = [(names.index(a), names.index(b), weight) for a, b, weight in edges]
-    what = "weight" if found.edges else "effect on the metric"
     return CircuitGraph(
         [shown.get(name, name) for name in names],
         [layers[name] for name in names],
         lines,
         title or f"Circuit: {found.name}",
-        what,
+        "effect on the metric",
     )
 
 

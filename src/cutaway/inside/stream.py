@@ -81,15 +81,24 @@ class Writes:
         """What all writers that match wrote: `*` stands for anything."""
         return _sum(pattern, self.names, self.vectors)
 
+    def logits(self) -> Float[Tensor, "batch *seq token"]:
+        """What the model says in this very run, at the positions that were kept; a classifier's have none."""
+        reading = self._read()
+        with torch.no_grad():
+            return self._model.head(reading.hidden, reading.real if reading.positions is None else None)
+
+    def _read(self) -> Reading:
+        if self._reading is None:
+            raise InputError(f"no head reads {self.at}: leave `at` out, and take the stream that ends in logits")
+        return self._reading
+
     def to_logits(self, tokens: Tokens | None = None) -> LogitWrites:
         """What each writer adds to the logits of `tokens` (or labels), through the final norm and the head.
 
         Tokens are the same everywhere, or (a tensor batch seq) one for each position that was kept. The head's own bias
         is a writer.
         """
-        if self._reading is None:
-            raise InputError(f"no head reads {self.at}: leave `at` out, and take the stream that ends in logits")
-        reading = self._reading
+        reading = self._read()
         steps = [] if self._final is None else [self._final]
         with torch.no_grad():
             steps += reading.steps(self._model.head, tokens)

@@ -11,7 +11,7 @@ back: 0 as corrupted, 1 as clean. (Causal tracing: Meng et al. 2022; activation 
 A copy of the run is computed only where it differs: see `inside/resume.py`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -21,9 +21,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from cutaway.errors import InputError
-from cutaway.inside.metrics import Metric, check_real
+from cutaway.inside.metrics import Measure, Metric, check_real
 from cutaway.inside.opened import check_still
 from cutaway.inside.place import at
+from cutaway.inside.progress import Told, silent
 from cutaway.inside.resume import Change, Copies, Run
 from cutaway.model.heads import LanguageModelHead, MaskedLanguageModelHead, TaggingHead
 from cutaway.model.model import EncoderDecoderModel, Model
@@ -40,20 +41,20 @@ OVER = {
 EACH_BY_ITSELF = (LanguageModelHead, MaskedLanguageModelHead, TaggingHead)  # heads that read every position alone
 Given = Tensor | Sequence[Tensor]
 Which = bool | Sequence[int] | Int[Tensor, "..."] | None  # a tensor: each row's own
-Measure = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """The metric of every cell; an axis that is not there was patched as a whole."""
+    """The metric of every cell, patched or taken away (`how`); an axis that is not there was changed as a whole."""
 
     tap: str  # decoder.*.attention.heads
+    how: str  # patch; zero, mean, resample: see `ablate_sweep`
     layers: tuple[int, ...]
     positions: tuple[int, ...] | None  # of rows with positions of their own: the first, the second …
     heads: tuple[int, ...] | None
     values: Float[Tensor, "layer *cells batch"]
     clean: Float[Tensor, " batch"]
-    corrupted: Float[Tensor, " batch"]
+    corrupted: Float[Tensor, " batch"] | None  # None: places were taken away from the clean run
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -62,13 +63,21 @@ class Sweep:
 
     @property
     def effects(self) -> Float[Tensor, "layer *cells"]:
-        """The mean over the rows, 0 as in the corrupted run and 1 as in the clean one; NaN where these are the same."""
-        low, high = self.corrupted.mean(), self.clean.mean()
-        return (self.values.mean(dim=-1) - low) / (high - low)
+        """What the clean answer owes to each cell, the mean over the rows: above 0, it is needed.
+
+        Patched: the share of it that is back, 0 as corrupted and 1 as clean; NaN where these are the same. Taken away:
+        by how much the metric falls, in its own units.
+        """
+        values, high = self.values.mean(dim=-1), self.clean.mean()
+        if self.corrupted is None:
+            return high - values
+        low = self.corrupted.mean()
+        return (values - low) / (high - low)
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "tap": self.tap,
+            "how": self.how,
             "axes": list(self.axes),
             "layers": list(self.layers),
             "positions": None if self.positions is None else list(self.positions),
@@ -76,7 +85,7 @@ class Sweep:
             "values": self.values.mean(dim=-1).tolist(),
             "effects": self.effects.tolist() if bool(self.effects.isfinite().all()) else None,  # JSON knows no NaN
             "clean": self.clean.mean().item(),
-            "corrupted": self.corrupted.mean().item(),
+            "corrupted": None if self.corrupted is None else self.corrupted.mean().item(),
         }
 
 
@@ -85,7 +94,7 @@ def sweep(
     model: Model,
     clean: Given,
     corrupted: Given,
-    metric: Metric | Measure,
+    metric: Measure,
     *,
     over: str = "residual",
     side: str | None = None,
@@ -93,6 +102,7 @@ def sweep(
     positions: Which = None,
     heads: bool | Sequence[int] | None = None,
     rows: int = 256,
+    report: Told = silent,
     **more: Any,
 ) -> Sweep:
     """Patches the clean run into the corrupted one, a cell at a time; a cell equals one patched pass, to rounding.
@@ -109,17 +119,29 @@ def sweep(
     run = Run.of(model, plan.side, plan.corrupted, more)
     cells = Cells.of(plan, seen[plan.tap(plan.layers[0])], positions, heads)
     base = measured(metric, run.logits)
-    values = base.expand(len(plan.layers), len(cells.changes), -1).clone()
+    return cells.sweep(plan, "patch", changed(run, plan, cells, seen, metric, rows, report), wanted, base)
+
+
+def changed(
+    run: Run, plan: "Plan", cells: "Cells", source: Mapping[str, Tensor], metric: Measure, rows: int, report: Told
+) -> Float[Tensor, "layer cell batch"]:
+    """The metric of the run with each cell as the source has it."""
     end = _end(metric, run)
-    for some_layers, some_changes in _portions(len(plan.layers), len(cells.changes), rows, len(base)):
+    found = measured(metric, run.logits).repeat(len(plan.layers), len(cells.changes), 1)
+    portions = list(_portions(len(plan.layers), len(cells.changes), len(run.last), rows))
+    blocks = [range(plan.layers[some.start], len(run.calls)) for some, _ in portions]
+    done, total = 0, sum(map(len, blocks))
+    for (some_layers, some_changes), each in zip(portions, blocks, strict=True):
         copies = Copies(run, plan.over, end)
-        for layer in range(plan.layers[some_layers.start], len(run.calls)):
+        for layer in each:
             begins = layer in plan.layers[some_layers]
             changes = cells.changes[some_changes] if begins else []
-            copies.advance(layer, changes, seen[plan.tap(layer)] if begins else None)
-        found = torch.stack(_read(metric, run, copies))
-        values[some_layers, some_changes] = found.view(values[some_layers, some_changes].shape)
-    return cells.sweep(plan, values, wanted, base)
+            copies.advance(layer, changes, source[plan.tap(layer)] if begins else None)
+            done += 1
+            report(done, total)
+        read = torch.stack(_read(metric, run, copies))
+        found[some_layers, some_changes] = read.view(found[some_layers, some_changes].shape)
+    return found
 
 
 @dataclass(frozen=True)
@@ -199,10 +221,10 @@ class Cells:
         n = value.shape[axes.position]
         return cls(None if own is None else _labels("positions", labels, n), mine, changes)
 
-    def sweep(self, plan: Plan, values: Tensor, clean: Tensor, corrupted: Tensor) -> Sweep:
+    def sweep(self, plan: Plan, how: str, values: Tensor, clean: Tensor, corrupted: Tensor | None) -> Sweep:
         sizes = [len(labels) for labels in (self.positions, self.heads) if labels is not None]
         values = values.reshape(len(plan.layers), *sizes, -1)
-        return Sweep(plan.tap("*"), plan.layers, self.positions, self.heads, values, clean, corrupted)
+        return Sweep(plan.tap("*"), how, plan.layers, self.positions, self.heads, values, clean, corrupted)
 
 
 def _labels(what: str, which: bool | Sequence[int], n: int) -> tuple[int, ...]:
@@ -230,7 +252,7 @@ def _masks(what: str, which: Which, value: Tensor, axis: int) -> Tensor | None:
     return chosen[..., None] == torch.arange(n, device=value.device)
 
 
-def measured(metric: Metric | Measure, logits: Tensor, real: Tensor | None = None) -> Float[Tensor, " batch"]:
+def measured(metric: Measure, logits: Tensor, real: Tensor | None = None) -> Float[Tensor, " batch"]:
     """One number for each row, or a complaint; also where it reads what is not `real`."""
     check_real(metric, logits, real)
     found = metric(logits)
@@ -239,7 +261,7 @@ def measured(metric: Metric | Measure, logits: Tensor, real: Tensor | None = Non
     return found
 
 
-def _end(metric: Metric | Measure, run: Run) -> Int[Tensor, " batch"]:
+def _end(metric: Measure, run: Run) -> Int[Tensor, " batch"]:
     """The last position that is asked about, of each row."""
     batch, seq = run.last.shape[:2]
     if isinstance(metric, Metric) and run.logits.ndim == 3:
@@ -247,7 +269,7 @@ def _end(metric: Metric | Measure, run: Run) -> Int[Tensor, " batch"]:
     return torch.full((batch,), seq - 1, device=run.last.device)
 
 
-def _read(metric: Metric | Measure, run: Run, copies: Copies) -> list[Float[Tensor, " batch"]]:
+def _read(metric: Measure, run: Run, copies: Copies) -> list[Float[Tensor, " batch"]]:
     """The metric of each copy; the head reads only what the metric asks for, where it reads positions alone."""
     batch, seq = run.last.shape[:2]
     model, n = run.model, len(copies.of_row) // batch
@@ -265,7 +287,7 @@ def _read(metric: Metric | Measure, run: Run, copies: Copies) -> list[Float[Tens
     return [measured(metric, each) for each in logits.unflatten(0, (n, batch))]
 
 
-def _portions(n_layers: int, n_changes: int, rows: int, batch: int) -> Iterator[tuple[slice, slice]]:
+def _portions(n_layers: int, n_changes: int, batch: int, rows: int) -> Iterator[tuple[slice, slice]]:
     """Layers and changes that are computed side by side: as many layers as there is room for, as they share a pass."""
     some_layers = max(1, min(n_layers, rows // batch))
     some_changes = max(1, rows // (batch * some_layers))

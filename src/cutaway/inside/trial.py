@@ -17,11 +17,12 @@ from torch import Tensor
 
 from cutaway.errors import InputError
 from cutaway.inside.looked_at import attentions
-from cutaway.inside.metrics import Metric, at_positions, check_real
+from cutaway.inside.metrics import Measure, Metric, at_positions, check_real
 from cutaway.inside.opened import check_gradients, check_still
 from cutaway.inside.patch import Patch, intervene, means, record
 from cutaway.inside.place import Place
-from cutaway.inside.sweep import EACH_BY_ITSELF, Measure, measured
+from cutaway.inside.progress import Told, counted, silent, stages
+from cutaway.inside.sweep import EACH_BY_ITSELF, measured
 from cutaway.model.model import Model
 from cutaway.model.tap import edit, tap_names, uncompiled
 
@@ -56,7 +57,7 @@ class Trial:
     model: Model
     inputs: tuple[Tensor, ...]
     more: Mapping[str, Any]
-    metric: Metric | Measure
+    metric: Measure
     among: tuple[str, ...]
     instead: Mapping[str, Tensor]
     rows: int
@@ -65,12 +66,21 @@ class Trial:
 
     def measure(self, kept: Iterable[str]) -> Float[Tensor, " batch"]:
         """The metric of every row where, of `among`, only these nodes work."""
-        kept = set(self._known(kept))
+        kept = set(self.known(kept))
         gone = [node for node in self.among if node not in kept]
-        with torch.no_grad():
-            return self._read(self._hidden(gone))
+        return self.patched([(Place(tap, heads), self.instead) for tap, heads in _by_tap(gone).items()])
 
-    def _known(self, nodes: Iterable[str]) -> list[str]:
+    @torch.no_grad()
+    def patched(self, changes: Sequence[tuple[Place, Mapping[str, Tensor]]]) -> Float[Tensor, " batch"]:
+        """The metric of every row where places are as in a source, which has all rows."""
+        found = []
+        for some, inputs, more, _ in self._portions():
+            its = [Patch(place, source[place.tap][some]) for place, source in changes]
+            with intervene(self.model, its):
+                found.append(self.model.hidden(*inputs, **more))
+        return self._read(torch.cat(found))
+
+    def known(self, nodes: Iterable[str]) -> list[str]:
         nodes = list(nodes)
         for node in sorted(set(nodes) - set(self.among)):
             raise InputError(f"{node!r} is not among the {len(self.among)} nodes of this trial: {self.among[0]} …")
@@ -83,22 +93,22 @@ class Trial:
             raise InputError("the metric is the same with and without all nodes: nothing for a circuit to keep")
         return ((values.double().mean() - low) / (high - low)).item()
 
-    def effects(self, nodes: Iterable[str] | None = None) -> dict[str, float]:
+    def effects(self, nodes: Iterable[str] | None = None, *, report: Told = silent) -> dict[str, float]:
         """By how much the mean of the metric falls when each node alone is taken out of the whole model."""
         whole = self.whole.mean()
         found = {}
-        for node in self._known(self.among if nodes is None else nodes):
+        for node in counted(self.known(self.among if nodes is None else nodes), report):
             found[node] = (whole - self.measure(other for other in self.among if other != node).mean()).item()
         return found
 
-    def estimates(self, kept: Iterable[str] | None = None) -> dict[str, float]:
+    def estimates(self, kept: Iterable[str] | None = None, *, report: Told = silent) -> dict[str, float]:
         """What every node is worth beside those that are `kept` (all), to first order: with it, less without it."""
         check_gradients(self.model)
-        kept = set(self._known(self.among if kept is None else kept))
+        kept = set(self.known(self.among if kept is None else kept))
         gone = _by_tap(node for node in self.among if node not in kept)
         worth = dict.fromkeys(self.instead, torch.zeros(()))
         n = len(self.inputs[0])
-        for some, inputs, more, instead in self._portions():
+        for some, inputs, more, instead in counted(list(self._portions()), report):
             probes = {tap: _Probe(value) for tap, value in instead.items()}
             changes = [Patch(Place(tap, heads), instead) for tap, heads in gone.items()]
             first, last = ({tap: getattr(probe, way) for tap, probe in probes.items()} for way in ("see", "add"))
@@ -114,15 +124,6 @@ class Trial:
         places = {node: place_of(node) for node in self.among}
         each = {node: worth[place.tap][... if place.heads is None else place.heads] for node, place in places.items()}
         return {node: value.item() / n for node, value in each.items()}
-
-    @torch.no_grad()
-    def _hidden(self, gone: Iterable[str]) -> Float[Tensor, "batch seq d_model"]:
-        found, by_tap = [], _by_tap(gone)
-        for _, inputs, more, instead in self._portions():
-            changes = [Patch(Place(tap, heads), instead) for tap, heads in by_tap.items()]
-            with intervene(self.model, changes):
-                found.append(self.model.hidden(*inputs, **more))
-        return torch.cat(found)
 
     def _read(self, hidden: Float[Tensor, "batch seq d_model"]) -> Float[Tensor, " batch"]:
         """The metric; the head reads only the positions that it asks for, where it reads positions alone."""
@@ -162,12 +163,13 @@ class _Probe:
 def trial(
     model: Model,
     *inputs: Tensor,
-    metric: Metric | Measure,
+    metric: Measure,
     reference: Tensor | Sequence[Tensor] | None = None,
     how: Literal["mean", "resample", "zero"] = "mean",
     groups: Sequence[Hashable] | None = None,
     kinds: Sequence[str] = (HEADS,),
     rows: int = 128,
+    report: Told = silent,
     **more: Any,
 ) -> Trial:
     """Asks how much of a metric nodes carry; `reference` are other prompts, row for row as long as `inputs`.
@@ -187,9 +189,11 @@ def trial(
             raise InputError(f"inputs of {tuple(own.shape)}, their reference {tuple(other.shape)}: both need one shape")
     among = nodes_of(model, kinds)
     taps = list(_by_tap(among))
-    instead = _instead(model, others, taps, how, groups, rows, more)
+    first, then = stages(report, 1, 2)
+    instead = _instead(model, others, taps, how, groups, rows, more, first)
     asked = Trial(model, inputs, more, metric, among, instead, rows, torch.zeros(0), torch.zeros(0))
-    return replace(asked, whole=asked.measure(among), none=asked.measure(()))
+    whole, none = (asked.measure(kept) for kept in counted((among, ()), then))
+    return replace(asked, whole=whole, none=none)
 
 
 def _instead(
@@ -200,6 +204,7 @@ def _instead(
     groups: Sequence[Hashable] | None,
     rows: int,
     more: Mapping[str, Any],
+    report: Told,
 ) -> dict[str, Tensor]:
     n = len(others[0])
     groups = [0] * n if groups is None else groups
@@ -213,9 +218,9 @@ def _instead(
     if how != "mean":  # every row by itself
         members = {start: list(range(start, min(start + rows, n))) for start in range(0, n, rows)}
     found: dict[str, Tensor] = {}
-    for its in members.values():
+    for its in counted(list(members.values()), report):
         inputs = [x[its] for x in others]
-        part = {name: x[its] if isinstance(x, Tensor) else x for name, x in more.items()}
+        part: dict[str, Any] = {name: x[its] if isinstance(x, Tensor) else x for name, x in more.items()}
         if how == "mean":
             values: Mapping[str, Tensor] = means(model, *inputs, places=taps, per_position=True, rows=rows, **part)
         else:

@@ -6,7 +6,7 @@ tuned lens is the logit lens.
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from cutaway.checkpoints.tensors import open_tensors, write_tensors
 from cutaway.errors import InputError
 from cutaway.inside.lens import POOLED, logit_lens, streams
-from cutaway.inside.opened import readable
+from cutaway.inside.opened import readable, wide
+from cutaway.inside.progress import Told, counted, silent
 from cutaway.model.encoder import Stack
 from cutaway.model.model import Model
 from cutaway.model.tap import uncompiled
@@ -82,17 +83,8 @@ def fingerprint(model: nn.Module) -> bytes:
     return digest.digest()
 
 
-def train_lens(
-    model: Model,
-    batches: Batches,
-    *,
-    rate: float = 1e-3,
-    report: Callable[[int, list[float]], None] | None = None,
-) -> TunedLens:
-    """Trains translators for all layers at once, a step for each batch; the model's weights and gradients stay.
-
-    `report` is told the number of each step and the KL of each layer before it, in nats.
-    """
+def train_lens(model: Model, batches: Batches, *, rate: float = 1e-3, report: Told = silent) -> TunedLens:
+    """Trains translators for all layers at once, a step for each batch; the model's weights and gradients stay."""
     model = readable(model, {})
     if isinstance(model.head, POOLED):
         raise InputError(f"a tuned lens learns from many words; {type(model.head).__name__} says one thing per text")
@@ -100,22 +92,19 @@ def train_lens(
         raise InputError("no batch to learn from")
     lens = TunedLens(model)
     optimizer = torch.optim.AdamW(lens.parameters(), lr=rate, betas=(0.9, 0.95), weight_decay=0.0)
-    for step, given in enumerate(batches):
+    for step, given in enumerate(counted(batches, report)):
         warm, left = (step + 1) / max(1, len(batches) // 10), 1 - step / len(batches)
         optimizer.param_groups[0]["lr"] = rate * min(1.0, warm, left)
-        told = _gradients(model, lens, given)
+        _set_gradients(model, lens, given)
         optimizer.step()
-        if report is not None:
-            report(step, told)
     return lens.requires_grad_(False)
 
 
-def _gradients(model: Model, lens: TunedLens, given: Sequence[Tensor]) -> list[float]:
-    """One layer at a time, so that the logits of two exist at most."""
+def _set_gradients(model: Model, lens: TunedLens, given: Sequence[Tensor]) -> None:
+    """Of the KL of all layers; one layer at a time, so that the logits of two exist at most."""
     with torch.no_grad():
         states = streams(model, *given, stream=lens.side, normed=False)
         last = _log_p(model, lens, states[lens.layers[-1]])
-    told = []
     for parameter in lens.parameters():
         parameter.grad = torch.zeros_like(parameter)
     for layer in lens.layers[:-1]:
@@ -126,18 +115,18 @@ def _gradients(model: Model, lens: TunedLens, given: Sequence[Tensor]) -> list[f
         found = torch.autograd.grad(kl, tuple(lens.parameters()))
         for parameter, gradient in zip(lens.parameters(), found, strict=True):
             parameter.grad += gradient  # type: ignore[operator]
-        told.append(kl.item())
-    return told
 
 
 def _log_p(model: Model, lens: TunedLens, x: Tensor) -> Tensor:
     norm = getattr(model, lens.side).final_norm
     logits = model.head(x if norm is None else norm(x))
-    return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+    return wide(logits).log_softmax(-1)
 
 
-def kl_by_layer(model: Model, batches: Batches, *, tuned: TunedLens | None = None) -> dict[str, float]:
+def kl_by_layer(
+    model: Model, batches: Batches, *, tuned: TunedLens | None = None, report: Told = silent
+) -> dict[str, float]:
     """The mean KL between what the last layer says and what each says, in nats per position."""
-    found = [logit_lens(model, *given, top=1, tuned=tuned) for given in batches]
+    found = [logit_lens(model, *given, top=1, tuned=tuned) for given in counted(batches, report)]
     mean = torch.stack([lens.kl.double().flatten(1).mean(1) for lens in found]).mean(0)
     return dict(zip(found[0].layers, mean.tolist(), strict=True))

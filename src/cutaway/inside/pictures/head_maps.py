@@ -17,7 +17,7 @@ from cutaway.inside.pictures.colour import Scale, pooled
 from cutaway.inside.pictures.data import Array, names, number, numbers, visible
 from cutaway.inside.pictures.grid import Grid, HeatMap
 from cutaway.inside.pictures.html import Table, scroller
-from cutaway.inside.pictures.svg import Markup, document, hatch, label, legend, tag
+from cutaway.inside.pictures.svg import Markup, cut, document, hatch, label, legend, tag
 from cutaway.inside.pictures.text import BLOCKS, block
 
 THUMB = 64  # pixels of a thumbnail, at most
@@ -200,12 +200,17 @@ class Heads(Picture):
         """A block for each head, the darker the stronger its strongest weight off the diagonal; then the open one."""
         strength = _strength(self.small)
         scale = Scale.of(strength)
+        n = strength.shape[1]
+        wide, gap, step = (2, " ", 1) if 3 * n + 12 <= width else (1, "", 5)
+        numbers = "".join(f"{head:<{step * (wide + len(gap))}}" for head in range(0, n, step))
         lines = [
-            f"{self.heading}: the strongest look of each head, away from itself and the first token ({BLOCKS.strip()})"
+            cut(self.heading, width),
+            f"the strongest look of each head, away from itself and the first token ({BLOCKS.strip()})",
+            f"layer   {numbers}head",
         ]
-        lines.append("layer   " + " ".join(f"{head:<2}" for head in range(strength.shape[1])) + " head")
         for name, line in zip(self.layers, strength.tolist(), strict=True):
-            lines.append(f"{visible(name):>5}   " + " ".join(block(value, scale, 2, colour) for value in line).rstrip())
+            drawn = gap.join(block(value, scale, wide, colour) for value in line)
+            lines.append(f"{visible(name):>5}   {drawn.rstrip()}")
         return "\n".join([*lines, "", self.large().text(width, colour)])
 
 

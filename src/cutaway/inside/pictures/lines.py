@@ -16,6 +16,7 @@ from cutaway.inside.pictures.svg import Markup, cut, label, plain, tag, width_of
 from cutaway.inside.pictures.text import padded
 
 WIDTH, HEIGHT, TOP = 560.0, 280.0, 30.0
+APART, BOLD = 15.0, 1.2  # lines of names; how much wider bold letters are
 DASHES = (None, "7 4", "2 3", "9 3 2 3", "12 4", "4 2")
 
 
@@ -148,7 +149,7 @@ class Lines(Picture):
                 ends = [end for end in ends if end[1] != name] + [(at[run[-1]], name, n)]
             parts.append(tag("g", *inside))
         parts += _end_labels(ends, left + WIDTH + 10, bottom)
-        right = max(width_of(cut(name, 24)) for name in self.lines)
+        right = BOLD * max(width_of(cut(name, 24)) for name in self.lines)
         return (left + WIDTH + right + 24, bottom + 44), parts
 
     def y_ticks(self) -> list[float]:
@@ -214,12 +215,14 @@ def _area(run: Sequence[int], across: Sequence[float], low: Sequence[float], hig
 
 
 def _end_labels(ends: Sequence[tuple[float, str, int]], x: float, bottom: float) -> list[Markup]:
-    """The lines' names beside their ends, pushed apart where they would touch."""
-    parts, above = [], -math.inf
-    for y, name, n in sorted(ends):
-        above = max(y, above + 15)
-        parts += [
-            tag("circle", cx=x, cy=above, r=4, class_=f"f{n}"),
-            label(name, x + 8, above + 4, 24, class_="strong"),
-        ]
+    """The lines' names beside their ends, pushed apart where they would touch, and never below the axis."""
+    ends = sorted(ends)
+    places = [y for y, _, _ in ends]
+    for i in range(1, len(places)):
+        places[i] = max(places[i], places[i - 1] + APART)
+    for i in reversed(range(len(places))):
+        places[i] = min(places[i], bottom - APART * (len(places) - 1 - i))
+    parts = []
+    for y, (_, name, n) in zip(places, ends, strict=True):
+        parts += [tag("circle", cx=x, cy=y, r=4, class_=f"f{n}"), label(name, x + 8, y + 4, 24, class_="strong")]
     return parts

@@ -52,6 +52,19 @@ def padded(text: str, wide: int, right: bool = False) -> str:
     return space + text if right else text + space
 
 
+def wrapped(words: Sequence[str], shown: Sequence[str], room: int) -> list[str]:
+    """Words in lines of at most so many columns; `shown` are the same with their colours."""
+    lines: list[list[str]] = [[]]
+    used = 0
+    for word, coloured in zip(words, shown, strict=True):
+        if used + cells(word) > room and used:
+            lines.append([])
+            used = 0
+        lines[-1].append(coloured)
+        used += cells(word) + 1
+    return [" ".join(line) for line in lines]
+
+
 def key(scale: Scale, colour: bool) -> str:
     """What the blocks mean."""
     ends = f"{number(scale.low, 2)} … {number(scale.high, 2)}"

@@ -12,8 +12,8 @@ from cutaway.inside.pictures.colour import Scale, ink_on
 from cutaway.inside.pictures.data import names, number, numbers, quoted, visible
 from cutaway.inside.pictures.grid import DRAWN, HeatMap
 from cutaway.inside.pictures.html import Table
-from cutaway.inside.pictures.svg import Markup, axis_names, cut, document, label, legend, plain, tag
-from cutaway.inside.pictures.text import COLOURS, WARM, inked, level, padded, text_map
+from cutaway.inside.pictures.svg import Markup, axis_names, cells, cut, document, label, legend, plain, tag
+from cutaway.inside.pictures.text import COLOURS, WARM, inked, level, padded, text_map, wrapped
 
 ARCS = 1_500  # drawn at most, the strongest
 LINE = 19.0
@@ -185,10 +185,12 @@ class ColouredText(Picture):
     def text(self, width: int = 80, colour: bool = False) -> str:
         if self.values.size > DRAWN:
             return self.as_map.text(width, colour)
-        lines = [self.heading]
-        margin = min(max(map(len, map(visible, self.outputs))), 18)
+        lines = [cut(self.heading, width)]
+        margin = min(max(map(cells, map(visible, self.outputs))), 18)
         for output, line in zip(self.outputs, self.values.tolist(), strict=True):
-            lines.append(padded(output, margin, right=True) + "  " + " ".join(self.marked(line, colour)))
+            said = wrapped(self.marked(line, False), self.marked(line, colour), width - margin - 2)
+            names = [output, *[""] * (len(said) - 1)]
+            lines += [f"{padded(name, margin, right=True)}  {some}" for name, some in zip(names, said, strict=True)]
         return "\n".join([*lines, "+ for the output word, − against it; more signs, more so"])
 
     def marked(self, line: Sequence[float], colour: bool) -> list[str]:

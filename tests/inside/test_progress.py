@@ -1,0 +1,160 @@
+"""Long calls say how far they are; whoever stops one, at whatever moment, finds the model as it was."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from decoding.test_translate import translator
+from hypothesis import given
+from hypothesis import strategies as st
+from looked_into import TEXT, pieces
+from pieces import bert_tokenizer
+from tiny import inputs, some_ids, tiny
+from tokenizers import AddedToken
+from tokens.test_tokenizer import byte_level
+
+from cutaway.inside.ablation import ablate_sweep
+from cutaway.inside.aligning import aligning
+from cutaway.inside.attribution import integrated_gradients
+from cutaway.inside.circuits import Circuit, completeness, minimality
+from cutaway.inside.coreference import coreference, matters
+from cutaway.inside.edges import connect
+from cutaway.inside.faithful import deletion_curve
+from cutaway.inside.finding import curve, find, grow
+from cutaway.inside.inspection import look_inside
+from cutaway.inside.metrics import LogitDifference
+from cutaway.inside.patch import means
+from cutaway.inside.progress import Told, stages
+from cutaway.inside.sweep import sweep
+from cutaway.inside.trial import Trial, trial
+from cutaway.inside.tuned import kl_by_layer, train_lens
+from cutaway.model.model import Model
+from cutaway.model.tap import watching
+
+from .test_coreference import TIRED, WIDE, WORDS
+
+METRIC = LogitDifference(3, 5)
+IDS, OTHER = some_ids(2, 7), some_ids(2, 7, seed=5)
+TEXTS = ["We met Anna in 1984.", "In May Tom saw Berlin."]
+
+
+def asked_of(model: Model) -> Trial:
+    return trial(model, IDS, metric=METRIC, reference=OTHER, rows=1)
+
+
+def circuit_of(asked: Trial) -> Circuit:
+    return Circuit.of(asked.model, "some", asked.among[:3], roles={asked.among[0]: "first"})
+
+
+def schemas_of(model: Model) -> Any:
+    return model, bert_tokenizer(WORDS, AddedToken("[MASK]")), [TIRED, WIDE]
+
+
+READS: dict[str, Callable[[Model, Told], object]] = {  # what each asks of a model, and how
+    "sweep": lambda model, report: sweep(model, IDS, OTHER, METRIC, rows=8, report=report),
+    "sweep of a measure": lambda model, report: sweep(
+        model, IDS, OTHER, lambda logits: logits[:, -1, 3], over="heads", rows=8, report=report
+    ),
+    "ablate_sweep": lambda model, report: ablate_sweep(model, IDS, metric=METRIC, over="heads", rows=8, report=report),
+    "means": lambda model, report: means(model, IDS, places="decoder.*.attention.heads", rows=1, report=report),
+    "trial": lambda model, report: trial(model, IDS, metric=METRIC, groups=[0, 1], report=report),
+    "effects": lambda model, report: asked_of(model).effects(report=report),
+    "estimates": lambda model, report: asked_of(model).estimates(report=report),
+    "curve": lambda model, report: curve((asked := asked_of(model)), asked.among, [1, 4], report=report),
+    "find": lambda model, report: find(asked_of(model), "some", sizes=[2, 4], shortlist=3, report=report),
+    "grow": lambda model, report: grow(asked_of(model), "some", to=5, by=2, report=report),
+    "completeness": lambda model, report: completeness((asked := asked_of(model)), circuit_of(asked), report=report),
+    "minimality": lambda model, report: minimality((asked := asked_of(model)), circuit_of(asked), report=report),
+    "connect": lambda model, report: connect((asked := asked_of(model)), circuit_of(asked), report=report),
+    "integrated_gradients": lambda model, report: integrated_gradients(
+        model, IDS, metric=METRIC, batch_tokens=16, report=report
+    ),
+    "so many steps": lambda model, report: integrated_gradients(
+        model, IDS, metric=METRIC, steps=5, batch_tokens=16, report=report
+    ),
+    "deletion_curve": lambda model, report: deletion_curve(
+        model, IDS[:1], scores=torch.rand(1, 7), metric=METRIC, n_random=1, batch_tokens=32, report=report
+    ),
+    "train_lens": lambda model, report: train_lens(model, [(IDS,), (OTHER,)], report=report),
+    "kl_by_layer": lambda model, report: kl_by_layer(model, [(IDS,), (OTHER,)], report=report),
+    "look_inside": lambda model, report: look_inside(model, pieces(), TEXT, report=report),
+    "look_inside, rollout": lambda model, report: look_inside(
+        model, pieces(), TEXT, method="attention_rollout", report=report
+    ),
+    "coreference": lambda model, report: coreference(*schemas_of(model), rows=1, report=report),
+    "matters": lambda model, report: matters(*schemas_of(model), ["decoder.0.attention.1"], draws=2, report=report),
+    "aligning": lambda model, report: aligning(model, byte_level(), TEXTS, TEXTS, report=report),  # type: ignore[arg-type]
+}
+
+
+def model_for(name: str) -> Model:
+    if name == "aligning":
+        return translator()
+    return tiny("gpt2", vocab_size=280 if name.startswith("look_inside") else 50, max_len=64, start_id=0)
+
+
+def plain(model: Model) -> torch.Tensor:
+    with torch.no_grad():
+        return model(*inputs("transformer")) if hasattr(model, "encode") else model(IDS)
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_call_says_how_far_it_is_and_ends_at_the_end(name: str) -> None:
+    told: list[tuple[int, int]] = []
+    READS[name](model_for(name), lambda done, total: told.append((done, total)))
+    shares = [done / total for done, total in told]
+    assert len(shares) >= 2
+    assert shares == sorted(shares)
+    assert shares[0] >= 0
+    assert shares[-1] == 1
+
+
+@pytest.mark.parametrize("name", READS)
+def test_whoever_stops_it_finds_the_model_as_it_was(name: str) -> None:
+    model = model_for(name)
+    before, weights = plain(model), {key: value.clone() for key, value in model.state_dict().items()}
+    n = 0
+
+    def count(done: int, total: int) -> None:
+        nonlocal n
+        n += 1
+
+    READS[name](model, count)
+    for stop in sorted({0, n // 2, n - 1}):
+        left = stop
+
+        def report(done: int, total: int) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise KeyboardInterrupt("enough")
+
+        with pytest.raises(KeyboardInterrupt, match="enough"):
+            READS[name](model, report)
+        assert not watching()
+        for part in model.modules():
+            assert not part._forward_hooks
+            assert not part._forward_pre_hooks
+        assert not model.training
+        assert all(weight.grad is None and weight.requires_grad for weight in model.parameters())
+        assert all(torch.equal(value, weights[key]) for key, value in model.state_dict().items())
+        assert torch.equal(plain(model), before)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 4)), min_size=1, max_size=5))
+def test_calls_inside_a_call_share_its_way(sizes: list[tuple[int, int]]) -> None:
+    """Each of them counts by itself; together they go from 0 to 1, and each as far as it is large."""
+    told: list[float] = []
+    whole = sum(size for size, _ in sizes)
+    if not whole:
+        return
+    before = 0
+    for (size, n), report in zip(sizes, stages(lambda a, b: told.append(a / b), *(s for s, _ in sizes)), strict=True):
+        for done in range(n + 1):
+            report(done, n)
+        before += size
+        assert told[-1] == pytest.approx(before / whole)
+    assert all(a <= b + 1e-12 for a, b in pairwise(told))
+    assert told[0] == 0

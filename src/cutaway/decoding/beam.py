@@ -32,12 +32,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cutaway.decoding.largest import top
+from cutaway.decoding.largest import likeliest, top
 from cutaway.decoding.search import NEVER, Hypothesis, Job, Search
 from cutaway.errors import InputError
 from cutaway.model.packing import Packing
 
 EarlyStopping = bool | Literal["never"]
+Offered = tuple[Float[Tensor, "row each k"], Int[Tensor, "row each k"]]  # what tokens are worth, and which
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,29 +101,47 @@ class BeamSearch(Search):
     ) -> tuple[Int[Tensor, "row hypothesis"], Int[Tensor, "row hypothesis"]]:
         """As for any search; with a packing, `logits` are (1, living, vocab)."""
         n = len(logits) if packing is None else len(packing.living)
-        log_p = logits.log_softmax(dim=-1, dtype=self.scores.dtype)
-        if packing is not None and (self.groups > 1 or any(self.rules[:n])):
-            log_p, packing = packing.spread(log_p[0]), None  # rules and prices look at all
-        log_p = self.ruled(log_p) if packing is None else log_p
+        log_p = price = None
+        if self.groups > 1 or any(self.rules[:n]):  # rules and prices look at all
+            log_p = logits.log_softmax(dim=-1, dtype=self.scores.dtype)
+            log_p = self.ruled(log_p if packing is None else packing.spread(log_p[0]))
+            price = torch.zeros_like(log_p[:, 0]) if self.groups > 1 else None
         self.written[:n] += ~self.done[:n]
-        price = torch.zeros_like(log_p[:, 0]) if self.groups > 1 else None
-        steps = [self._advance(group, log_p, price, packing) for group in range(self.groups)]
+        steps = []
+        for group in range(self.groups):
+            its = slice(group * self.each, (group + 1) * self.each)
+            if log_p is None:
+                offered = self._likeliest(logits, packing)
+            else:
+                offered = top(log_p[:, its] if price is None else log_p[:, its] - price[:, None], self._offers(log_p))
+            steps.append(self._advance(group, its, offered, log_p, price))
         self.done[:n] |= self.closed[:n].all(dim=1)
         parents, tokens = (torch.cat(parts, dim=1) for parts in zip(*steps, strict=True))
         return parents, tokens
 
+    def _likeliest(self, logits: Float[Tensor, "rows some vocab"], packing: Packing | None) -> Offered:
+        """The likeliest tokens of every hypothesis."""
+        found = likeliest(logits, self._offers(logits), self.scores.dtype)
+        return found if packing is None else (packing.spread(found[0][0]), packing.spread(found[1][0]))
+
+    def _offers(self, scores: Float[Tensor, "rows some vocab"]) -> int:
+        """So many that enough of them do not end, even if every beam's likeliest continuations are all the ends."""
+        return min(max(2, 1 + len(self.ends)) * self.each, scores.shape[2])
+
     def _advance(
         self,
         group: int,
-        log_p: Float[Tensor, "rows some vocab"],
+        its: slice,
+        offered: Offered,
+        log_p: Float[Tensor, "row hypothesis vocab"] | None,
         price: Float[Tensor, "row vocab"] | None,
-        packing: Packing | None,
     ) -> tuple[Int[Tensor, "row each"], Int[Tensor, "row each"]]:
         """One group's step. What it takes costs those after it more."""
-        its = slice(group * self.each, (group + 1) * self.each)
-        worth, parent, token = self._candidates(its, log_p, price, packing)
+        worth, parent, token = self._candidates(its, *offered)
         n = len(worth)
-        scores = worth if price is None else self.scores[:n].gather(1, parent) + _at(log_p, parent, token)
+        scores = worth
+        if price is not None and log_p is not None:
+            scores = self.scores[:n].gather(1, parent) + _at(log_p, parent, token)
         tokens = _pick(self.tokens[:n], parent)
         last = (self.written[:n] - 1)[:, None, None].expand(-1, token.shape[1], 1)
         tokens.scatter_(2, last, token[:, :, None])
@@ -147,23 +166,11 @@ class BeamSearch(Search):
         return parent.gather(1, chosen), following
 
     def _candidates(
-        self,
-        its: slice,
-        log_p: Float[Tensor, "rows some vocab"],
-        price: Float[Tensor, "row vocab"] | None,
-        packing: Packing | None,
+        self, its: slice, worth: Float[Tensor, "row each k"], token: Int[Tensor, "row each k"]
     ) -> tuple[Float[Tensor, "row candidate"], Int[Tensor, "row candidate"], Int[Tensor, "row candidate"]]:
-        """The likeliest continuations of a group: what each is worth, whom it goes on from, and by which token."""
-        vocab = log_p.shape[2]
-        # So many that enough of them do not end, even if every beam's likeliest continuations are all the ends.
-        n_candidates = min(max(2, 1 + len(self.ends)) * self.each, self.each * vocab)
-        # first of every beam, then of all: the vocabulary is gone through once
-        if packing is None:
-            likeliest = log_p[:, its] if price is None else log_p[:, its] - price[:, None]
-            worth, token = top(likeliest, min(n_candidates, vocab))
-        else:
-            worth, token = (packing.spread(x[0]) for x in top(log_p, min(n_candidates, vocab)))
-        worth, index = (self.scores[: len(worth), its, None] + worth).flatten(1).topk(n_candidates)
+        """Of what every beam offers, the likeliest: what each is worth, whom it goes on from, and by which token."""
+        n = min(max(2, 1 + len(self.ends)) * self.each, token[0].numel())
+        worth, index = (self.scores[: len(worth), its, None] + worth).flatten(1).topk(n)
         return worth, index // token.shape[2] + its.start, token.flatten(1).gather(1, index)
 
     def _pruned(

@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from cutaway.model import cpu_kernels
+
 BLOCK = 128
 
 
@@ -34,3 +36,12 @@ def top(x: Float[Tensor, "*rows vocab"], k: int) -> tuple[Float[Tensor, "*rows k
     values, place = torch.cat([found, x[..., n * BLOCK :]], dim=-1).topk(k)
     block = which.gather(-1, (place // BLOCK).clamp(max=k - 1))
     return values, torch.where(place < k * BLOCK, block * BLOCK + place % BLOCK, place + (n - k) * BLOCK)
+
+
+def likeliest(
+    logits: Float[Tensor, "*rows vocab"], k: int, dtype: torch.dtype
+) -> tuple[Float[Tensor, "*rows k"], Int[Tensor, "*rows k"]]:
+    """The k largest log p of each row, and which they are."""
+    if dtype is torch.float32 and cpu_kernels.fit(logits):
+        return cpu_kernels.likeliest(logits, k)
+    return top(logits.log_softmax(dim=-1, dtype=dtype), k)

@@ -11,13 +11,16 @@ leaves it to PyTorch's kernel, which never writes the pattern down. A part takes
 the scores or the pattern; somebody who only reads them has them computed beside it, so that no output bit changes.
 """
 
+from contextlib import nullcontext
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Shaped
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from cutaway.errors import ConfigError
-from cutaway.model import fast_step, short_attention
+from cutaway.model import cpu_kernels, fast_step, short_attention
 from cutaway.model.cache import KeysValues, Store
 from cutaway.model.linear import Linear
 from cutaway.model.masks import EVERYWHERE, Mask, blind
@@ -29,6 +32,9 @@ Queries = Float[Tensor, "batch head query d_head"]
 Keys = Float[Tensor, "batch kv_head key d_head"]  # grouped queries share keys
 Values = Float[Tensor, "batch kv_head key d_value"]
 Bias = Float[Tensor, "#batch head query key"]
+
+# Not cuDNN: with a mask and 64 places its gradient is NaN where all scores of a query are below −88 (PyTorch #196678).
+SOUND = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 def scores_of(
@@ -107,13 +113,15 @@ def look_up_fused(
     if plain and few_queries(query, key):
         return look_up_few(query, key, value, table, scale=scale)
     grouped = True if query.shape[1] != key.shape[1] else False  # noqa: SIM210 (a branch, as above)
-    found = F.scaled_dot_product_attention(
-        query, key, value, attn_mask=table, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=grouped
-    )
+    risky = query.is_cuda and table is not None and torch.is_grad_enabled()
+    with sdpa_kernel(SOUND) if risky else nullcontext():
+        found = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=table, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=grouped
+        )
     return found if nowhere is None else found.masked_fill(nowhere, 0.0)
 
 
-FEW = 16  # queries of a row
+FEW, FEW_KEYS = 16, 64  # of a row
 
 
 def few_queries(query: Queries, key: Keys) -> bool:
@@ -180,6 +188,13 @@ class Attention(Part):
         packing: Packing | None = None,
     ) -> Float[Tensor, "rows seq d_model"]:
         """Looks the queries up and mixes what the heads found. Packed queries are spread out beside their keys."""
+        if bias is None and self._in_one_go(query, key, value, mask):
+            if self.reads("scores", "pattern"):
+                self._show(query, key, mask, bias)
+            scale = self.d_head**-0.5 if self.scale is None else self.scale
+            added = mask.added if mask.may_look is None else mask.written_out(query.dtype).added
+            heads = cpu_kernels.look_up(query, key, value, added, scale, packing)
+            return self.tap("output", self.output(self.tap("heads", heads).transpose(1, 2).flatten(2)))
         query = query if packing is None else packing.spread_heads(query)
         dropout = self.dropout if self.training else 0.0
         if self.edits("scores", "pattern"):
@@ -193,6 +208,15 @@ class Attention(Part):
         if packing is not None:
             side_by_side = packing.gather(side_by_side)[None]
         return self.tap("output", self.output(side_by_side))
+
+    def _in_one_go(self, query: Tensor, key: Keys, value: Values, mask: Mask) -> bool:
+        """Whether our own kernel on the CPU does it: for few queries or few keys, whose scores nobody edits."""
+        return (
+            not mask.causal
+            and (query.shape[2] <= FEW or len(query) == 1 or key.shape[2] <= FEW_KEYS)
+            and cpu_kernels.looks_up(query, key, value)
+            and not self.edits("scores", "pattern")
+        )
 
     def _show(self, query: Queries, key: Keys, mask: Mask, bias: Bias | None) -> Float[Tensor, "batch head query key"]:
         scores = self.tap("scores", scores_of(query, key, bias=bias, scale=self.scale))

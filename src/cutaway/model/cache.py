@@ -6,22 +6,24 @@ in place, lengths included, so that a captured CUDA graph can replay a step. Row
 stored as "nothing stands here".
 """
 
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
 from typing import Any, Self
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from cutaway.errors import InputError
+from cutaway.model import cpu_kernels
 from cutaway.model.masks import EVERYWHERE, Mask, sliding_window
 from cutaway.model.packing import Packing
 
 KeysValues = tuple[Float[Tensor, "sentence n_heads source d_head"], Float[Tensor, "sentence n_heads source d_head"]]
+LARGE = 1 << 20  # bytes: of less, it does not matter how they are had
 NOTHING = -1  # the position of a slot where nothing stands
 
 
@@ -40,7 +42,9 @@ class Store:
     ) -> tuple[Float[Tensor, "batch head slot d_head"], Float[Tensor, "batch head slot d_head"]]:
         """Stores the new keys and values and gives back all that are known."""
         for store, new in ((self.keys, keys), (self.values, values)):
-            if self.packing is not None and isinstance(self.slots, Tensor):
+            if isinstance(self.slots, Tensor) and cpu_kernels.appends(store, new):
+                cpu_kernels.append(store, new, self.slots, self.packing)
+            elif self.packing is not None and isinstance(self.slots, Tensor):
                 store[self.packing.rows, :, self.slots[0]] = new[0].transpose(0, 1).to(store.dtype)
             elif isinstance(self.slots, slice):
                 store[:, :, self.slots] = new
@@ -196,10 +200,14 @@ class Cache:
         """What stands in one row goes on in another: `slots` tokens at most, and so many of its source."""
         for tensor in (self.positions, self.lengths, self.seen, *self._cross_table()):
             tensor[to] = tensor[row]
-        for store in (*self.keys, *self.values):
-            store[to, :, :slots] = store[row, :, :slots]
-        for kept in chain.from_iterable(self.cross):
-            kept[to, :, :source] = kept[row, :, :source]
+        for n, stores in ((slots, (*self.keys, *self.values)), (source, tuple(chain.from_iterable(self.cross)))):
+            if stores and cpu_kernels.keeps(stores[0]):
+                which = torch.tensor([[row], [to], [stores[0].shape[2] if n is None else n]])
+                for store in stores:
+                    cpu_kernels.keep(store, *which)
+            else:
+                for store in stores:
+                    store[to, :, :n] = store[row, :, :n]
 
     def _cross_table(self) -> list[Tensor]:
         return [] if self.cross_mask is None or self.cross_mask.may_look is None else [self.cross_mask.may_look]
@@ -232,10 +240,11 @@ def zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device | str) 
     """Zeros, not empty: a slot that nobody may look at is still multiplied by 0, and 0 · NaN is NaN.
 
     On a CPU the system hands out zeros as they are touched: most slots never are, and a large cache costs nothing yet.
+    In small pages: of large ones it would clear 2 MB for a row's first word, and that takes longer than to write it.
     """
-    if torch.device(device).type != "cpu":
+    n_bytes = prod(shape) * dtype.itemsize
+    if torch.device(device).type != "cpu" or n_bytes < LARGE or not hasattr(mmap, "MADV_NOHUGEPAGE"):
         return torch.zeros(shape, dtype=dtype, device=device)
-    n_bytes, line = prod(shape) * dtype.itemsize, 64
-    room = np.zeros(n_bytes + line, dtype=np.uint8)
-    first = -room.ctypes.data % line  # where a cache line begins
-    return torch.from_numpy(room[first : first + n_bytes]).view(dtype).view(*shape)
+    room = mmap.mmap(-1, n_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    room.madvise(mmap.MADV_NOHUGEPAGE)
+    return torch.frombuffer(room, dtype=dtype).view(*shape)

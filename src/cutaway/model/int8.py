@@ -22,6 +22,7 @@ from jaxtyping import Float, Int8, UInt8
 from torch import Tensor, nn
 
 from cutaway.errors import ConfigError
+from cutaway.model import cpu_kernels
 from cutaway.model.attention import Attention
 from cutaway.model.feed_forward import FeedForward, GatedFeedForward
 from cutaway.model.heads import LanguageModelHead, Real
@@ -87,8 +88,12 @@ class Int8Linear(Part):
         self.levels = levels()
         self._packed: Any = None
         self._packed_for_many: Any = None
+        self._panels: cpu_kernels.Panels | None = None
 
     def forward(self, x: Float[Tensor, "*batch row in"]) -> Float[Tensor, "*batch row out"]:
+        n_in = self.weight.shape[1]
+        if self.levels == 127 and n_in % cpu_kernels.QUAD == 0 and cpu_kernels.fit(x, rows=x.numel() // n_in):
+            return cpu_kernels.linear(x, self._as_panels())
         size = torch.add(SMALLEST, x.abs().amax(dim=-1, keepdim=True), alpha=1 / self.levels)
         # x / size is −127 … 127 in every row, whatever its neighbours are
         whole = (x / size).float().round_()
@@ -123,11 +128,18 @@ class Int8Linear(Part):
                 self._packed = torch.ops.quantized.linear_prepack(weight, None)
         return self._packed
 
+    def _as_panels(self) -> cpu_kernels.Panels:
+        """The same for our own kernel."""
+        if self._panels is None:
+            self._panels = cpu_kernels.Panels.of(self.weight, self.scale, self.bias)
+        return self._panels
+
     def __getstate__(self) -> dict[str, object]:
         return {
             **self.__dict__,
             "_packed": None,
             "_packed_for_many": None,
+            "_panels": None,
         }  # the packed matrix can be neither copied nor saved
 
 

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from cutaway.errors import InputError
+from cutaway.model import cpu_kernels
 from cutaway.model.cache import NOTHING, Cache, Step
 from cutaway.model.masks import Mask, sliding_window
 from cutaway.model.packing import Packing
@@ -104,11 +105,7 @@ class Tree(Cache):
         left = living.sum(dim=1)
         most = int(left.max())
         slots = living.int().argsort(dim=1, descending=True, stable=True)[:, :most]
-        _, n_heads, max_len, d_head = self.keys[0].shape
-        head = rows[:, None] * n_heads + torch.arange(n_heads, device=rows.device)
-        flat = (head[:, :, None] * max_len + slots[:, None]).flatten()
-        for store in (*self.keys, *self.values):
-            store[rows, :, :most] = store.view(-1, d_head).index_select(0, flat).view(-1, n_heads, most, d_head)
+        self._keep(rows, slots, left)
         stays = torch.arange(most, device=rows.device) < left[:, None]
         positions = self.positions[rows].gather(1, slots).masked_fill_(~stays, NOTHING)
         whose = slots[:, None].expand(-1, self.ancestors.shape[1], -1)
@@ -117,6 +114,19 @@ class Tree(Cache):
         self.positions[rows, :most], self.ancestors[rows, :, :most] = positions, ancestors
         self.lengths[rows] = left
         return left.tolist()
+
+    def _keep(self, rows: Int[Tensor, " some"], slots: Int[Tensor, "some most"], left: Int[Tensor, " some"]) -> None:
+        """The keys and values of these slots move to the front."""
+        _, n_heads, max_len, d_head = self.keys[0].shape
+        if cpu_kernels.keeps(self.keys[0]):
+            slots = slots.contiguous()
+            for store in (*self.keys, *self.values):
+                cpu_kernels.keep(store, rows, rows, left, slots)
+            return
+        head = rows[:, None] * n_heads + torch.arange(n_heads, device=rows.device)
+        flat, most = (head[:, :, None] * max_len + slots[:, None]).flatten(), slots.shape[1]
+        for store in (*self.keys, *self.values):
+            store[rows, :, :most] = store.view(-1, d_head).index_select(0, flat).view(-1, n_heads, most, d_head)
 
     def _more(self, *which: Any) -> dict[str, Any]:
         return {"ancestors": self.ancestors[which]}

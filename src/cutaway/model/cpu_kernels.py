@@ -1,0 +1,244 @@
+"""Our own kernels for decoding on a CPU, compiled once, at first use, by the machine's own compiler.
+
+PyTorch's products of 8-bit matrices come near what a CPU can do; what stands around them does not: for a few rows,
+making bytes of activations, laying out small matrices for attention and sorting a vocabulary take longer than the
+products. `cpu_kernels.cpp` does each in one go. Where there is no compiler, no AVX-512 with VNNI, or a setting
+CUTAWAY_KERNELS=0, PyTorch does it all; the answers are the same but for roundings in the last bit.
+
+The kernels work on one thread. Engines stand side by side (`cutaway.decoding.crew`), and a single sentence gives two
+cores too little to share: one alone is done sooner.
+"""
+
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+
+import torch
+from jaxtyping import Float, Int, Int8, Int32
+from torch import Tensor
+
+from cutaway.model.packing import Packing
+
+FLAGS = ("-O3", "-march=x86-64-v4", "-mavx512vnni", "-ffp-contract=off", "-std=c++17", "-shared", "-fPIC")
+LANES = 16  # floats of a register
+PANEL, QUAD = 64, 4  # outputs and inputs whose weights stand together
+ALONE = 48  # rows that one core multiplies sooner than PyTorch shares them out
+WIDTHS = (16, 32, 64, 128)  # of heads
+
+_address, _count = ctypes.c_void_p, ctypes.c_long
+ARGUMENTS = {
+    "linear": [_address, _count, *[_address] * 4, _count, _count, _address],
+    "look_up": [
+        _address, _count, _address, _address, *[_count] * 3, _address, _count, _count, _address, _address,
+        *[_count] * 5, ctypes.c_float, _address,
+    ],
+    "append": [_address, _count, _address, *[_count] * 3, _address, _address, *[_count] * 4],
+    "keep": [_address, *[_count] * 3, *[_address] * 3, _count, _address, *[_count] * 3],
+    "layer_norm": [_address, _count, _count, _address, _address, ctypes.c_float, _address],
+    "likeliest": [_address, *[_count] * 3, _address, _address],
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Panels:
+    """A matrix of 8 bits as the kernel reads it."""
+
+    weight: Int8[Tensor, "panel quad output 4"]
+    scale: Float[Tensor, " out"]
+    above: Int32[Tensor, " out"]  # 128 · the sum of each output's weights: what 128 in place of 0 adds
+    bias: Float[Tensor, " out"] | None
+
+    @classmethod
+    def of(cls, weight: Int8[Tensor, "out in"], scale: Float[Tensor, " out"], bias: Tensor | None) -> "Panels":
+        n_out, n_in = weight.shape
+        filled = torch.zeros(-(-n_out // PANEL) * PANEL, n_in, dtype=torch.int8)
+        filled[:n_out] = weight
+        panels = filled.view(-1, PANEL, n_in // QUAD, QUAD).transpose(1, 2).contiguous()
+        above = (weight.sum(dim=1, dtype=torch.int32) * 128).contiguous()
+        return cls(panels, scale.contiguous(), above, None if bias is None else bias.contiguous())
+
+
+@cache
+def supported() -> bool:
+    return torch.backends.cpu.get_cpu_capability() == "AVX512" and torch.cpu._is_vnni_supported()
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The compiled kernels; None where they cannot be had."""
+    if os.environ.get("CUTAWAY_KERNELS") == "0" or not supported():
+        return None
+    try:
+        kernels = ctypes.CDLL(str(compiled(cache_folder())))
+    except (OSError, RuntimeError):  # no compiler, no room, no home
+        return None
+    for name, arguments in ARGUMENTS.items():
+        getattr(kernels, name).argtypes, getattr(kernels, name).restype = arguments, None
+    return kernels
+
+
+def cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cutaway"
+
+
+def compiled(folder: Path) -> Path:
+    """The library in this folder, which is made if it is not there. An OSError where that cannot be."""
+    source = files("cutaway.model").joinpath("cpu_kernels.cpp").read_bytes()
+    ready = folder / f"kernels-{sha256(source + ' '.join(FLAGS).encode()).hexdigest()[:16]}.so"
+    if ready.exists():
+        return ready
+    compiler = shutil.which(os.environ.get("CXX") or "c++")
+    if compiler is None:
+        raise FileNotFoundError("a C++ compiler, `c++`, is not installed")
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as here:
+        made = Path(here) / ready.name
+        command = [compiler, *FLAGS, "-x", "c++", "-", "-o", str(made)]
+        done = subprocess.run(command, input=source, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+        if done.returncode:
+            raise OSError(f"{compiler} does not compile our kernels: {done.stderr.decode(errors='replace')[-500:]}")
+        made.replace(ready)  # whole or not at all: several processes may be at it
+    return ready
+
+
+def fit(*given: Tensor, rows: int = 1) -> bool:
+    """Whether the kernels may take these: single precision, and nobody wants gradients; not if many rows have cores."""
+    return (
+        all(x.dtype is torch.float32 and x.device.type == "cpu" for x in given)
+        and (rows <= ALONE or torch.get_num_threads() == 1)
+        and not torch.compiler.is_compiling()
+        and not (torch.is_grad_enabled() and any(x.requires_grad for x in given))
+        and library() is not None
+    )
+
+
+def linear(x: Float[Tensor, "*rows in"], panels: Panels) -> Float[Tensor, "*rows out"]:
+    x = x.contiguous()
+    n_out, n_in = len(panels.scale), x.shape[-1]
+    found = x.new_empty(*x.shape[:-1], n_out)
+    matrix = panels.weight.data_ptr(), panels.scale.data_ptr(), panels.above.data_ptr(), _at(panels.bias)
+    _library().linear(x.data_ptr(), x.numel() // n_in, *matrix, n_in, n_out, found.data_ptr())
+    return found
+
+
+def looks_up(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether `look_up` may take these."""
+    return (
+        query.shape[-1] in WIDTHS
+        and query.shape[1] == key.shape[1]
+        and value.shape[-1] == key.shape[-1]
+        and key.stride() == value.stride()
+        and key.stride(3) == query.stride(3) == 1
+        and fit(query, key, value, rows=len(query) * query.shape[2])
+    )
+
+
+def look_up(
+    query: Float[Tensor, "rows head query d_head"],
+    key: Float[Tensor, "batch head key d_head"],
+    value: Float[Tensor, "batch head key d_head"],
+    table: Float[Tensor, "#batch 1 #query key"] | None,
+    scale: float,
+    packing: Packing | None,
+) -> Float[Tensor, "rows head query d_head"]:
+    """The formula of attention. Packed queries stand in one row; what they find does, too."""
+    n_rows, heads, each, d_head = query.shape
+    found = query.new_empty(n_rows, each, heads, d_head)
+    strides = (0, 0) if table is None else (table.stride(0) * (len(table) > 1), table.stride(2) * (table.shape[2] > 1))
+    asked = (None, None) if packing is None else (packing.rows.data_ptr(), packing.places.data_ptr())
+    query, stride = _by_token(query)
+    _library().look_up(
+        query.data_ptr(), stride, key.data_ptr(), value.data_ptr(), *key.stride()[:3], _at(table), *strides,
+        *asked, n_rows * each, each, heads, key.shape[2], d_head, scale, found.data_ptr(),
+    )  # fmt: skip
+    return found.transpose(1, 2)
+
+
+def appends(store: Tensor, new: Tensor) -> bool:
+    """Whether `append` may take these."""
+    return new.stride(3) == store.stride(3) == 1 and fit(store, new)
+
+
+def append(
+    store: Float[Tensor, "batch head slot d_head"],
+    new: Float[Tensor, "rows head seq d_head"],
+    slots: Int[Tensor, "rows seq"],
+    packing: Packing | None,
+) -> None:
+    """`store[row, :, slot] = vector` for every new token; of packed ones, `packing` knows the row."""
+    n_rows, heads, each, d_head = new.shape
+    new, stride = _by_token(new)
+    slots, rows = slots.contiguous(), None if packing is None else packing.rows.data_ptr()
+    _library().append(
+        new.data_ptr(), stride, store.data_ptr(), *store.stride()[:3], rows, slots.data_ptr(),
+        n_rows * each, each, heads, d_head,
+    )  # fmt: skip
+
+
+def keeps(store: Tensor) -> bool:
+    """Whether `keep` may take it."""
+    return store.stride(3) == 1 and fit(store)
+
+
+def keep(
+    store: Float[Tensor, "batch head slot d_head"],
+    rows: Int[Tensor, " some"],
+    to: Int[Tensor, " some"],
+    counts: Int[Tensor, " some"],
+    slots: Int[Tensor, "some most"] | None = None,
+) -> None:
+    """`store[to, :, :count] = store[row, :, slots[:count]]`, in place: slots ascend, and without any all stay."""
+    stride = 0 if slots is None else slots.stride(0)
+    _library().keep(
+        store.data_ptr(), *store.stride()[:3], rows.data_ptr(), to.data_ptr(), _at(slots), stride, counts.data_ptr(),
+        len(rows), store.shape[1], store.shape[3],
+    )  # fmt: skip
+
+
+def layer_norm(
+    x: Float[Tensor, "*rows d_model"], weight: Float[Tensor, " d_model"], bias: Float[Tensor, " d_model"], eps: float
+) -> Float[Tensor, "*rows d_model"]:
+    x = x.contiguous()
+    found, d = torch.empty_like(x), x.shape[-1]
+    _library().layer_norm(
+        x.data_ptr(), x.numel() // d, d, weight.data_ptr(), bias.data_ptr(), eps, found.data_ptr()
+    )  # fmt: skip
+    return found
+
+
+def likeliest(logits: Float[Tensor, "*rows vocab"], k: int) -> tuple[Float[Tensor, "*rows k"], Int[Tensor, "*rows k"]]:
+    """`logits.log_softmax(dim=-1).topk(k)`; of equals the first."""
+    logits = logits.contiguous()
+    vocab = logits.shape[-1]
+    log_p = logits.new_empty(*logits.shape[:-1], k)
+    ids = torch.empty(log_p.shape, dtype=torch.long)
+    _library().likeliest(logits.data_ptr(), logits.numel() // vocab, vocab, k, log_p.data_ptr(), ids.data_ptr())
+    return log_p, ids
+
+
+def _by_token(x: Float[Tensor, "rows head seq d_head"]) -> tuple[Tensor, int]:
+    """The same, so that it is equally far from each token to the next, across rows too; and how far that is."""
+    n_rows, heads, each, d_head = x.shape
+    if heads == 1 or x.stride(1) == d_head:
+        if each == 1:
+            return x, x.stride(0)
+        if n_rows == 1 or x.stride(0) == each * x.stride(2):
+            return x, x.stride(2)
+    return x.transpose(1, 2).contiguous(), heads * d_head
+
+
+def _library() -> ctypes.CDLL:
+    kernels = library()
+    assert kernels is not None, "ask `fit` first"
+    return kernels
+
+
+def _at(x: Tensor | None) -> int | None:
+    return None if x is None else x.data_ptr()

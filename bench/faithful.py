@@ -1,10 +1,12 @@
 """Which attribution is most faithful? Deletion curves of every method on pictures of digits and on translations.
 
     python bench/faithful.py --digits FOLDER --mnist FOLDER --images 50
+    python bench/faithful.py --digits FOLDER --mnist FOLDER --alone
     python bench/faithful.py --translator FOLDER --sentences FILE --to de --lines 20
 
 Prints, for each method, the mean faithfulness (0: no better than a random order, larger: the number falls sooner) of
-the questions whose answer depends on the inputs at all.
+the questions whose answer depends on the inputs at all. --alone: how many of the first 2,000 digits are right when no
+patch looks at another (docs/inside/6-what-a-vit-looks-at.md).
 """
 
 import argparse
@@ -17,10 +19,12 @@ import numpy as np
 import torch
 
 import cutaway
+from cutaway import Ablate, Place
 from cutaway.inside import questions
 from cutaway.inside.asked import Asked
 from cutaway.inside.attributed import METHODS
 from cutaway.inside.faithful import deletion_curve
+from cutaway.model.model import Model
 
 
 def main() -> None:
@@ -28,11 +32,14 @@ def main() -> None:
     parser.add_argument("--digits", type=Path)
     parser.add_argument("--mnist", type=Path)
     parser.add_argument("--images", type=int, default=50)
+    parser.add_argument("--alone", action="store_true")
     parser.add_argument("--translator", type=Path)
     parser.add_argument("--sentences", type=Path)
     parser.add_argument("--to")
     parser.add_argument("--lines", type=int, default=20)
     asked = parser.parse_args()
+    if asked.digits and asked.alone:
+        return alone(cutaway.load(asked.digits), asked.mnist)
     if asked.digits:
         model = cutaway.load(asked.digits)
         pictures = mnist(asked.mnist)[: asked.images]
@@ -41,6 +48,19 @@ def main() -> None:
         model, tokenizer = cutaway.load(asked.translator), cutaway.load_tokenizer(asked.translator)
         lines = asked.sentences.read_text(encoding="utf-8").splitlines()[: asked.lines]
         measure(questions.translation(model, tokenizer, line, to=asked.to) for line in lines)
+
+
+def alone(model: Model, folder: Path, n: int = 2000) -> None:
+    with gzip.open(folder / "t10k-labels-idx1-ubyte.gz") as file:
+        true = np.frombuffer(file.read()[8:], np.uint8)[:n]
+    places = [
+        Place(f"encoder.{layer}.attention.heads", positions=slice(1, None)) for layer in range(len(model.encoder))
+    ]
+    for name, gone in ("as it is", []), ("no patch looks at another", places):
+        with cutaway.intervene(model, [Ablate(place) for place in gone]):
+            said = cutaway.classify(model, list(mnist(folder)[:n]))
+        right = np.mean([int(one.label) == label for one, label in zip(said, true, strict=True)])
+        print(f"{name}: {right:.1%} of {n:,} digits are right")
 
 
 def mnist(folder: Path) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Tiny models of every family, with weights large enough that a wrong turn shows."""
+"""Tiny models of every family, and what came before, with weights large enough that a wrong turn shows."""
 
 from typing import Any
 
@@ -29,6 +29,10 @@ SIZES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama-window": ("stories15m", {"n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "d_ff": 48, "window": 3}),
     "vit": ("vit-ti-16", {"n_layers": 2, "n_heads": 4, "d_ff": 48, "image_size": 8, "patch_size": 4, "n_classes": 7}),
 }
+RECURRENT: dict[str, tuple[str, dict[str, Any]]] = {
+    "lstm": ("lstm", {"n_layers": 2}),
+    "lstm-translator": ("lstm-translator", {"n_encoder_layers": 2}),
+}
 TRANSLATORS = ["transformer", "transformer-pre-norm", "transformer-rotary", "t5"]
 ENCODERS = ["bert", "roberta", "roformer"]
 DECODERS = ["gpt", "gpt2", "llama", "llama-window"]
@@ -37,11 +41,11 @@ ALL = list(SIZES)
 
 
 def tiny(name: str, *, dtype: torch.dtype = torch.float64, seed: int = 0, **changes: Any) -> Model:
-    size, numbers = SIZES[name]
+    size, numbers = (SIZES | RECURRENT)[name]
     numbers = {"d_model": 24, **numbers, **changes}
     if name != "vit":
         numbers.setdefault("vocab_size", VOCAB)
-        if name != "t5":
+        if name not in ("t5", *RECURRENT):
             numbers.setdefault("max_len", 32)
     model = build(size, seed=seed, dtype=dtype, **numbers).eval()
     generator = torch.Generator().manual_seed(seed)

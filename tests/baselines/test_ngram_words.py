@@ -1,6 +1,7 @@
 """n-grams of words, with the face of a chain; and ARPA files out and in again."""
 
 import math
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -57,6 +58,14 @@ def test_texts_without_words_are_refused():
     for mark in (SOS, EOS):
         with pytest.raises(InputError, match=f"'{mark}' stands in a sentence"):
             NGrams([["a", mark]])
+
+
+def test_the_page_about_chains_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "before.md").read_text()
+    section = page.partition("## Markov chains and n-grams")[2].partition("\n## ")[0]
+    (block,) = re.findall(r"^```python\n(.*?)^```$", section, re.M | re.S)
+    exec(block, {"__name__": "__main__"})
+    assert f"```text\n{capsys.readouterr().out}```\n" in section
 
 
 # --- ARPA files -------------------------------------------------------------------------------------------------------

@@ -79,3 +79,14 @@ def test_a_place_without_a_model_is_refused(tmp_path: Path):
     for path in (tmp_path, tmp_path / "other.json", tmp_path / "absent.gguf"):
         with pytest.raises(CheckpointError, match=r"reads folders with a config\.json"):
             config_at(path)
+
+
+def test_a_training_run_that_has_not_ended_says_how_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "begun.json").touch()
+    for read in (config_at, load):
+        with pytest.raises(CheckpointError, match=r"has not ended.*`cutaway train … --out .* --resume`"):
+            read(tmp_path)
+    (tmp_path / "run" / "begun.json").unlink()
+    with pytest.raises(CheckpointError, match=r"config\.json"):
+        load(tmp_path)

@@ -1,6 +1,7 @@
 """`cutaway circuit`: every preset finds heads, a circuit is saved, loaded and put to the test."""
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ from cutaway.cli.opened import waiting
 from cutaway.inside.aligning import aligning
 from cutaway.inside.circuits import Circuit, completeness, faithfulness, minimality
 from cutaway.inside.induction import induction, repeated
-from cutaway.inside.ioi import OURS, ROLES, make_prompts
+from cutaway.inside.ioi import OURS, ROLES, Answers, make_prompts
 from cutaway.tokens.train import train_tokenizer
 
 FEW = ["--limit", 4, "--size", 6]
@@ -184,3 +185,25 @@ def test_what_no_preset_is_for_is_refused(models: dict[str, Path], speaker: Path
     )
     assert run("circuit", speaker, "--preset", "everything").exit_code == 2
     assert run("circuit", speaker).exit_code == 2
+
+
+@pytest.mark.parametrize("preset", ["ioi", "induction"])
+def test_a_model_that_fails_the_task_is_warned_of_first(
+    speaker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str
+) -> None:
+    ahead = torch.tensor([-2.0, 1.0])
+    monkeypatch.setattr("cutaway.inside.ioi.Prompts.answers", lambda *_: Answers(ahead, ahead > 0))
+    monkeypatch.setattr("cutaway.inside.induction.F.cross_entropy", lambda *_, **__: torch.arange(61.0)[None])
+    failing = run("circuit", speaker, "--preset", preset, *FEW)
+    assert failing.exit_code == 0
+    assert failing.stderr.startswith("warning: this model fails the task: ")
+    if preset == "ioi":
+        assert "is ahead by −0.50, in 50% of prompts" in failing.stderr
+        assert "−0.50 (in 50% of prompts)" in failing.stdout
+        said("circuit", speaker, "--preset", preset, *FEW, "--out", tmp_path / "c.json")
+        tested = run("circuit", speaker, "--preset", preset, *FEW, "--test", tmp_path / "c.json")
+        assert tested.stderr.startswith("warning: this model fails")
+    assert not re.search(r"-\d", failing.stdout)
+    ahead *= -1
+    monkeypatch.setattr("cutaway.inside.induction.F.cross_entropy", lambda *_, **__: -torch.arange(61.0)[None])
+    assert run("circuit", speaker, "--preset", preset, *FEW).stderr == ""

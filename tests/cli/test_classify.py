@@ -79,3 +79,28 @@ def test_pictures(tmp_path: Path) -> None:
     assert lines == "{0}\n\n{0}\n".format(f"{said['label']}\t{said['probability']:.4f}")
     ran = CliRunner().invoke(cli.app, ["classify", "--model", str(tmp_path / "model"), "--cut", "3", "a.png"])
     assert (ran.exit_code, "--cut ends texts" in ran.output) == (2, True)
+
+
+def test_a_bad_picture_is_named_and_the_others_are_answered(tmp_path: Path) -> None:
+    model = tiny("vit", dtype=torch.float32)
+    save(model, tmp_path / "model")
+    good, bad, plain = (tmp_path / f"{name}.png" for name in ("good", "bad", "plain"))
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(good)
+    Image.fromarray(np.full((8, 8, 3), 200, np.uint8)).save(plain)
+    bad.write_text("no picture")
+    asked = ["classify", "--model", str(tmp_path / "model")]
+    for lines in (False, True):
+        names = [str(name) for name in (good, bad, plain, good)]
+        more, given = (asked, "\n".join(names)) if lines else ([*asked, *names], None)
+        ran = CliRunner().invoke(cli.app, [*more, "--json"], input=given)
+        said = [json.loads(line) for line in ran.stdout.splitlines()]
+        assert [one["input"] for one in said] == names
+        assert ["error" in one for one in said] == [False, True, False, False]
+        assert said[0]["label"] == said[3]["label"] == classify(model, good).label
+        assert ran.exit_code == 2
+        assert f"error: {bad} cannot be read" in ran.stderr
+        assert ran.stderr.rstrip().endswith("error: 1 picture could not be read")
+        assert ran.stderr.count("is all of one colour") == 1
+        plainly = CliRunner().invoke(cli.app, more, input=given)
+        assert len(plainly.stdout.splitlines()) == (4 if lines else 3)
+    assert CliRunner().invoke(cli.app, [*asked, str(bad)]).exit_code == 2

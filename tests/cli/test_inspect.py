@@ -1,19 +1,24 @@
 """`cutaway inspect`: every kind of model, every option; the data are the library's."""
 
 import json
+from math import ceil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from looked_into import ASKED, MORE, TEXT, check_page, data, failed, pieces, run, said, write_models
+from PIL import Image
 from tiny import tiny
 
 from cutaway.checkpoints import load, save, tokenizer_of
+from cutaway.decoding.translate import translations
 from cutaway.inside.explain import explain_next
 from cutaway.inside.heads import patterns
 from cutaway.inside.inspection import look_inside
 from cutaway.inside.pictures import read_picture
+from cutaway.inside.shown import picture_of
 
 
 @pytest.fixture(scope="module")
@@ -164,3 +169,55 @@ def test_what_cannot_be_looked_into_is_refused(models: dict[str, Path], tmp_path
     (gpt2 / "tokenizer.json").rename(gpt2 / "away")
     assert "has no tokenizer" in failed("inspect", gpt2, TEXT)
     (gpt2 / "away").rename(gpt2 / "tokenizer.json")
+
+
+def test_integrated_gradients_say_how_far_they_are_from_adding_up(models: dict[str, Path]) -> None:
+    found = data("inspect", models["gpt2"], TEXT, "--show", "attribution", "--steps", 3)["attribution"]
+    gap = abs(sum(found["scores"][0]) - (found["total"][0] - found["of_baseline"][0]))
+    wanted = abs(found["total"][0] - found["of_baseline"][0])
+    assert found["steps"] == 3
+    assert found["error"] == pytest.approx(gap / wanted, abs=1e-4)
+    shown = said("inspect", models["gpt2"], TEXT, "--show", "attribution", "--steps", 3)
+    assert f"3 steps; sums are off by up to {ceil(100 * found['error'])}% of the largest" in shown
+    assert "steps; sums" not in said("inspect", models["gpt2"], TEXT, "--show", "attribution", "--method", "gradient")
+
+
+def test_a_translator_is_looked_into_sentence_by_sentence(
+    models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # what a random model says is long
+    monkeypatch.setattr("cutaway.inside.questions.translations", lambda *_, **__: [SimpleNamespace(text="a dog")])
+    text, quick = "I ate. An apple, Mr. Smith!\nHi.", ["--method", "gradient"]
+    sentences = ["I ate.", "An apple, Mr. Smith!", "Hi."]
+    model, tokenizer = load(models["translator"]), tokenizer_of(models["translator"])
+    assert tokenizer is not None
+    assert [one.source for one in translations(model, tokenizer, [text], beam=1)[0].sentences] == sentences  # type: ignore[arg-type]
+    found = data("inspect", models["translator"], text, *quick)
+    assert (found["given"], [one["given"] for one in found["sentences"]]) == (text, sentences)
+    alone = data("inspect", models["translator"], "I ate.", *quick)
+    assert alone == {"model": found["model"], **found["sentences"][0]}
+    assert data("inspect", models["translator"], text, *quick, "--whole")["given"] == text
+    assert data("inspect", models["translator"], text, *quick, "--target", "b c")["given"] == text
+    shown = said("inspect", models["translator"], text, *quick)
+    assert "sentence 3 of 3" in shown
+    assert "‹…› is of the translation so far" in shown
+    said("inspect", models["translator"], text, *quick, "--out", tmp_path / "page.html")
+    page = check_page(tmp_path / "page.html", *KINDS["translator"] * 3)
+    assert page.count("<h2>") == 3
+    assert "3 sentences" in failed("inspect", models["translator"], text, *quick, "--out", tmp_path / "a.svg")
+
+
+def test_words_of_the_translation_so_far_have_a_mark(models: dict[str, Path]) -> None:
+    model, tokenizer = load(models["translator"]), tokenizer_of(models["translator"])
+    found = look_inside(model, tokenizer, "the cat", target="a dog", method="gradient_x_input", show=["attribution"])
+    assert found.attribution is not None
+    picture = picture_of(found.attribution, tokenizer)
+    words = found.attribution.words(tokenizer)  # type: ignore[arg-type]
+    marked = [source.startswith("‹") and source.endswith("›") for source in picture.sources]  # type: ignore[attr-defined]
+    assert marked == [False] * words.parts[0] + [True] * words.parts[1]
+
+
+def test_a_plain_picture_is_warned_of(models: dict[str, Path], tmp_path: Path) -> None:
+    Image.fromarray(np.full((8, 8, 3), 7, np.uint8)).save(tmp_path / "plain.png")
+    assert "all of one colour" in run("inspect", models["vit"], tmp_path / "plain.png", "--show", "answer").stderr
+    assert run("inspect", models["vit"], models["a.png"], "--show", "answer").stderr == ""

@@ -29,6 +29,7 @@ def test_the_data_are_those_of_the_library(models: dict[str, Path]) -> None:
     for name in ("top_probabilities", "token_probability", "kl", "entropy"):
         assert np.allclose(found[name], getattr(expected, name).numpy(), atol=1e-6)
     assert found["tokens"] == follow
+    assert found["layer_names"] == ["embedding", "after block 0", "after block 1"]
     assert [text for text in found["position_texts"] if "�" in text] == ["na�", "�ve"]
     plain = data("lens", models["gpt2"], "the dog ran")
     assert "".join(plain["position_texts"]) == "the dog ran"
@@ -47,6 +48,7 @@ def test_every_kind_of_model(models: dict[str, Path], tmp_path: Path, name: str)
     check_page(tmp_path / "page.html", "lens")
     said("lens", models[name], text, *more, "--out", tmp_path / "a.svg")
     assert isinstance(read_picture(tmp_path / "a.svg"), LensGrid)
+    assert ">after block 0<" in (tmp_path / "a.svg").read_text()
 
 
 def test_an_encoder_is_read_by_its_decoder(models: dict[str, Path]) -> None:

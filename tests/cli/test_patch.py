@@ -114,3 +114,26 @@ def test_what_cannot_be_compared_is_refused(models: dict[str, Path]) -> None:
     assert run("patch", gpt2, CLEAN, CORRUPTED, "--over", "everything").exit_code == 2
     cross = failed("patch", gpt2, CLEAN, CORRUPTED, "--over", "cross")
     assert "cross" in cross
+
+
+def test_rows_say_whether_a_stream_runs_into_a_block_or_out_of_it(models: dict[str, Path], tmp_path: Path) -> None:
+    asked = ["patch", models["gpt2"], CLEAN, CORRUPTED]
+    assert data(*asked)["layer_names"] == ["into block 0", "into block 1"]
+    assert "into block 1" in said(*asked)
+    said(*asked, "--out", tmp_path / "a.svg")
+    assert ">into block 1<" in (tmp_path / "a.svg").read_text()
+    assert data(*asked, "--over", "heads")["layer_names"] == ["0", "1"]
+
+
+def test_a_task_that_the_model_fails_is_warned_of(models: dict[str, Path]) -> None:
+    assert run("patch", models["gpt2"], CLEAN, CORRUPTED).stderr == ""  # its own answers
+    _, right, _, wrong = WORDS
+    turned = ["--right", wrong, "--wrong", right]
+    good, bad = sorted(
+        (WORDS, turned), key=lambda words: -data("patch", models["gpt2"], CLEAN, CORRUPTED, *words)["clean"]
+    )
+    failing = run("patch", models["gpt2"], CLEAN, CORRUPTED, *bad)
+    assert f"this model fails the task: in CLEAN «{bad[1]}» is ahead of «{bad[3]}» by −" in failing.stderr
+    assert "-" not in failing.stdout.partition("Patching")[0]
+    same = run("patch", models["gpt2"], CLEAN, CLEAN, *good)
+    assert "warning: CORRUPTED is no worse" in same.stderr

@@ -186,3 +186,10 @@ def test_wrong_wishes_are_refused(folder, args, said):
 def test_a_model_that_does_not_translate_is_refused(tmp_path):
     save(tiny("gpt2", vocab_size=400), tmp_path / "gpt", byte_level())
     assert "does not translate" in run(tmp_path / "gpt", "Hi", code=2).stderr
+
+
+def test_a_file_s_name_among_the_texts_is_pointed_out(folder, tmp_path):
+    file = tmp_path / "lines.txt"
+    file.write_text("cat")
+    assert f"hint: {file} is a file" in run(folder, file, "--beam", 1).stderr
+    assert run(folder, "cat", "x" * 300, "--beam", 1).stderr == ""

@@ -40,7 +40,7 @@ from cutaway.inside.pictures.base import strongest
 from cutaway.inside.pictures.colour import ANCHORS, AT_NIGHT, SERIES, STEPS, Scale, ink_on, png, pooled, ramp
 from cutaway.inside.pictures.data import SMALL, numbers, pack, unpack
 from cutaway.inside.pictures.lines import nice_ticks
-from cutaway.inside.pictures.svg import cells
+from cutaway.inside.pictures.svg import cells, width_of
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 MEGABYTE = 1_000_000
@@ -477,3 +477,55 @@ def test_numbers_come_from_wherever_they_are() -> None:
         torch.tensor([[1, 2]]).bfloat16(),
     ):
         assert numbers("x", given_, "a", "b").tolist() == [[1.0, 2.0]]
+
+
+def _texts(picture: Picture) -> dict[str, ElementTree.Element]:
+    root = ElementTree.fromstring(picture.svg())
+    return {one.text or "": one for one in root.iter("{http://www.w3.org/2000/svg}text")}
+
+
+@pytest.mark.parametrize("words", [["."], ["Donaudampfschifffahrt"]])
+def test_names_of_both_sides_of_arcs_stay_on_the_paper(words: list[str]) -> None:
+    picture = Arcs([[1.0]], words, words, "Alignment", "translation", "the source")
+    (width, _), _ = picture.drawing()
+    shown = _texts(picture)
+    assert float(shown["translation"].attrib["x"]) - width_of("translation", 11) >= 0
+    assert float(shown["the source"].attrib["x"]) + width_of("the source", 11) <= width
+
+
+def test_a_scale_from_zero_stays_one_where_a_number_is_slightly_below() -> None:
+    values = np.array([[0.0, 1.0, 2.0], [-1e-6, 3.0, 0.5]])
+    scale = HeatMap(values, low=0).scale
+    assert (scale.kind, scale.low, scale.high) == ("sequential", 0, 3)
+    assert len(set(scale.colours(values))) == 5  # all but the two that are next to nothing
+    assert HeatMap(values).scale.kind == "diverging"
+    assert HeatMap(values, low=0, colours="diverging").scale.high == 3
+
+
+def test_cells_say_a_hundredth_of_the_largest_and_the_numbers_behind_them_all() -> None:
+    picture = HeatMap([[1e-9, 0.123456], [-0.0001234, 3.0]])
+    assert {"0", "0.12", "3"} <= _texts(picture).keys()
+    assert not any("e" in text or len(text) > 5 for text in _texts(picture) if text[:1].isdigit())
+    assert "−0.000123" in picture.svg()
+    assert "e−" not in picture.text()
+
+
+def test_names_of_heads_stay_whole_in_a_row() -> None:
+    assert "decoder.12.attention.heads" in _texts(HeatMap([[1.0]], ["decoder.12.attention.heads"]))
+
+
+@every_kind
+def test_pixels_stay_squares_without_a_style(kind: str) -> None:
+    for image in ElementTree.fromstring(example(kind, 5).svg()).iter("{http://www.w3.org/2000/svg}image"):
+        assert image.attrib["image-rendering"] == "optimizeSpeed"
+
+
+def test_a_picture_that_was_saved_before_a_field_came_is_read() -> None:
+    data = CircuitGraph(["a", "b"], [0, 1], [(0, 1, 1.0)]).to_dict()
+    del data["layer_names"]
+    assert Picture.from_dict(data).to_dict()["layer_names"] == []
+    del data["nodes"]
+    with pytest.raises(CheckpointError, match="look at nodes"):
+        Picture.from_dict(data)
+    with pytest.raises(InputError, match="1 for 2"):
+        CircuitGraph(["a", "b"], [0, 1], [], layer_names=["x"])

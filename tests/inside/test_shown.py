@@ -38,7 +38,7 @@ def test_of_a_lens() -> None:
     picture = picture_of(found, TOKENIZER, IDS)
     assert isinstance(picture, LensGrid)
     assert np.allclose(picture.values, found.top_probabilities[:, 0, :, 0])
-    assert picture.layers == ("embedding", "0", "1")
+    assert picture.layers == ("embedding", "after block 0", "after block 1")
     assert picture.positions == words_of(TOKENIZER, IDS)
     assert picture.positions[0] == "the"
     some = logit_lens(model(), IDS, positions=[-1], tokens=[5])
@@ -52,6 +52,9 @@ def test_of_a_sweep(over: str) -> None:
     assert isinstance(picture, HeatMap)
     assert np.allclose(picture.values, found.effects, atol=0.006 * float(found.effects.abs().max()))
     assert picture.columns[0] == ("the" if over == "residual" else "0")
+    assert picture.rows == (("into block 0", "into block 1") if over == "residual" else ("0", "1"))
+    after = sweep(model(), IDS, OTHER, LogitDifference(1, 2), over="residual_after")
+    assert after.layer_names == ("after block 0", "after block 1")
     both = sweep(model(), IDS, OTHER, LogitDifference(1, 2), over="heads", positions=[0, -1])
     assert picture_of(both, TOKENIZER, IDS).values.shape in ((8, 2), (2, 2))  # type: ignore[attr-defined]
 
@@ -77,18 +80,24 @@ def test_of_writers_and_of_what_they_wrote() -> None:
     assert logits.columns == (words_of(TOKENIZER, IDS)[-1],)  # type: ignore[attr-defined]
 
 
-def test_of_a_circuit_its_edges_or_its_effects() -> None:
+def test_of_a_circuit_the_edges_that_were_measured_and_no_others() -> None:
     nodes = ("decoder.0.attention.1", "decoder.0.feed_forward", "decoder.1.attention.2")
     effects = Circuit("c", {}, nodes, roles={nodes[0]: "mover"}, effects={nodes[0]: 0.5, nodes[2]: -0.2})
     picture = picture_of(effects)
     assert isinstance(picture, CircuitGraph)
-    assert picture.nodes == ("0.1 mover", "0.ff", "1.2", "logits")
-    assert len(picture.edges) == 2
+    assert picture.nodes == ("0.1 mover 0.5", "0.ff", "1.2 −0.2")
+    assert len(picture.edges) == 0
+    assert picture.layer_names == ("block 0", "block 1")
+    assert all(name in picture.text() for name in picture.nodes)
+    assert "not measured" in picture.sentence()
     edges = Circuit(
         "c", {}, nodes, edges=(("input", nodes[0], 1.0), (nodes[0], nodes[1], 0.5), (nodes[1], nodes[2], 0.1))
     )
     drawn = picture_of(edges)
-    assert len(drawn.edges) == 3  # type: ignore[attr-defined]
+    assert isinstance(drawn, CircuitGraph)
+    assert drawn.edges.tolist() == [[3, 0, 1.0], [0, 1, 0.5], [1, 2, 0.1]]
+    assert drawn.nodes == ("0.1", "0.ff", "1.2", "input")
+    assert drawn.layer_names == ("input", "block 0 attention", "block 0 feed-forward", "block 1 attention")
     assert short_name("encoder.2.attention.3") == "encoder.2.3"
     assert short_name("decoder.2.cross.3") == "2.cross.3"
 

@@ -1,6 +1,7 @@
 """Attribution: shares add up to the whole, padding and the future have none, and the model is left as it was."""
 
 from collections.abc import Callable, Sequence
+from math import exp
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from toy import still
 
 from cutaway.errors import InputError
 from cutaway.inside.attributed import Attribution
-from cutaway.inside.attribution import RULES, WITHIN, Path, gradient_x_input, integrated_gradients
+from cutaway.inside.attribution import RULES, WITHIN, Path, even_change, gradient_x_input, integrated_gradients
 from cutaway.inside.gradients import Gradients
 from cutaway.inside.looked_at import attention_rollout, attentions, handed_over, value_weighted
 from cutaway.inside.metrics import LogitDifference, Measure, last_real
@@ -101,6 +102,46 @@ def test_where_a_number_jumps_the_halving_ends() -> None:
     path = Jump(asked, [], [], 1, lambda more: None)
     scores, _ = path.halved_until(0.01, torch.zeros(1, 1), torch.ones(1, 1))
     assert not scores.any()
+
+
+class Slope(Path):
+    """A number that rises by 1 on a short part of the way; its slope is shared among two inputs as 3 : 1."""
+
+    def metrics(self, places: Sequence[float]) -> Tensor:
+        return torch.tensor([[[1 / (1 + exp(-150 * (place - 0.3)))]] for place in places], dtype=torch.float64)
+
+    def integral(self, nodes: Sequence[Any]) -> Tensor:
+        risen = self.metrics([place for place, _ in nodes])[:, 0, 0]
+        weights = torch.tensor([weight for _, weight in nodes], dtype=torch.float64)
+        return (150 * risen * (1 - risen) * weights)[:, None, None, None] * torch.tensor([0.75, 0.25])
+
+
+@pytest.mark.parametrize("n", [1, 4, 16])
+def test_even_changes_cover_the_path_once_and_lie_where_the_number_changes(n: int) -> None:
+    asked = Gradients(still("gpt2"), inputs("gpt2"), {}, metric_for("gpt2"))
+    path = Slope(asked, [], [], 1, lambda more: None)
+    nodes = even_change(path, n)
+    assert sum(weight for _, weight in nodes) == pytest.approx(1)
+    edge = 0.0
+    for place, weight in nodes:  # each in the middle of its piece, piece after piece
+        assert place - weight / 2 == pytest.approx(edge, abs=1e-12)
+        edge = place + weight / 2
+    if n == 16:
+        assert sum(abs(place - 0.3) < 0.05 for place, _ in nodes) >= 12
+        assert abs(float(path.integral(nodes).sum()) - 1) < 0.05
+        equal = RULES["midpoint"](path, n)
+        assert abs(float(path.integral(equal).sum()) - 1) > 0.3
+
+
+class Flat(Slope):
+    def metrics(self, places: Sequence[float]) -> Tensor:
+        return torch.zeros(len(places), 2, 3)
+
+
+def test_where_nothing_changes_the_pieces_are_equal() -> None:
+    asked = Gradients(still("gpt2"), inputs("gpt2"), {}, metric_for("gpt2"))
+    nodes = even_change(Flat(asked, [], [], 1, lambda more: None), 5)
+    assert [weight for _, weight in nodes] == pytest.approx([0.2] * 5)
 
 
 def test_where_no_word_is_missing_the_output_of_the_embedding_shares_as_the_tokens_do() -> None:

@@ -98,6 +98,13 @@ def test_rooms_import_only_what_the_table_allows():
     assert violations(SRC, TABLE) == []
 
 
+def test_families_that_are_imported_by_name_come_from_rooms_that_the_table_allows():
+    from cutaway.families import FAMILIES
+
+    rooms = {file.partition(".")[0] for file, _, _ in FAMILIES.values()}
+    assert rooms <= TABLE["families"] | {"families"}
+
+
 def test_tokens_imports_no_torch():
     tokens = [path for path in SRC.rglob("*.py") if room_of(path, SRC) == "tokens"]
     found = [f"{p.name}:{line}" for p in tokens for line, name in imports(p, SRC) if name.split(".")[0] == "torch"]

@@ -20,7 +20,7 @@ from jaxtyping import Int64
 
 from cutaway.baselines.counts import HIGHEST
 from cutaway.baselines.ngram import NGramModel, Table
-from cutaway.baselines.words import EOS, SOS
+from cutaway.baselines.words import EOS
 from cutaway.errors import CheckpointError, InputError
 from cutaway.files import regular_size, replacing
 
@@ -29,7 +29,7 @@ LONGEST = 1 << 16  # bytes of a line that is read
 SPACE = b" \t\r\n"
 LN10 = float(np.log(10))
 START, END, UNKNOWN = "<s>", "</s>", "<unk>"
-OURS = {START: SOS, END: EOS, "<UNK>": UNKNOWN}
+OURS = {END: EOS, "<UNK>": UNKNOWN}
 
 
 def write_arpa(model: NGramModel, path: Path, names: Sequence[str] | None = None) -> None:
@@ -43,8 +43,9 @@ def write_arpa(model: NGramModel, path: Path, names: Sequence[str] | None = None
     for word in words:
         if word.encode().split() != [word.encode()] or "\0" in word:
             raise InputError(f"the word {word!r} cannot stand in an ARPA file (white space): write ids, names=None")
-    if len(set(words)) < len(words):
-        twice = next(word for i, word in enumerate(words) if word in words[:i])
+    read = [OURS.get(word, word) for word in words]
+    if len(set(read)) < len(read):
+        twice = next(word for i, word in enumerate(read) if word in read[:i])
         raise InputError(f"the name {twice!r} is given to two ids: an ARPA file tells words apart by their names")
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         file.write("\\data\\\n")
@@ -97,10 +98,10 @@ def read_arpa(path: Path) -> tuple[NGramModel, tuple[str, ...]]:
 
 def _numbered(path: Path, names: list[str]) -> dict[str, int]:
     """Words by id, in the order of the file; <s> gets the largest, as everywhere here."""
-    if SOS not in names:
+    if START not in names:
         raise CheckpointError(f"{path} has no {START}: a model that does not know where sentences begin is not read")
-    words = dict.fromkeys(name for name in [*names, UNKNOWN] if name != SOS)
-    return {name: i for i, name in enumerate([*words, SOS])}
+    words = dict.fromkeys(name for name in [*names, UNKNOWN] if name != START)
+    return {name: i for i, name in enumerate([*words, START])}
 
 
 def _keys(

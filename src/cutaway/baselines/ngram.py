@@ -20,6 +20,7 @@ from jaxtyping import Float32, Float64, Int64
 
 from cutaway.baselines.counts import HIGHEST, Ids, started
 from cutaway.baselines.counts_shelf import Shelf
+from cutaway.baselines.predictor import Predictor
 from cutaway.errors import CheckpointError, InputError
 
 BATCH = 1 << 20  # tokens that are scored at once
@@ -46,7 +47,7 @@ class Table(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NGramModel:
+class NGramModel(Predictor):
     """Ids 0 … vocab_size − 1; behind `end` another text begins. `about` says how its numbers were made."""
 
     vocab_size: int
@@ -120,16 +121,6 @@ class NGramModel:
             columns.append(last)
             keys = self.tables[n - 1].keys[numbers]
         return np.stack([*columns, keys][::-1], axis=1)
-
-    def generate(self, start: Sequence[int] = (), *, seed: int = 0, limit: int = 100) -> list[int]:
-        """`start` and at most `limit` more tokens, each drawn as its probability says, until a text ends."""
-        text, random = list(start), np.random.default_rng(seed)
-        while len(text) < len(start) + limit:
-            p = self.next_probabilities(text)
-            text.append(int(random.choice(self.vocab_size, p=p / p.sum())))
-            if text[-1] == self.end:
-                break
-        return text
 
     def save(self, folder: Path) -> None:
         """`open` maps it again, whatever its size."""

@@ -5,7 +5,7 @@
 
 A sentence begins behind <sos> and ends with <eos>; a word that was never seen is <unk>. Any strings will do as words:
 characters are `NGrams([list(line) for line in lines])`. The order of an n-gram counts the word that comes next; a
-Markov chain of order 2 looks as far back as a 3-gram.
+Markov chain of order 2 looks as far back as a 3-gram. With `classes` it is an n-gram of so many Brown clusters.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from cutaway.baselines.arpa import read_arpa, write_arpa
+from cutaway.baselines.class_ngram import ClassNGramModel, train_class_ngrams
 from cutaway.baselines.counts import Ids
+from cutaway.baselines.ngram import NGramModel
 from cutaway.baselines.ngram_smoothing import train_ngrams
 from cutaway.baselines.words import EOS, SOS
 from cutaway.errors import InputError
@@ -26,7 +28,14 @@ UNK = "<unk>"
 class NGrams:
     """`words[i]` is the word of the id i of `model`."""
 
-    def __init__(self, lines: Sequence[Sequence[str]], order: int = 3, *, smoothing: str = "kneser-ney") -> None:
+    def __init__(
+        self,
+        lines: Sequence[Sequence[str]],
+        order: int = 3,
+        *,
+        smoothing: str = "kneser-ney",
+        classes: int | None = None,
+    ) -> None:
         if isinstance(lines, str):
             raise InputError("this is a text: n-grams are learnt from sentences, `sentences(text)`")
         if not any(map(len, lines)):
@@ -36,7 +45,12 @@ class NGrams:
             if any(mark in line for line in lines):
                 raise InputError(f"{mark!r} stands in a sentence: beginnings and ends are marked here, leave it out")
         ids = self.ids(list(chain.from_iterable((*line, EOS) for line in lines)))
-        self.model = train_ngrams(ids, len(self.words), order, end=self._ids[EOS], smoothing=smoothing)
+        size, end = len(self.words), self._ids[EOS]
+        self.model: NGramModel | ClassNGramModel
+        if classes is None:
+            self.model = train_ngrams(ids, size, order, end=end, smoothing=smoothing)
+        else:
+            self.model = train_class_ngrams(ids, size, order, classes, end=end, smoothing=smoothing)
 
     def _set(self, words: Sequence[str] | dict[str, None]) -> None:
         self.words = tuple(words)
@@ -68,6 +82,8 @@ class NGrams:
         return [*start, *(self.words[i] for i in ids[len(start) :])]
 
     def save_arpa(self, path: Path) -> None:
+        if not isinstance(self.model, NGramModel):
+            raise InputError(f"an ARPA file has no place for classes: save the {self.model} with `model.save(folder)`")
         write_arpa(self.model, path, self.words)
 
     @classmethod

@@ -8,10 +8,14 @@ SOS, EOS = "<sos>", "<eos>"
 AROUND = ".,;:!?…\"'()[]«»‹›„“”‚‘’–—-"  # cut from both ends of a word; what stands inside stays: don't
 
 
+def words_of(text: str) -> list[str]:
+    """Its words, whatever parts them."""
+    return [word for part in text.lower().split() if (word := part.strip(AROUND))]
+
+
 def sentences(text: str, name: str = "the text") -> list[list[str]]:
     """The words of each line that has any; `name` is what an error calls the text."""
-    lines = [[word for part in line.lower().split() if (word := part.strip(AROUND))] for line in text.splitlines()]
-    found = [words for words in lines if words]
+    found = [words for line in text.splitlines() if (words := words_of(line))]
     if not found:
         raise InputError(f"{name} {'has no words' if text.strip() else 'is empty'}: there is nothing to count")
     return found

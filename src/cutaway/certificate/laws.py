@@ -13,7 +13,7 @@ from cutaway.certificate.asked import Asked, Ids, padded
 from cutaway.certificate.entry import Measure, NotApplicable, NotMeasured, difference
 from cutaway.certificate.subject import Subject, batch_of, has_8_bits, states, together
 from cutaway.decoding.precision import with_precision
-from cutaway.model.blocks import Block
+from cutaway.model.blocks import Block, has_blocks
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
 from cutaway.model.tap import edit
 
@@ -69,6 +69,8 @@ def _cached(model: DecoderModel, asked: Asked) -> list[Tensor]:
 
 def fused_is_explicit(subject: Subject) -> Measure:
     """The fused kernel gives what softmax(QKᵀ / √d) V gives when it is written out, as it is for whoever edits it."""
+    if not has_blocks(subject.model):
+        raise NotApplicable("no attention of this family is fused")
     with edit(subject.model, {"*.pattern": lambda pattern: pattern}):
         explicit = together(subject.model, subject.batch)
     return Measure(value=difference(subject.together, explicit), inputs=subject.asked.inputs)
@@ -112,6 +114,8 @@ def _packs(rows: list[Ids], room: int) -> list[list[int]]:
 
 def compiled_is_eager(subject: Subject) -> Measure:
     """torch.compile changes the speed only."""
+    if not has_blocks(subject.model):
+        raise NotApplicable("blocks are compiled, and this family has none")
     if torch._dynamo.config.disable:
         raise NotMeasured("torch.compile is switched off: unset TORCH_COMPILE_DISABLE")
     try:

@@ -21,11 +21,12 @@ from cutaway.checkpoints.gguf import load_gguf
 from cutaway.checkpoints.gguf_file import GGUFFile
 from cutaway.checkpoints.hf import config_out, export_hf, load_hf
 from cutaway.checkpoints.llama2c import load_llama2c, open_llama2c
-from cutaway.checkpoints.numbers import READABLE
+from cutaway.checkpoints.numbers import READABLE, check_ended
 from cutaway.checkpoints.target import check_target, replacing_model
 from cutaway.errors import CheckpointError, InputError
 from cutaway.families import sizes
 from cutaway.files import MEGABYTE, read_bytes, read_json
+from cutaway.model.blocks import has_blocks
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer, find_tokenizer, gguf_tokenizer, llama2c_tokenizer
 
@@ -94,6 +95,8 @@ def export_to(
     if quantization is not None and to != "ctranslate2":
         raise InputError(f"quantization={quantization!r} is for ctranslate2 only: leave it out")
     config = model.config
+    if not has_blocks(model):
+        raise CheckpointError(f"{config.family} has no layout that others read: it runs here only")
     check_vocabulary(tokenizer, getattr(config, "vocab_size", 0))
     if to == "hf":
         try:
@@ -124,6 +127,7 @@ def _found(path: Path | str) -> Path:
 
 def _reader(path: Path) -> Callable[..., Model]:
     if path.is_dir():
+        check_ended(path)
         if not (path / "config.json").exists():
             raise CheckpointError(f"{path} holds no config.json: a model folder has one beside its .safetensors files")
         return load_folder if "family" in read_json(path / "config.json") else load_hf

@@ -18,6 +18,7 @@ from cutaway.cli.wording import in_options
 from cutaway.errors import CutawayError
 
 COMMANDS = {  # command → file in this folder
+    "chomsky": "chomsky",
     "circuit": "circuit",
     "classify": "classify",
     "demo": "demo",
@@ -32,14 +33,17 @@ COMMANDS = {  # command → file in this folder
     "inspect": "inspect",
     "lens": "lens",
     "models": "models",
+    "ngram": "ngram",
     "pack": "pack",
     "patch": "patch",
     "plot": "plot",
     "runs": "runs",
+    "shannon": "shannon",
     "tokenizer show": "tokenizer.show",
     "tokenizer train": "tokenizer.train",
     "train": "train",
     "translate": "translate",
+    "vectors": "vectors",
     "verify": "verify",
 }
 GROUPS = {  # the first of two words → what the commands are for

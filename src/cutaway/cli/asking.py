@@ -1,6 +1,7 @@
 """What the commands that let a model speak share: texts, and a model that is ready."""
 
 import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -13,6 +14,9 @@ from cutaway.cli.options import located
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from jaxtyping import UInt8
+
     from cutaway.model.model import Model
     from cutaway.tokens import Tokenizer
 
@@ -62,6 +66,12 @@ def reading(tokenizer: "Tokenizer | None", path: Path) -> "Tokenizer":
             f"answers `cutaway classify`"
         )
     return tokenizer
+
+
+def warn_if_plain(name: str, picture: "UInt8[np.ndarray, 'channel height width']") -> None:
+    """A model of pictures has an answer to an empty one, too, and may be sure of it."""
+    if picture.min() == picture.max():
+        print(f"warning: {name} is all of one colour: what is said of it means nothing", file=sys.stderr)
 
 
 def as_trained(path: Path) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cutaway.cli.numbers import minus
 from cutaway.cli.opened import Out, To, Which, as_text, check_out, opened, screen, waiting, write
 from cutaway.cli.options import Json
 from cutaway.errors import InputError
@@ -52,9 +53,13 @@ def circuit(
     """Find the heads that do a task; or --test a circuit that was saved, on prompts that it was not found on.
 
     --out circuit.json saves the circuit, .html a page with its picture and all scores, .svg the picture.
+
+    --preset alignment --prompts FILE: lines such as «Tom bought 12 books in Boston.»; --preset coreference --prompts
+    FILE: schemas of four lines («The bee landed on the flower because it had pollen.», «it», «The bee,the flower»,
+    «the flower») with an empty one between them.
     """
     check_out(out)
-    loaded, tokenizer = opened(model)
+    loaded, tokenizer = opened(model, blocks=True)
 
     from cutaway.cli.asking import reading
     from cutaway.cli.presets import Wishes, study
@@ -119,7 +124,7 @@ def _show(found: "Studied") -> None:
         table = grid(name.replace("_", " "))
         for head, score in scores.best(SHOWN):
             mark = "•" if head in found.circuit.nodes else " "
-            cells = [f"{score:6.2f}".replace("-", "−")] if scores.what.startswith("lost") else chance(score, console)
+            cells = [minus(f"{score:6.2f}")] if scores.what.startswith("lost") else chance(score, console)
             table.add_row(Text(f"{mark} {head}"), *cells)
         console.print(table)
     if found.curves:
@@ -136,7 +141,7 @@ def _show(found: "Studied") -> None:
         console.print()
         table = grid("who speaks to whom: what is lost without it")
         for start, end, weight in sorted(found.circuit.edges, key=lambda edge: -abs(edge[2]))[:EDGES]:
-            table.add_row(Text(f"  {start}"), Text(f"→ {end}"), Text(f"{weight:+.2f}".replace("-", "−")))
+            table.add_row(Text(f"  {start}"), Text(f"→ {end}"), Text(minus(f"{weight:+.2f}")))
         console.print(table)
     console.print()
     console.print(
@@ -170,7 +175,7 @@ def _test(
     elif not as_json:
         console, table = screen(), grid()
         table.add_row(Text("circuit", "dim"), f"{kept.name}, {len(kept.nodes)} of {len(asked.among)} heads")
-        table.add_row(Text("faithful", "dim"), f"alone they keep {share:.0%} of the task".replace("-", "−"))
+        table.add_row(Text("faithful", "dim"), minus(f"alone they keep {share:.0%} of the task"))
         table.add_row(Text("complete", "dim"), f"at most {gaps.gap:.0%} between circuit and model without a part of it")
         idle = [node for node, loss in needed.items() if loss <= 0]
         said = "each of its heads adds something" if not idle else f"{len(idle)} add nothing: {', '.join(idle[:4])}"
@@ -180,6 +185,6 @@ def _test(
         console.print(table)
         most = grid("what is lost without each")
         for node, loss in sorted(needed.items(), key=lambda item: -item[1])[:8]:
-            most.add_row(Text(f"  {node}"), Text(f"{loss:+.1%}".replace("-", "−").rjust(7)))
+            most.add_row(Text(f"  {node}"), Text(minus(f"{loss:+.1%}").rjust(7)))
         console.print()
         console.print(most)

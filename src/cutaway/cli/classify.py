@@ -1,12 +1,13 @@
 """`cutaway classify`: what a fine-tuned model says of texts, pairs of texts, or pictures."""
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading, ready
+from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading, ready, warn_if_plain
 from cutaway.cli.lines import Cut, Input, Output, Resume, answer_lines, given, of_model, of_words
 from cutaway.cli.options import Json
 from cutaway.cli.showing import chance, grid, stdout
@@ -35,13 +36,15 @@ def classify(
     """Classes, numbers or tags of texts; the two of a pair have a tab between them; pictures are files.
 
     Lines give lines: the class and its probability, the number, or a tag for each word. With --json texts do too.
+    A picture that cannot be read is named and left out, and the command then ends with 2.
     """
     asked = given(texts, input, output, resume)
     loaded, found = ready(model, precision)
     pictures = loaded.config.family == "vit"
     if cut and pictures:
         raise InputError("--cut ends texts, and this model reads pictures: leave it out")
-    answers = _of_pictures(loaded, model) if pictures else _of_texts(loaded, found, model, cut)
+    bad: list[str] = []
+    answers = _of_pictures(loaded, model, bad) if pictures else _of_texts(loaded, found, model, cut)
 
     def lines(some: list[str], report: Callable[[int, int], None]) -> list[str]:
         said = of_words(some, lambda texts: answers(texts, report))
@@ -55,7 +58,11 @@ def classify(
         for text, said in zip(asked, answers(asked), strict=True):
             print(_line(text, said, True))
     else:
-        _show(asked, answers(asked))
+        said = [(text, one) for text, one in zip(asked, answers(asked), strict=True) if not isinstance(one, InputError)]
+        if said:
+            _show([text for text, _ in said], [one for _, one in said])
+    if bad:
+        raise InputError(f"{len(bad)} picture{'s' if len(bad) > 1 else ''} could not be read")
 
 
 def _of_texts(loaded: "Model", found: "Tokenizer | None", path: Path, cut: int | None) -> Callable[..., list[Any]]:
@@ -71,24 +78,41 @@ def _of_texts(loaded: "Model", found: "Tokenizer | None", path: Path, cut: int |
     return answers
 
 
-def _of_pictures(loaded: "Model", path: Path) -> Callable[..., list[Any]]:
+def _of_pictures(loaded: "Model", path: Path, bad: list[str]) -> Callable[..., list[Any]]:
+    """Answers to files, and an error in the place of the answer to a `bad` one."""
+    from cutaway.decoding.classify import arrays_of
     from cutaway.decoding.classify import classify as answer
     from cutaway.evaluation.examples import picture_numbers
 
     numbers = picture_numbers(path)
 
+    def read(file: str) -> Any:
+        try:
+            ((picture,), *_) = arrays_of(loaded, [file], **numbers)
+        except InputError as error:
+            print("error:", error, file=sys.stderr)
+            bad.append(file)
+            return error
+        warn_if_plain(file, picture)
+        return picture
+
     def answers(files: list[str], *report: Any) -> list[Any]:
-        parts = [files[start : start + AT_ONCE] for start in range(0, max(1, len(files)), AT_ONCE)]
-        return [said for part in parts for said in answer(loaded, part, **numbers)]
+        said: list[Any] = []
+        for start in range(0, max(1, len(files)), AT_ONCE):
+            pictures = [read(file) for file in files[start : start + AT_ONCE]]
+            good = [picture for picture in pictures if not isinstance(picture, InputError)]
+            found = iter(answer(loaded, good, **numbers))
+            said += [picture if isinstance(picture, InputError) else next(found) for picture in pictures]
+        return said
 
     return answers
 
 
 def _line(text: str, said: Any, as_json: bool) -> str:
     if as_json:
-        plain = {} if said is None else _plain(said)
+        plain = {} if said is None else {"error": str(said)} if isinstance(said, InputError) else _plain(said)
         return json.dumps({"input": text, **plain}, ensure_ascii=False, allow_nan=False)
-    if said is None:
+    if said is None or isinstance(said, InputError):
         return ""
     if isinstance(said, float):
         return f"{said:.6g}"

@@ -17,6 +17,7 @@ from cutaway.cli.opened import (
     write,
 )
 from cutaway.cli.options import Json
+from cutaway.cli.translate import Whole
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ Show = Annotated[list[Part] | None, typer.Option("--show", help="Only this; may 
 Target = Annotated[str | None, typer.Option("--target", help="Ask about this answer instead of the model's own.")]
 Versus = Annotated[str | None, typer.Option("--versus", help="Held against this one, not against the runner-up.")]
 How = Annotated[Method, typer.Option("--method", help="How the answer is shared out among the words.")]
+Steps = Annotated[int, typer.Option("--steps", min=1, help="Of integrated gradients: more are slower, and nearer.")]
 Layer = Annotated[int | None, typer.Option("--layer", min=0, help="Only the heads of this block.")]
 Head = Annotated[int | None, typer.Option("--head", min=0, help="Show this head large.")]
 K = Annotated[int, typer.Option("--k", min=1, help="How many guesses.")]
@@ -67,9 +69,11 @@ def inspect(
     target: Target = None,
     versus: Versus = None,
     method: How = Method.integrated,
+    steps: Steps = 16,
     layer: Layer = None,
     head: Head = None,
     k: K = 5,
+    whole: Whole = False,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -77,15 +81,17 @@ def inspect(
 
     Next words, translations, blanks ([MASK]), labels (two texts with a tab between) and pictures, by what the model
     does. A page (--out page.html) has all pictures, an .svg the one that --show names. --json has the numbers, and
-    with --show heads every pattern.
+    with --show heads every pattern. A translator reads sentence by sentence; --json then lists them as `sentences`.
     """
     check_out(out)
     given = _given(text)
     loaded, tokenizer = opened(model)
 
-    from cutaway.cli.asking import as_trained, reading
+    from cutaway.cli.asking import as_trained, reading, warn_if_plain
     from cutaway.inside.inspection import SHOWN, look_inside
+    from cutaway.inside.opened import check_blocks
     from cutaway.inside.pages import pictures_of
+    from cutaway.inside.progress import stages
     from cutaway.model.model import EncoderDecoderModel
 
     across = isinstance(loaded, EncoderDecoderModel)
@@ -99,34 +105,65 @@ def inspect(
     wanted = [part.value for part in show or Part]
     if show and Part.alignment in show and not across:
         raise InputError(f"--show alignment is for translators, and {model} is a {loaded.config.family} model")
+    if show and Part.writers in show:
+        check_blocks(loaded)
+    if show and Part.heads in show and not _n_heads(loaded):
+        raise InputError(f"--show heads: {loaded.config.family} has no attention")
     if layer is not None:
         n = max(len(getattr(loaded, side)) for side in ("encoder", "decoder") if hasattr(loaded, side))
         if layer >= n:
             raise InputError(f"--layer {layer}: this model has layers 0 … {n - 1}")
-    if head is not None and head >= loaded.config.to_dict()["n_heads"]:
-        raise InputError(f"--head {head}: this model has heads 0 … {loaded.config.to_dict()['n_heads'] - 1} in a layer")
+    if head is not None and head >= (n_heads := _n_heads(loaded)):
+        raise InputError(
+            f"--head {head}: this model has {f'heads 0 … {n_heads - 1} in a layer' if n_heads else 'no attention'}"
+        )
     if loaded.config.task == "language_model" and not across:
         target, versus = (None if word is None else _after(given, word) for word in (target, versus))
+    asked = [given] if not across or whole or target is not None else _sentences(loaded, tokenizer, given)
+    if len(asked) > 1 and out is not None and out.suffix.lower() in (".svg", ".txt"):
+        raise InputError(
+            f"--out {out.name} holds one picture, and the text has {len(asked)} sentences: write a page (.html), give "
+            "one sentence, or --whole"
+        )
     with waiting("looking inside") as report:
-        found = look_inside(
-            loaded, tokenizer, given, target=target, versus=versus, to=to, method=NAMES[method.value],
-            show=[name for name in SHOWN if name in wanted], parts="*" if layer is None else f"*.{layer}.*", k=k,
-            as_trained=as_trained(model), report=report, **pixels,
-        )  # fmt: skip
+        found = [
+            look_inside(
+                loaded, tokenizer, one, target=target, versus=versus, to=to, method=NAMES[method.value], steps=steps,
+                show=[name for name in SHOWN if name in wanted], parts="*" if layer is None else f"*.{layer}.*", k=k,
+                as_trained=as_trained(model), report=told, **pixels,
+            )
+            for one, told in zip(asked, stages(report, *(len(one) ** 2 for one in asked)), strict=True)
+        ]  # fmt: skip
     if as_json or (out is not None and out.suffix.lower() == ".json"):
-        data = {"model": str(model), **found.to_dict(whole_patterns=bool(show) and Part.heads in (show or ()))}
+        each = [one.to_dict(whole_patterns=bool(show) and Part.heads in (show or ())) for one in found]
+        data = {"model": str(model), **(each[0] if len(each) == 1 else {"given": given, "sentences": each})}
         if as_json:
             print(as_text(data), end="")
         if out is not None and out.suffix.lower() == ".json":
             write(out, None, data)  # type: ignore[arg-type]
             return
+    for one in found:
+        if one.image is not None:
+            warn_if_plain(one.given, one.image)
+    pictures = [pictures_of(one, tokenizer, head=head) for one in found]
     if out is not None:
-        _save(out, model, found, pictures_of(found, tokenizer, head=head), show)
+        _save(out, model, given, found, pictures, show)
     elif not as_json:
         from cutaway.cli.inspected import show_inspection
 
         names = [part.value for part in show or []]
-        show_inspection(found, pictures_of(found, tokenizer, head=head), names, f"{model.name}: {_sizes(loaded)}")
+        for number, (one, its) in enumerate(zip(found, pictures, strict=True)):
+            print("\n" if number else "", end="")
+            title = f"{model.name}: {_sizes(loaded)}"
+            title += f"; sentence {number + 1} of {len(found)}" if len(found) > 1 else ""
+            show_inspection(one, its, names, title)
+
+
+def _sentences(loaded: Any, tokenizer: Any, text: str) -> list[str]:
+    """As `cutaway translate` cuts a text; an empty one is left for others to refuse."""
+    from cutaway.decoding.translate import sentences_of
+
+    return sentences_of(loaded, tokenizer, text) or [text]
 
 
 def _given(text: list[str]) -> str:
@@ -143,25 +180,47 @@ def _after(text: str, word: str) -> str:
 
 
 def _sizes(model: Any) -> str:
-    numbers = model.config.to_dict()
     stacks = [f"{len(getattr(model, side))} {side}" for side in ("encoder", "decoder") if hasattr(model, side)]
-    return f"{numbers['family']}, {' + '.join(stacks)} layers × {numbers['n_heads']} heads"
+    heads = model.config.to_dict().get("n_heads")
+    return f"{model.config.family}, {' + '.join(stacks)} layers{f' × {heads} heads' if heads else ''}"
 
 
-def _save(out: Path, model: Path, found: "Inspection", pictures: "dict[str, Picture]", show: list[Part] | None) -> None:
-    from cutaway.inside.pages import page_of
+def _n_heads(model: Any) -> int:
+    """In each layer; of an LSTM with attention one, without it none."""
+    return max((part.n_heads for part in model.modules() if hasattr(part, "n_heads")), default=0)
 
-    if not pictures:
+
+def _save(
+    out: Path,
+    model: Path,
+    given: str,
+    found: "list[Inspection]",
+    pictures: "list[dict[str, Picture]]",
+    show: list[Part] | None,
+) -> None:
+    from cutaway.inside.pages import page_of, part_of_page
+
+    first = next(iter(pictures[0].values()), None)
+    if first is None:
         raise InputError("--show answer has no picture: leave --out away, or show something else")
     if out.suffix.lower() == ".html":
-        best = found.guesses[0][0]
-        said = f"{model.name}: {found.answer.strip()}"
-        said += f" ({best[1]:.1%})" if len(found.guesses) == 1 and best[0] == found.outputs[0] else ""
-        title = Path(found.given).name if found.question == "picture" else found.given
-        page = page_of(title, said, pictures.values())
-        write(out, next(iter(pictures.values())), {}, page)
+        if len(found) == 1:
+            title = Path(given).name if found[0].question == "picture" else found[0].given
+            page = page_of(title, f"{model.name}: {_said(found[0])}", pictures[0].values())
+        else:
+            parts = [
+                part_of_page(one.given, _said(one), its.values()) for one, its in zip(found, pictures, strict=True)
+            ]
+            page = page_of(given, f"{model.name}: {len(found)} sentences", parts)
+        write(out, first, {}, page)
         return
     names = [part.value for part in show or []]
     if len(names) > 1:
         raise InputError(f"--out {out.name} holds one picture: give one --show, or write a page (.html)")
-    write(out, next(iter(pictures.values())), {})
+    write(out, first, {})
+
+
+def _said(found: "Inspection") -> str:
+    best = found.guesses[0][0]
+    sure = f" ({best[1]:.1%})" if len(found.guesses) == 1 and best[0] == found.outputs[0] else ""
+    return found.answer.strip() + sure

@@ -1,8 +1,10 @@
 """What `cutaway inspect` shows in a terminal: a few blocks of at most 80 columns."""
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from cutaway.cli.numbers import minus
 from cutaway.cli.opened import coloured, columns, draw, screen
 
 if TYPE_CHECKING:
@@ -75,30 +77,43 @@ def _attribution(console: "Console", picture: "Any", found: "Inspection") -> Non
     from rich.padding import Padding
     from rich.text import Text
 
-    from cutaway.cli.showing import grid
+    from cutaway.cli.showing import WORD, grid
     from cutaway.inside.attributed import METHODS
+    from cutaway.inside.pictures.svg import cut
+    from cutaway.inside.shown import SO_FAR
 
     assert found.attribution is not None
     _rule(console, "What the answer comes from", METHODS[found.attribution.method])
     if picture.kind != "coloured text":
         _evidence(console, picture)
+        _note(console, found.attribution.off)
         return
     words: ColouredText = picture
     if len(words.outputs) == 1:
         said = Text.from_ansi(" ".join(words.marked(words.values[0].tolist(), coloured(console))))
         console.print(Padding(said, (0, 0, 0, 2), expand=False))
-        signs = "+ for it, − against it; more signs, more so"
-        console.print(Padding(Text(signs, "dim"), (0, 0, 0, 2), expand=False))
+        _note(console, "+ for it, − against it; more signs, more so")
+        _note(console, found.attribution.off)
         return
     table = grid()
     for output, line in zip(words.outputs, words.values, strict=True):
         said = Text()
         for at in (-abs(line)).argsort(kind="stable")[:3].tolist():
             if line[at]:
-                said.append(f"{words.sources[at]} ", BLUE if line[at] > 0 else WARM)
-                said.append(f"{line[at]:+.2f}   ".replace("-", "−"), "dim")
-        table.add_row(Text(f"  {output}", "bold"), Text("←", "dim"), said)
+                said.append(f"{cut(words.sources[at], WORD)} ", BLUE if line[at] > 0 else WARM)
+                said.append(minus(f"{line[at]:+.2f}   "), "dim")
+        table.add_row(Text(f"  {cut(output, WORD)}", "bold"), Text("←", "dim"), said)
     console.print(table)
+    _note(console, SO_FAR if len(found.attribution.parts) == 2 else "")
+    _note(console, found.attribution.off)
+
+
+def _note(console: "Console", text: str) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    if text:
+        console.print(Padding(Text(text, "dim"), (0, 0, 0, 2), expand=False))
 
 
 def _evidence(console: "Console", picture: "Any") -> None:
@@ -120,11 +135,7 @@ def _evidence(console: "Console", picture: "Any") -> None:
         lines += [Text.from_ansi(line)] * high
     shown.append(Text("\n").join(lines))
     console.print(Padding(Columns(shown, padding=(0, 4)), (0, 0, 0, 2), expand=False))
-    console.print(
-        Padding(
-            Text(f"░▒▓█ for it, ·-=≡ against it; up to {picture.scale.high:.2g}", "dim"), (0, 0, 0, 2), expand=False
-        )
-    )
+    _note(console, f"░▒▓█ for it, ·-=≡ against it; up to {picture.scale.high:.2g}")
 
 
 def _alignment(console: "Console", found: "Inspection") -> None:
@@ -143,29 +154,34 @@ def _writers(console: "Console", found: "Writers", picture: "Picture") -> None:
 
     from cutaway.cli.showing import grid
     from cutaway.inside.pictures import HeatMap, visible
+    from cutaway.inside.shown import WRITERS
 
     if len(found.outputs) > 1:
         _rule(console, "Who wrote it", "logit of each output − logit of its runner-up")
         assert isinstance(picture, HeatMap)
         some = HeatMap(picture.values[:MOST], picture.rows[:MOST], picture.columns, colours="diverging")
         draw(console, some, heading=False)
+        _note(console, WRITERS)
         return
     right, wrong = (visible(one[0]).strip() or visible(one[0]) for one in (found.outputs, found.versus))
     total = float(found.scores.sum())
-    what = f"logit of «{right}»" + (f" − logit of «{wrong}»" if wrong else "") + f" = {total:+.2f}"
-    _rule(console, "Who wrote it", what.replace("-", "−"))
+    what = f"logit of «{right}»" + (f" − logit of «{wrong}»" if wrong else "") + minus(f" = {total:+.2f}")
+    _rule(console, "Who wrote it", what)
     best = found.best(MOST)
     most = max(abs(scores[0]) for _, scores in best) or 1.0
     table = grid()
     for name, (score,) in best:
         bar = ("█" if score > 0 else "▒") * max(1, round(24 * abs(score) / most))
         style = BLUE if score > 0 else WARM
-        table.add_row(Text(f"  {name}"), Text(f"{score:+.2f}".replace("-", "−")), Text(bar, style))
+        table.add_row(Text(f"  {name}"), Text(minus(f"{score:+.2f}")), Text(bar, style))
     rest = total - sum(scores[0] for _, scores in best)
-    table.add_row(
-        Text(f"  {len(found.names) - len(best)} others", "dim"), Text(f"{rest:+.2f}".replace("-", "−"), "dim")
-    )
+    table.add_row(Text(f"  {len(found.names) - len(best)} others", "dim"), Text(minus(f"{rest:+.2f}"), "dim"))
     console.print(table)
+    for name, _ in best:
+        if head := re.fullmatch(r"\w+coder\.(\d+)\.(attention|cross)\.(\d+)", name):
+            part = {"attention": "attention", "cross": "cross-attention"}[head[2]]
+            _note(console, f"{name} is head {head[3]} in the {part} of block {head[1]}, counted from 0")
+            break
 
 
 def _heads(console: "Console", found: "Inspection") -> None:

@@ -64,7 +64,7 @@ def lens(
     if not text:
         raise InputError("a text is missing: write a sentence after the model, or train a lens with --tune")
     check_out(out)
-    loaded, tokenizer = opened(model)
+    loaded, tokenizer = opened(model, blocks=True)
 
     import torch
 
@@ -129,6 +129,7 @@ def _labels(model: "Model") -> list[str] | None:
 def _names(found: "Lens", tokenizer: "Tokenizer | None", model: "Model", ids: Any) -> dict[str, Any]:
     """Texts for the numbers of the data."""
     from cutaway.inside.attributed import token_names
+    from cutaway.inside.shown import layer_names
 
     labels = _labels(model)
     if labels is not None:
@@ -138,7 +139,11 @@ def _names(found: "Lens", tokenizer: "Tokenizer | None", model: "Model", ids: An
         known = (id for id in found.top_tokens.unique().tolist() if id < tokenizer.vocab_size)
         texts = {id: token_names(tokenizer, [id])[0] for id in known}
     read = list(token_names(tokenizer, ids.tolist())) if tokenizer is not None else []
-    return {"position_texts": read, "texts": {str(id): text for id, text in texts.items()}}
+    return {
+        "layer_names": list(layer_names(found.layers)),
+        "position_texts": read,
+        "texts": {str(id): text for id, text in texts.items()},
+    }
 
 
 def _followed(console: "Console", found: "Lens", words: list[str], tokenizer: "Tokenizer | None", ids: Any) -> None:

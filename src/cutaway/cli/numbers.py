@@ -1,6 +1,11 @@
 """Numbers as people read them."""
 
 
+def minus(text: str) -> str:
+    """With the sign that our pictures have, too: − is as wide as +."""
+    return text.replace("-", "−")
+
+
 def human(n: int | float, unit: str) -> str:
     """Three digits and a power of 1000: 124 MB, 1.50 GFLOP."""
     power = 0

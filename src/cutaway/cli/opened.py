@@ -29,11 +29,18 @@ To = Annotated[str | None, typer.Option("--to", help="The language that is wante
 Layers = Annotated[str | None, typer.Option("--layers", help="Only these blocks: 3, 2-5 or 0,4,7.")]
 
 
-def opened(path: Path) -> "tuple[Model, Tokenizer | None]":
-    """In fp32, whatever the weights are kept in: parts add up there, and gradients are worth something."""
-    from cutaway.cli.asking import Precision, ready
+def opened(path: Path, *, blocks: bool = False) -> "tuple[Model, Tokenizer | None]":
+    """In fp32, whatever the weights are kept in: parts add up there, and gradients are worth something.
 
-    return ready(path, Precision.fp32)
+    With `blocks`, a model that has none is refused.
+    """
+    from cutaway.cli.asking import Precision, ready
+    from cutaway.inside.opened import check_blocks
+
+    model, tokenizer = ready(path, Precision.fp32)
+    if blocks:
+        check_blocks(model)
+    return model, tokenizer
 
 
 def numbers_of(given: str | None, option: str = "--layers") -> list[int] | None:

@@ -1,12 +1,11 @@
 """`cutaway patch`: which layer, position or head carries the difference between two texts."""
 
-from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cutaway.cli.numbers import minus
 from cutaway.cli.opened import (
     Layers,
     Out,
@@ -23,14 +22,12 @@ from cutaway.cli.opened import (
     write,
 )
 from cutaway.cli.options import Json
+from cutaway.cli.patched import Given, answers_to, check_alike, check_answered, given_to
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from cutaway.inside.pictures import HeatMap
     from cutaway.model.model import Model
-    from cutaway.tokens import Tokenizer
 
 
 class Over(StrEnum):
@@ -84,17 +81,6 @@ NAMES = {
 }
 
 
-@dataclass(frozen=True)
-class Given:
-    """What the model reads of one text, and where it answers."""
-
-    text: str
-    inputs: "tuple[Tensor, ...]"
-    more: dict[str, Any]
-    at: int
-    names: tuple[tuple[str, ...], ...]  # of the tokens of each input
-
-
 def patch(
     model: Which,
     clean: Clean,
@@ -122,16 +108,17 @@ def patch(
         raise InputError("--ablate resample takes values from a second text; zero and mean need one text alone")
     if ablate is not None and fast:
         raise InputError("--fast estimates patches: leave it out, or leave out --ablate")
-    loaded, tokenizer = opened(model)
+    loaded, tokenizer = opened(model, blocks=True)
 
     from cutaway.inside.metrics import LogitDifference
     from cutaway.inside.shown import picture_of
 
-    first = _given(loaded, tokenizer, model, clean, to, target)
-    second = None if corrupted is None else _given(loaded, tokenizer, model, corrupted, to, target)
+    first = given_to(loaded, tokenizer, model, clean, to, target)
+    second = None if corrupted is None else given_to(loaded, tokenizer, model, corrupted, to, target)
     if second is not None:
-        _check_alike(first, second)
-    ids, names = _answers(loaded, tokenizer, first, second, right, wrong)
+        check_alike(first, second)
+    ids, names = answers_to(loaded, tokenizer, first, second, right, wrong)
+    check_answered(loaded, tokenizer, first, second, ids, names)
     metric = LogitDifference(*ids, at=first.at)
     chosen: dict[str, Any] = {"over": over.value, "side": None if stream is None else stream.value}
     chosen |= {"layers": numbers_of(layers), **first.more}
@@ -166,81 +153,6 @@ def patch(
         write(out, picture, data, page_of(clean, lead + _lead(names, found), [picture]))
     elif not as_json:
         _show(picture, first, second, names, found, agreed)  # type: ignore[arg-type]
-
-
-def _given(loaded: "Model", tokenizer: "Tokenizer | None", path: Path, text: str, to: str | None, target: str) -> Given:
-    import torch
-
-    from cutaway.cli.lens import asked_about
-    from cutaway.decoding.translate import encode_sources, tag_for
-    from cutaway.inside.attributed import token_names
-    from cutaway.model.model import EncoderDecoderModel
-
-    if not isinstance(loaded, EncoderDecoderModel):
-        if target:
-            raise InputError("--target is what a translator has written so far, and this model does not translate")
-        asked = asked_about(loaded, tokenizer, path, text, to, None)
-        place = int(asked.reads[0].argmax())
-        return Given(text, asked.inputs, asked.more, place, tuple(asked.texts.values()))
-    from cutaway.cli.asking import reading
-
-    tokenizer = reading(tokenizer, path)
-    if loaded.config.start_id is None or not loaded.config.end_ids:
-        raise InputError(f"{path} does not say what begins and ends a text: set start_id and end_ids in its config")
-    (source,) = encode_sources(loaded, tokenizer, [text], tag_for(tokenizer, to), loaded.config.end_ids[0])
-    if not source:
-        raise InputError("the text is empty: write a sentence to look at")
-    rows = [source, [loaded.config.start_id, *tokenizer.encode(target, special=False)]]
-    inputs = tuple(torch.tensor([row], device=loaded.device) for row in rows)
-    return Given(text, inputs, {}, len(rows[1]) - 1, tuple(token_names(tokenizer, row) for row in rows))
-
-
-def _check_alike(first: Given, second: Given) -> None:
-    """Positions are compared one by one: both texts need as many tokens, and the answer at the same place."""
-    if any(one.shape != other.shape for one, other in zip(first.inputs, second.inputs, strict=True)):
-        cut = ["│".join(given.names[0]) for given in (first, second)]
-        n = [len(given.names[0]) for given in (first, second)]
-        raise InputError(
-            f"CLEAN has {n[0]} tokens and CORRUPTED {n[1]}: choose words so that both have as many. "
-            f"They are cut so: {cut[0]} — {cut[1]}"
-        )
-    if first.at != second.at:
-        raise InputError(f"the answers stand at positions {first.at} and {second.at}: they need to be at the same one")
-
-
-def _answers(
-    loaded: "Model",
-    tokenizer: "Tokenizer | None",
-    first: Given,
-    second: Given | None,
-    right: str | None,
-    wrong: str | None,
-) -> tuple[tuple[int, int], tuple[str, str]]:
-    """The two answers, as numbers and as texts: those asked for, or the likeliest of each text, or the runner-up."""
-    from cutaway.inside.answering import LABELS, answer_name, answer_scores, label_names, one_token
-
-    labels = label_names(loaded) if loaded.config.task in LABELS else None
-
-    def number(word: str, option: str) -> int:
-        if labels is None:
-            assert tokenizer is not None
-            return one_token(tokenizer, word, option)
-        if word not in labels:
-            raise InputError(f"{option} {word!r} is no label of this model: {', '.join(labels)}")
-        return labels.index(word)
-
-    def likeliest(given: Given, *but: int) -> int:
-        (scores,) = answer_scores(loaded, tokenizer, given.inputs, given.more, [given.at])
-        scores[list(but)] = float("-inf")
-        return int(scores.argmax())
-
-    a = likeliest(first) if right is None else number(right, "--right")
-    own = likeliest(first, a) if second is None else likeliest(second)
-    b = own if wrong is None else number(wrong, "--wrong")
-    names = tuple(answer_name(loaded, tokenizer)(one).strip() for one in (a, b))
-    if a == b:
-        raise InputError(f"both answers are «{names[0]}», so that nothing could move: give --right and --wrong")
-    return (a, b), (names[0], names[1])
 
 
 def _estimated(
@@ -284,11 +196,11 @@ def _show(
         layers = ", ".join(map(str, agreed["layers"]))
         pearson, rank = ("–" if agreed[name] is None else f"{agreed[name]:.2f}" for name in ("pearson", "rank"))
         numbers = f"correlation {pearson}, ranks {rank}, signs {agreed['sign']:.0%}"
-        console.print(Text(f"against exact patches, layers {layers}: {numbers}".replace("-", "−"), "dim"))
+        console.print(Text(minus(f"against exact patches, layers {layers}: {numbers}"), "dim"))
 
 
 def _lead(names: tuple[str, str], found: Any) -> str:
     """By how much the right answer is ahead, in each run."""
     runs = {"clean": found.clean, "corrupted": found.corrupted}
     said = ", ".join(f"{name} {lead.mean().item():+.2f}" for name, lead in runs.items() if lead is not None)
-    return f"logit of «{names[0]}» − logit of «{names[1]}»: {said.replace('-', '−')}"
+    return f"logit of «{names[0]}» − logit of «{names[1]}»: {minus(said)}"

@@ -1,10 +1,12 @@
 """The presets of `cutaway circuit`: a task, the heads that do it, and how much of it they keep."""
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cutaway.cli.numbers import minus
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,8 +70,14 @@ def trial_of(preset: str, model: "Model", tokenizer: "Tokenizer", wishes: Wishes
         )
     if preset == "ioi":
         _, there = _prompts(model, tokenizer, wishes)
+        _answered(there, model)
         return there.trial(model, report=report)
     return _repeating(model, tokenizer, wishes, seed=1, report=report)
+
+
+def _fails(what: str) -> None:
+    """Says so before the long part: whoever looks for heads of a task that is not done finds some all the same."""
+    print(f"warning: this model fails the task: {minus(what)}; its heads do something else", file=sys.stderr)
 
 
 def _writes(model: "Model") -> None:
@@ -97,6 +105,15 @@ def _prompts(model: "Model", tokenizer: "Tokenizer", wishes: Wishes) -> "tuple[P
     return here, there
 
 
+def _answered(prompts: "Prompts", model: "Model") -> dict[str, float]:
+    """How well they are answered."""
+    found = prompts.answers(model).to_dict()
+    if found["logit_difference"] <= 0:
+        ahead, right = found["logit_difference"], found["accuracy"]
+        _fails(f"the right name is ahead by {ahead:.2f}, in {right:.0%} of prompts")
+    return found
+
+
 def _ioi(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, report: "Told") -> Studied:
     from cutaway.inside.edges import connect
     from cutaway.inside.finding import curve, grow
@@ -106,7 +123,7 @@ def _ioi(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, report: "Told")
     n = -(-wishes.size // STEP)
     told = stages(report, 4, 4, 4 * n, 4, n, 4 * n * wishes.edges)  # in passes, about
     here, there = _prompts(model, tokenizer, wishes)
-    answers = [some.answers(model).to_dict() for some in (here, there)]
+    answers = [_answered(here, model), there.answers(model).to_dict()]
     scores = head_scores(model, here)
     told[0](1, 1)
     asked = here.trial(model, report=told[1])
@@ -119,10 +136,13 @@ def _ioi(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, report: "Told")
         circuit = connect(asked, circuit, report=told[5])
     facts = [
         ("for example", here.texts[0] + " …"),
-        ("right name ahead by", f"{answers[0]['logit_difference']:.2f} (in {answers[0]['accuracy']:.0%} of prompts)"),
+        (
+            "right name ahead by",
+            minus(f"{answers[0]['logit_difference']:.2f} (in {answers[0]['accuracy']:.0%} of prompts)"),
+        ),
         (
             "its heads",
-            f"{size} of {len(asked.among)} keep {found.curve[size]:.0%}, {tested[size]:.0%} on other prompts",
+            minus(f"{size} of {len(asked.among)} keep {found.curve[size]:.0%}, {tested[size]:.0%} on other prompts"),
         ),
     ]
     shown = {role: scores[role] for role in (*ROLES, "s_suppression")}
@@ -171,6 +191,8 @@ def _induction(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, report: "
     from cutaway.inside.progress import stages
 
     found = induction(model, _twice(model, tokenizer, wishes, 0))
+    if found.loss[1] >= found.loss[0]:
+        _fails(f"a token said again costs {found.loss[1]:.2f} nats, the first time {found.loss[0]:.2f}")
     scores = {"induction": found.induction, "previous token": found.previous, "duplicate token": found.duplicate}
     roles = {node: "induction" for node, score in found.induction.best(wishes.size) if score >= SURE}
     roles |= {
@@ -188,7 +210,10 @@ def _induction(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, report: "
     facts = [
         ("a token costs", f"{found.loss[0]:.2f} nats the first time, {found.loss[1]:.2f} the second"),
         ("induction heads", f"{sum(role == 'induction' for role in roles.values())} with a score of at least {SURE}"),
-        ("they and what feeds them", f"{len(nodes)} heads alone keep {kept:.0%} of what the second time is worth"),
+        (
+            "they and what feeds them",
+            minus(f"{len(nodes)} heads alone keep {kept:.0%} of what the second time is worth"),
+        ),
     ]
     return Studied(circuit, facts, scores, found.to_dict() | {"faithfulness": kept})
 
@@ -198,7 +223,7 @@ def _induction(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, report: "
 
 def _file(wishes: Wishes, what: str) -> Path:
     if wishes.prompts is None:
-        raise InputError(f"this preset needs {what}: --prompts FILE")
+        raise InputError(f"this preset needs {what}: --prompts FILE (--help has an example)")
     if not wishes.prompts.is_file():
         raise InputError(f"--prompts {wishes.prompts} is no file")
     return wishes.prompts
@@ -227,8 +252,11 @@ def _coreference(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, report:
     circuit = Circuit.of(model, "coreference", dict(best), effects=dict(best), roles=roles, **more)
     by_chance = sum(told.without_random) / len(told.without_random)
     facts = [
-        ("looks from", f"the {found.where} of {found.n} sentences ({found.skipped} left out)"),
-        ("right answers", f"{told.whole:.0%} of {told.n} others"),
+        (
+            "looks from",
+            f"the {found.where} of {found.n} sentence{'' if found.n == 1 else 's'} ({found.skipped} left out)",
+        ),
+        ("right answers", f"{told.whole:.0%} of {told.n} others; of two candidates, chance is 50%"),
         (f"without these {len(best)}", f"{told.without:.0%}; without {len(best)} at random {by_chance:.0%}"),
     ]
     data = {**found.to_dict(), "matters": told.to_dict()}
@@ -265,8 +293,8 @@ def _alignment(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, report: "
     (strongest, loss), *_ = found.lost_copied.best(1)
     facts = [
         ("copied words", f"{found.n_copied} of {found.n_words}"),
-        ("log p of a token", f"{found.log_p:.2f}; of a copied one {found.log_p_copied:.2f}"),
-        ("most missed", f"{strongest}: without it a copied token loses {loss:.2f} nats"),
+        ("log p of a token", minus(f"{found.log_p:.2f}; of a copied one {found.log_p_copied:.2f}")),
+        ("most missed", f"{strongest}: without it a copied token loses {minus(f'{loss:.2f}')} nats"),
     ]
     scores = {"finds copies": found.copies, "agrees with all": found.agrees, "missed for copies": found.lost_copied}
     return Studied(circuit, facts, scores, found.to_dict())

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from cutaway.cli.numbers import minus
 from cutaway.cli.wording import shown
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 BAR = 8  # cells of a bar for certainty
 GAP = 2  # cells between columns
+WORD = 16  # letters of a word in a row's name
 
 
 def stdout() -> "Console":
@@ -36,7 +38,7 @@ def chance(probability: float, console: "Console", bar: int = BAR) -> list[Any]:
 
     from cutaway.inside.pictures.text import COLOURS
 
-    said = f"{probability:6.1%}"
+    said = minus(f"{probability:6.1%}")  # a share of a task may be negative
     return [said, Bar(1.0, 0.0, probability, width=bar, color=COLOURS[-1])] if console.is_terminal else [said]
 
 
@@ -54,12 +56,13 @@ def guesses(chances: Sequence[tuple[str, float]], console: "Console", title: str
 def looks(alignment: "Alignment", width: int) -> "Text":
     """Where each word of a translation looked: a heat map; where the source's words have no room, rows name them."""
     from cutaway.inside.draw import fits, heat_map
+    from cutaway.inside.pictures.svg import cut
 
     columns = [shown(alignment.source[a:b]) for a, b in alignment.source_words]
     rows = [shown(alignment.target[a:b]) for a, b in alignment.target_words]
     if not fits(rows, columns, width):
         best = [shown(alignment.source[a:b]) for (a, b), _, _ in alignment.links()]
-        rows = [f"{word} ← {source}" for word, source in zip(rows, best, strict=True)]
+        rows = [f"{cut(word, WORD)} ← {cut(source, WORD)}" for word, source in zip(rows, best, strict=True)]
     return heat_map(alignment.matrix, rows=rows, columns=columns, width=width)
 
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -72,6 +73,7 @@ def translate(
                "aligned": align, "prefix": prefix, "terms": glossary, "split": not whole}  # fmt: skip
     answers = _answers(model, precision, options)
     if texts:
+        _hint(texts)
         found = answers(texts, lambda done, total: None)
         readable = sys.stdout.isatty() and not as_json
         for one in found:
@@ -87,6 +89,14 @@ def translate(
         return [_line(one, scores, align, as_json) for one in answers(lines, report)]
 
     answer_lines(answer, input, output, resume, settings, unit="sentences")
+
+
+def _hint(texts: list[str]) -> None:
+    """A file's name is taken for words, which is hardly ever meant."""
+    for text in texts:
+        with suppress(OSError, ValueError):  # most texts could be no name at all
+            if Path(text).is_file():
+                print(f"hint: {text} is a file, and its name was translated: --input {text} reads it", file=sys.stderr)
 
 
 def _answers(model: Path, precision: Precision, options: dict[str, Any]) -> Callable[..., "list[Translation]"]:

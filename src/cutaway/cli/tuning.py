@@ -21,7 +21,7 @@ def tune_lens(path: Path, file: Path, out: Path | None, steps: int, as_json: boo
     if out is None:
         raise InputError("--tune needs a place for the lens: --out lens.safetensors")
     check_out(out, ".safetensors")
-    loaded, tokenizer = opened(path)
+    loaded, tokenizer = opened(path, blocks=True)
 
     from cutaway.cli.asking import reading
     from cutaway.inside.tuned import kl_by_layer, train_lens

@@ -159,6 +159,12 @@ def _parts(
     return [piece for sentence in split_sentences(text) for piece in cut(sentence, budget, place)]
 
 
+def sentences_of(model: EncoderDecoderModel, tokenizer: Tokenizer, text: str) -> list[str]:
+    """What of a text is translated by itself: its sentences, without the white space around them."""
+    parts = _parts(model, tokenizer, text, True, LONGEST, bool(languages(tokenizer)))
+    return [part.strip() for part in parts if part.strip()]
+
+
 def _once(found: Iterable[Candidate]) -> list[Candidate]:
     """Two ways to cut one text into tokens are one candidate."""
     best: dict[str, Candidate] = {}

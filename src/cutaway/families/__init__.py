@@ -16,36 +16,38 @@ from cutaway.errors import ConfigError
 from cutaway.model.config import Config
 from cutaway.model.model import Model
 
-# family → (file, config class, model class); imported when asked for
+# family → (room and file, config class, model class); imported by name when asked for
 FAMILIES: dict[str, tuple[str, str, str]] = {
-    "transformer": ("transformer", "TransformerConfig", "Transformer"),
-    "bert": ("bert", "BERTConfig", "BERT"),
-    "roberta": ("roberta", "RoBERTaConfig", "RoBERTa"),
-    "roformer": ("roformer", "RoFormerConfig", "RoFormer"),
-    "gpt": ("gpt", "GPTConfig", "GPT"),
-    "gpt2": ("gpt2", "GPT2Config", "GPT2"),
-    "llama": ("llama", "LlamaConfig", "Llama"),
-    "t5": ("t5", "T5Config", "T5"),
-    "vit": ("vit", "ViTConfig", "ViT"),
+    "transformer": ("families.transformer", "TransformerConfig", "Transformer"),
+    "bert": ("families.bert", "BERTConfig", "BERT"),
+    "roberta": ("families.roberta", "RoBERTaConfig", "RoBERTa"),
+    "roformer": ("families.roformer", "RoFormerConfig", "RoFormer"),
+    "gpt": ("families.gpt", "GPTConfig", "GPT"),
+    "gpt2": ("families.gpt2", "GPT2Config", "GPT2"),
+    "llama": ("families.llama", "LlamaConfig", "Llama"),
+    "t5": ("families.t5", "T5Config", "T5"),
+    "vit": ("families.vit", "ViTConfig", "ViT"),
+    "lstm": ("baselines.lstm_model", "LSTMConfig", "LSTMModel"),
+    "lstm-translator": ("baselines.lstm_translator", "LSTMTranslatorConfig", "LSTMTranslator"),
 }
 
 
 def config_class(family: str) -> type[Config]:
     file, config, _ = _entry(family)
-    found: type[Config] = getattr(import_module(f"cutaway.families.{file}"), config)
+    found: type[Config] = getattr(import_module(f"cutaway.{file}"), config)
     return found
 
 
 def model_class(family: str) -> type[Model]:
     file, _, model = _entry(family)
-    found: type[Model] = getattr(import_module(f"cutaway.families.{file}"), model)
+    found: type[Model] = getattr(import_module(f"cutaway.{file}"), model)
     return found
 
 
 def sizes() -> dict[str, Config]:
     """Every named size of every family."""
     files = dict.fromkeys(file for file, _, _ in FAMILIES.values())
-    return {name: size for file in files for name, size in import_module(f"cutaway.families.{file}").SIZES.items()}
+    return {name: size for file in files for name, size in import_module(f"cutaway.{file}").SIZES.items()}
 
 
 def config_of(size: str) -> Config:

@@ -3,25 +3,7 @@
 import torch
 from torch import nn
 
-from cutaway.errors import ConfigError
-from cutaway.model.config import Config
-from cutaway.model.embeddings import TokenEmbedding
-from cutaway.model.heads import HiddenStates, LanguageModelHead, LastTokenHead
-from cutaway.model.tap import Part
-
-
-def decoder_head(config: Config, d_model: int, vocab_size: int, tied_to: TokenEmbedding | None) -> Part:
-    """The heads of a decoder by itself: next tokens, or classes read off the last token."""
-    match config.task:
-        case "language_model":
-            return LanguageModelHead(d_model, vocab_size, tied_to=tied_to)
-        case "classify":
-            return LastTokenHead(d_model, config.n_classes or 0)
-        case "regress":
-            return LastTokenHead(d_model, 1)
-        case "hidden":
-            return HiddenStates()
-    raise ConfigError(f"no head for task={config.task!r}")
+from cutaway.model.heads import decoder_head as decoder_head
 
 
 def either(special: float | None, usual: float) -> float:

@@ -9,6 +9,7 @@ comes from: what the pieces of an input word get is added up, the rows of an out
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 import torch
@@ -45,6 +46,14 @@ class Attribution:
     shape: tuple[int, int] | None = None  # of a picture: rows × columns of patches or pixels
     input_ids: tuple[int, ...] | None = None
     output_ids: tuple[int, ...] | None = None
+
+    @property
+    def off(self) -> str:
+        """How far the scores of integrated gradients are from adding up; "" of other methods."""
+        if self.error is None:
+            return ""
+        share = f"up to {ceil(100 * self.error)}%" if self.error < 10 else "more than ten times"
+        return f"{self.steps} steps; sums are off by {share} of the largest"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON writes it."""

@@ -28,8 +28,11 @@ def heat_map(
 ) -> Text:
     """A pattern as a table of blocks: a row for each query, a column for each key, as wide as its name.
 
-    Names of columns are cut where all of them do not fit into `width`.
+    Names are cut where all of them do not fit into `width`, those of columns first.
     """
+    if width is not None:
+        most = max(width // 3, width - 2 - 2 * len(columns))
+        rows = [row if cell_len(row) <= most else set_cell_size(row, most - 1) + "…" for row in rows]
     margin = max(map(cell_len, rows), default=0)
     cells = _cells(columns, None if width is None else width - margin - 2)
     picture = Text(" " * (margin + 2))

@@ -32,11 +32,13 @@ from cutaway.inside.opened import wide
 from cutaway.inside.progress import Told, silent, stages
 from cutaway.inside.questions import question_of
 from cutaway.inside.stream import Writes, writes
+from cutaway.model.blocks import has_blocks
 from cutaway.model.model import EncoderDecoderModel, Model
-from cutaway.model.tap import watch
+from cutaway.model.tap import tap_names, watch
 from cutaway.tokens import Tokenizer
 
 SHOWN = ("answer", "attribution", "writers", "heads", "alignment")
+STEPS = 16  # of integrated gradients: enough to see which words matter
 
 
 def look_inside(
@@ -51,7 +53,7 @@ def look_inside(
     show: Collection[str] = SHOWN,
     parts: str = "*",
     k: int = 5,
-    within: float = 0.1,
+    steps: int | None = STEPS,
     as_trained: bool = False,
     report: Told = silent,
     **pixels: Any,
@@ -60,7 +62,8 @@ def look_inside(
 
     `target` is the answer that is asked about, in place of the model's own, `versus` what it is held against. `show` is
     what to look for, `parts` the attentions whose heads are kept (`decoder.3.*`); `k` guesses are made. Integrated
-    gradients stop where the scores add up `within` this share: for a picture of them 0.1 will do, in fewer steps.
+    gradients take so many `steps`, where the answer changes most, and say how far they are from adding up (`error`);
+    None takes as many as they need, which may be minutes. A translator takes the text for one sentence.
     """
     unknown = set(show) - set(SHOWN)
     if unknown:
@@ -87,7 +90,7 @@ def look_inside(
     if "attribution" in show:
         options: dict[str, Any] = {}
         if method == "integrated_gradients":
-            options = {"within": within, "report": attributing}
+            options = {"steps": steps, "rule": "even_change", "report": attributing}
         found = replace(found, attribution=asked.attribute(method, **options))
     attributing(1, 1)
     return found
@@ -108,9 +111,12 @@ class _Pass:
     def of(cls, asked: Asked, show: Collection[str], parts: str) -> "_Pass":
         model, inputs, more = asked.model, asked.inputs, asked.more
         places = None if isinstance(model.head, POOLED) else asked.reads.argmax(dim=1).tolist()
+        looks = "heads" in show and any(tap.endswith(".pattern") for tap in tap_names(model))
         with ExitStack() as stack:
-            seen = stack.enter_context(watch(model, f"{parts}.pattern")) if "heads" in show else None
-            written = writes(model, *inputs, positions=places, **more) if "writers" in show else None
+            seen = stack.enter_context(watch(model, f"{parts}.pattern")) if looks else None
+            written = None
+            if "writers" in show and has_blocks(model):
+                written = writes(model, *inputs, positions=places, **more)
             logits = model(*inputs, **more) if written is None else written.logits()
         scores = logits if places is None else logits[0] if written is not None else logits[0, places]
         patterns = None

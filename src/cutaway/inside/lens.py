@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from cutaway.errors import InputError
-from cutaway.inside.opened import readable, wide
+from cutaway.inside.opened import check_blocks, readable, wide
 from cutaway.model.encoder import Stack
 from cutaway.model.heads import ClassificationHead, HiddenStates, LastTokenHead, NextSentenceHead
 from cutaway.model.model import EncoderDecoderModel, Model
@@ -102,6 +102,7 @@ def streams(
     **more: Any,
 ) -> dict[str, Hidden]:
     """The stream after every layer, the first entry what enters the first one, as the head reads it (`normed`)."""
+    check_blocks(model)
     side = stream or ("decoder" if isinstance(getattr(model, "decoder", None), Stack) else "encoder")
     stack = getattr(model, side, None)
     if not isinstance(stack, Stack):

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from cutaway.errors import InputError
 from cutaway.inside.attributed import Attribution
-from cutaway.inside.opened import readable, wide
+from cutaway.inside.opened import check_blocks, readable, wide
 from cutaway.model.attention import Attention, for_all_heads
 from cutaway.model.int8 import Int8Linear
 from cutaway.model.model import EncoderDecoderModel, Model
@@ -86,7 +86,8 @@ def _together(pattern: Pattern, handed: Float[Tensor, "batch head key d_model"])
 
 
 def attentions(model: Model) -> dict[str, Attention]:
-    """Every attention, by the name that its taps begin with."""
+    """Every attention of a Transformer, by the name that its taps begin with."""
+    check_blocks(model)
     return {name: part for name, part in model.named_modules() if isinstance(part, Attention)}
 
 

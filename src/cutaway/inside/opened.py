@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from cutaway.errors import InputError
 from cutaway.inside.frozen import Step, norm_step
 from cutaway.model.attention import Attention, CrossAttention
-from cutaway.model.blocks import Block, post_norm, pre_norm
+from cutaway.model.blocks import Block, has_blocks, post_norm, pre_norm
 from cutaway.model.embeddings import PatchEmbedding
 from cutaway.model.encoder import Stack
 from cutaway.model.int8 import Int8Linear
@@ -163,6 +163,15 @@ def check_still(model: nn.Module) -> None:
     """Refuses a model whose passes differ by chance."""
     if model.training:
         raise InputError("this model is in training and drops out at random: call model.eval() first")
+
+
+def check_blocks(model: Model) -> None:
+    """Refuses a recurrent model, before anybody looks for its stream."""
+    if not has_blocks(model):
+        raise InputError(
+            f"{model.config.family} is no Transformer, and has no residual stream, nor heads that write to it: inspect "
+            "shows what it has, and its gates and states can be watched (tap_names)"
+        )
 
 
 def check_gradients(model: nn.Module) -> None:

@@ -21,7 +21,7 @@ from cutaway.tokens import Tokenizer
 TITLE = 160  # letters
 LEAD = (
     ".lead{font:15px/1.5 system-ui,-apple-system,'Segoe UI',sans-serif;color:#1f2328;padding:28px 24px 4px;margin:0}"
-    ".lead h1{font-size:25px;line-height:1.25;margin:0 0 6px;overflow-wrap:anywhere}"
+    ".lead h1,.lead h2{font-size:25px;line-height:1.25;margin:0 0 6px;overflow-wrap:anywhere}.lead h2{font-size:21px}"
     ".lead p{margin:0;color:#59636e;max-width:80ch}.lead b{color:#1f2328;font-weight:600}"
     ".cutaway{border-top:1px solid #d1d9e0}main{max-width:1240px;margin:0 auto}"
     "@media (prefers-color-scheme:dark){.lead,.lead b{color:#e6edf3}.lead p{color:#9198a1}"
@@ -79,8 +79,17 @@ def pictures_of(found: Inspection, tokenizer: Tokenizer | None, *, head: int | N
     return pictures
 
 
-def page_of(title: str, lead: Markup | str, pictures: Iterable[Picture]) -> str:
-    """Several pictures on one page that asks nobody for anything."""
+def page_of(title: str, lead: Markup | str, pictures: Iterable[Picture | Markup]) -> str:
+    """Several pictures, or parts that have some, on one page that asks nobody for anything."""
     title = title if len(title) <= TITLE else f"… {title[-TITLE:]}"  # of a long text its end, where the answer is
     top = tag("header", tag("style", Markup(LEAD)), tag("h1", title), tag("p", lead), class_="lead")
-    return page(title, Markup(top + Markup("").join(picture._repr_html_() for picture in pictures)))
+    return page(title, Markup(top + _in_a_row(pictures)))
+
+
+def part_of_page(title: str, lead: Markup | str, pictures: Iterable[Picture]) -> Markup:
+    """A part with a heading of its own."""
+    return Markup(tag("header", tag("h2", title), tag("p", lead), class_="lead") + _in_a_row(pictures))
+
+
+def _in_a_row(pictures: Iterable[Picture | Markup]) -> Markup:
+    return Markup("".join(one if isinstance(one, Markup) else one._repr_html_() for one in pictures))

@@ -23,9 +23,13 @@ from cutaway.inside.heads import HeadScores
 from cutaway.inside.inspected import Writers
 from cutaway.inside.lens import Lens
 from cutaway.inside.pictures import Arcs, CircuitGraph, ColouredText, HeatMap, LensGrid, PatchEvidence, Picture
+from cutaway.inside.pictures.data import number, tidy
 from cutaway.inside.stream import LogitWrites, Writes
 from cutaway.inside.sweep import Sweep
 from cutaway.tokens import Tokenizer
+
+WRITERS = "block 2: 2.7 is attention head 7, 2.cross.1 cross head 1, 2.ff feed-forward"
+SO_FAR = "‹…› is of the translation so far"
 
 
 def words_of(tokenizer: Tokenizer | None, ids: Tensor | Sequence[int]) -> tuple[str, ...]:
@@ -83,8 +87,8 @@ def _named(tokenizer: Tokenizer | None, id: int, labels: Sequence[str] | None) -
 
 
 def layer_names(taps: Sequence[str]) -> tuple[str, ...]:
-    """What enters the first block, and after each block its number, counted from 0 as everywhere."""
-    return tuple("embedding" if tap.endswith("residual_before") else tap.split(".")[1] for tap in taps)
+    """What enters the first block, and the stream after each block, counted from 0 as everywhere."""
+    return tuple("embedding" if tap.endswith("residual_before") else f"after block {tap.split('.')[1]}" for tap in taps)
 
 
 @picture_of.register
@@ -100,7 +104,7 @@ def _(
     patched = found.how == "patch"
     what = "share of the clean answer that is back" if patched else "by how much the metric falls without it"
     effects = found.effects
-    rows: tuple[str, ...] = tuple(map(str, found.layers))
+    rows = found.layer_names
     columns: tuple[str, ...] = ("all",)
     axes = ("layer", "position")
     if found.positions is not None:
@@ -112,7 +116,7 @@ def _(
     elif found.heads is not None:
         columns, axes = tuple(map(str, found.heads)), ("layer", "head")
     title = title or f"{'Patching' if patched else 'Without'} {found.tap}"
-    values = _tidy(effects.reshape(len(rows), len(columns)).tolist())
+    values = tidy(np.array(effects.reshape(len(rows), len(columns)).tolist()))
     return HeatMap(values, rows, columns, title, *axes, what, "diverging")
 
 
@@ -125,8 +129,8 @@ def _(
     image: np.ndarray | None = None,
     title: str = "",
 ) -> Picture:
-    """Words; of a picture its patches, over the `image`."""
-    title = title or f"What the answer comes from: {METHODS[found.method]}"
+    """Words; of a picture its patches, over the `image`. Of a translation, the words before are ‹…›."""
+    title = title or f"What the answer comes from: {METHODS[found.method]}" + (f", {found.off}" if found.off else "")
     what = "share" if found.method in LOOKED else "log p"
     if found.shape is not None:
         maps = {name: scores.reshape(found.shape) for name, scores in zip(found.outputs, found.scores, strict=True)}
@@ -135,7 +139,11 @@ def _(
         return HeatMap(maps[found.outputs[0]], title=title, row_name="patch row", column_name="patch column", what=what)
     if tokenizer is not None and found.input_ids is not None:
         found = found.words(tokenizer)
-    return ColouredText(found.scores, bare(found.inputs), bare(found.outputs), title, what)
+    inputs = bare(found.inputs)
+    if len(found.parts) == 2:
+        n, what = found.parts[0], f"{what}; {SO_FAR}"
+        inputs = (*inputs[:n], *(f"‹{word}›" for word in inputs[n:]))
+    return ColouredText(found.scores, inputs, bare(found.outputs), title, what)
 
 
 @picture_of.register
@@ -151,7 +159,8 @@ def _(
         return _by_layer(found.names, found.scores[:, 0].tolist(), title, what)
     some = found.best(24)
     values, names = [scores for _, scores in some], [short_name(name) for name, _ in some]
-    return HeatMap(_tidy(values), names, bare(found.outputs), title, "writer", "output", what, "diverging")
+    what = f"{what}; {WRITERS}"
+    return HeatMap(tidy(np.array(values)), names, bare(found.outputs), title, "writer", "output", what, "diverging")
 
 
 def _by_layer(
@@ -173,20 +182,13 @@ def _by_layer(
     note = what + (f"; embeddings and biases together {rest:+.3g}".replace("-", "−") if rest else "")
     several = len({side for side, _ in rows}) > 1
     named = [f"{side} {layer}" if several else layer for side, layer in rows]
-    return HeatMap(_tidy(values), named, columns, title, "layer", "head", note, colours)
+    return HeatMap(tidy(np.array(values)), named, columns, title, "layer", "head", note, colours)
 
 
 def _by_kind(column: str) -> tuple[bool, bool, int]:
     """Heads, cross heads, feed-forwards."""
     number = re.search(r"\d+", column)
     return number is None, not column.isdigit(), int(number[0]) if number else 0
-
-
-def _tidy(values: Sequence[Sequence[float]]) -> np.ndarray:
-    """To a hundredth of the largest: what is smaller only crowds the cells."""
-    found = np.array(values)
-    largest = np.abs(found[np.isfinite(found)]).max(initial=0.0)
-    return found.round(2 - int(np.floor(np.log10(largest)))) if largest else found
 
 
 @picture_of.register
@@ -255,16 +257,23 @@ def _(
 def _(
     found: Circuit, tokenizer: Tokenizer | None = None, ids: Tensor | Sequence[int] = (), *, title: str = ""
 ) -> CircuitGraph:
-    """Its edges; where none are known, a line from each node to the logits, as strong as its effect."""
-    edges = found.edges or tuple((node, "logits", effect) for node, effect in found.effects.items())
+    """The edges that were measured; where none were, each node with its effect or score, and no lines."""
+    edges, effects = found.edges, {} if found.edges else found.effects
     ends = [end for end in ("input", "logits") if any(end in edge[:2] for edge in edges)]
     names = [*found.nodes, *ends]
     plain = {node: _layer(node, fine=False) for node in found.nodes}
     fine = any(a in plain and b in plain and plain[a] >= plain[b] for a, b, _ in edges)
     layers = {node: _layer(node, fine=fine) for node in found.nodes}
+    named = {layer: _block(node, fine=fine) for node, layer in layers.items()}
     top = max(layers.values(), default=0) + 1
     layers |= {"input": -1, "logits": top}
-    shown = {node: " ".join([short_name(node), found.roles.get(node, "")]).strip() for node in found.nodes}
+    named |= {-1: "input", top: "output"}
+    shown = {
+        node: " ".join(
+            filter(None, [short_name(node), found.roles.get(node), number(effects[node], 2) if node in effects else ""])
+        )
+        for node in found.nodes
+    }
     lines = [(names.index(a), names.index(b), weight) for a, b, weight in edges]
     return CircuitGraph(
         [shown.get(name, name) for name in names],
@@ -272,6 +281,7 @@ def _(
         lines,
         title or f"Circuit: {found.name}",
         "effect on the metric",
+        [named[layer] for layer in sorted({layers[name] for name in names})],
     )
 
 
@@ -280,6 +290,11 @@ def _layer(node: str, *, fine: bool) -> int:
     _, number, part = node.split(".")[:3]
     within = ("attention", "cross", "feed_forward").index(part)
     return int(number) * 3 + within if fine else int(number)
+
+
+def _block(node: str, *, fine: bool) -> str:
+    _, number, part = node.split(".")[:3]
+    return f"block {number}" + (f" {part.replace('_', '-')}" if fine else "")
 
 
 def short_name(node: str) -> str:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from cutaway.errors import InputError
 from cutaway.inside.frozen import Reading, Step, Tokens
-from cutaway.inside.opened import AFTER, Ledger, Opened, embedding_of, parts_of, readable, taps_of
+from cutaway.inside.opened import AFTER, Ledger, Opened, check_blocks, embedding_of, parts_of, readable, taps_of
 from cutaway.model.encoder import Stack
 from cutaway.model.model import EncoderDecoderModel, Model
 from cutaway.model.tap import Seen, watch
@@ -172,9 +172,8 @@ def writes(
 
 
 def _side(model: Model, stream: str | None, at: str | None) -> str:
+    check_blocks(model)
     own = [side for side in ("decoder", "encoder") if isinstance(getattr(model, side, None), Stack)]
-    if not own:
-        raise InputError(f"{type(model).__name__} has neither an encoder nor a decoder whose stream could be read")
     side = stream or (own[0] if at is None else at.partition(".")[0])
     if side not in own:
         raise InputError(f"no stream {side!r}: this model has {' and '.join(own)}")

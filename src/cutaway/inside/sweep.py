@@ -22,7 +22,7 @@ from torch import Tensor
 
 from cutaway.errors import InputError
 from cutaway.inside.metrics import Measure, Metric, check_real
-from cutaway.inside.opened import check_still
+from cutaway.inside.opened import check_blocks, check_still
 from cutaway.inside.place import at
 from cutaway.inside.progress import Told, silent
 from cutaway.inside.resume import Change, Copies, Run
@@ -62,6 +62,12 @@ class Sweep:
         return tuple(name for name, labels in there.items() if labels is not None)
 
     @property
+    def layer_names(self) -> tuple[str, ...]:
+        """Where each layer's place is: a stream runs into a block and out of it."""
+        where = {"residual_before": "into block ", "residual_after": "after block "}
+        return tuple(where.get(self.tap.rpartition(".")[2], "") + str(layer) for layer in self.layers)
+
+    @property
     def effects(self) -> Float[Tensor, "layer *cells"]:
         """What the clean answer owes to each cell, the mean over the rows: above 0, it is needed.
 
@@ -80,6 +86,7 @@ class Sweep:
             "how": self.how,
             "axes": list(self.axes),
             "layers": list(self.layers),
+            "layer_names": list(self.layer_names),
             "positions": None if self.positions is None else list(self.positions),
             "heads": None if self.heads is None else list(self.heads),
             "values": self.values.mean(dim=-1).tolist(),
@@ -168,6 +175,7 @@ class Plan:
         layers: Sequence[int] | None,
     ) -> "Plan":
         check_still(model)
+        check_blocks(model)
         if watching(model):
             raise InputError("a sweep inside a watch or an edit of the same model: end that first")
         sides = [name for name in ("decoder", "encoder") if hasattr(model, name)]

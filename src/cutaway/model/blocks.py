@@ -89,3 +89,8 @@ class Block(Part):
             look_across = partial(self.cross, remembered=memory, mask=memory_mask, packing=packing)
             x = self.tap("residual_after_cross", self.wiring(x, look_across, self.cross_norm, self.dropout))
         return self.tap("residual_after", self.wiring(x, self.feed_forward, self.feed_forward_norm, self.dropout))
+
+
+def has_blocks(model: nn.Module) -> bool:
+    """Whether it is a Transformer: only its blocks have a residual stream, and heads that write to it."""
+    return any(isinstance(part, Block) for part in model.modules())

@@ -8,7 +8,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from cutaway.model.embeddings import TokenMatrix
+from cutaway.errors import ConfigError
+from cutaway.model.config import Config
+from cutaway.model.embeddings import TokenEmbedding, TokenMatrix
 from cutaway.model.feed_forward import activation_named
 from cutaway.model.linear import linear
 from cutaway.model.tap import Part
@@ -176,3 +178,17 @@ class PretrainingHead(Part):
 
     def forward(self, hidden: Hidden, real: Real = None) -> Float[Tensor, "batch seq vocab"]:
         return self.masked(hidden)
+
+
+def decoder_head(config: Config, d_model: int, vocab_size: int, tied_to: TokenEmbedding | None) -> Part:
+    """The heads of a decoder by itself: next tokens, or classes read off the last token."""
+    match config.task:
+        case "language_model":
+            return LanguageModelHead(d_model, vocab_size, tied_to=tied_to)
+        case "classify":
+            return LastTokenHead(d_model, config.n_classes or 0)
+        case "regress":
+            return LastTokenHead(d_model, 1)
+        case "hidden":
+            return HiddenStates()
+    raise ConfigError(f"no head for task={config.task!r}")

@@ -61,6 +61,12 @@ class DecoderModel(Model):
     max_len: int | None = None
     window: int | None = None
 
+    @property
+    def kept(self) -> tuple[int, int, int]:
+        """What a cache keeps of every token: in so many layers, of so many heads, so many numbers twice."""
+        attention = self.decoder[0].attention
+        return len(self.decoder), attention.n_kv_heads, attention.d_head
+
     def step(
         self,
         ids: Int[Tensor, "batch seq"],
@@ -81,11 +87,12 @@ class DecoderModel(Model):
 
     def _check_cache(self, cache: Cache, n: int) -> None:
         """Refuses before anything is written: a cache of another model, and positions that this one does not know."""
-        attention, kept = self.decoder[0].attention, cache.keys[0]
-        ours = (len(self.decoder), attention.n_kv_heads, attention.d_head)
+        kept = cache.keys[0]
         theirs = (len(cache.keys), kept.shape[1], kept.shape[3])
-        if ours != theirs:
-            raise InputError(f"a cache for (layers, kv heads, d_head) = {theirs} in a model of {ours}: use new_cache")
+        if self.kept != theirs:
+            raise InputError(
+                f"a cache for (layers, kv heads, d_head) = {theirs} in a model of {self.kept}: use new_cache"
+            )
         if self.max_len is not None and kept.device.type == "cpu" and not torch.compiler.is_compiling():
             needed = int(cache.seen.max()) + cache.deepens(n)
             if needed > self.max_len:
@@ -97,13 +104,13 @@ class DecoderModel(Model):
         """An empty cache of this model's shape, on its device. A tree of hypotheses takes more slots than tokens."""
         if self.max_len is not None and max_len > self.max_len:
             raise InputError(f"a cache of {max_len} tokens is longer than this model's max_len={self.max_len}")
-        attention = self.decoder[0].attention
+        n_layers, n_heads, d_head = self.kept
         return Cache.empty(
-            len(self.decoder),
+            n_layers,
             batch,
             max_len if slots is None else slots,
-            attention.n_kv_heads,
-            attention.d_head,
+            n_heads,
+            d_head,
             dtype=dtype or self.dtype,
             device=self.device,
         )

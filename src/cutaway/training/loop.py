@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.data.order import number
-from cutaway.errors import CutawayError
+from cutaway.errors import ConfigError, CutawayError
 from cutaway.model.model import Model
 from cutaway.objectives.objective import Objective, Tensors
 from cutaway.training.average import MovingAverage
@@ -185,8 +185,10 @@ def checkpointed(model: Model) -> None:
     """Activation checkpointing: a block's inner values are computed again in the backward pass, not kept."""
     from torch.utils.checkpoint import checkpoint
 
-    from cutaway.model.blocks import Block
+    from cutaway.model.blocks import Block, has_blocks
 
+    if not has_blocks(model):
+        raise ConfigError(f"train.checkpointing is for blocks, and {model.config.family} has none: leave it out")
     for part in model.modules():
         if isinstance(part, Block):
             _recompute(part, checkpoint)

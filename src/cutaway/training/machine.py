@@ -84,7 +84,8 @@ def chosen_device(wanted: str) -> torch.device:
 def machine_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{torch.get_num_threads()} CPU threads"
+    n = torch.get_num_threads()
+    return f"{n} CPU thread{'' if n == 1 else 's'}"
 
 
 def settings(recipe: Recipe, device: torch.device) -> ExitStack:

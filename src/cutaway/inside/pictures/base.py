@@ -5,7 +5,7 @@ import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import partial
 from html import unescape
 from pathlib import Path
@@ -92,8 +92,9 @@ class Picture(ABC):
             raise CheckpointError(f"{data.get('kind')!r} is no kind of picture: {', '.join(filter(None, KINDS))}")
         given = {name: _unpacked(value) for name, value in data.items() if name != "kind"}
         known = {field.name for field in fields(kind)}
-        if given.keys() != known:
-            odd = ", ".join(sorted(given.keys() ^ known))
+        needed = {field.name for field in fields(kind) if field.default is MISSING}
+        if not needed <= given.keys() <= known:
+            odd = ", ".join(sorted((given.keys() - known) | (needed - given.keys())))
             raise CheckpointError(f"this is no {kind.kind} as we write it: look at {odd}")
         return kind(**given)
 

@@ -59,15 +59,15 @@ class Scale:
             raise InputError(f'colours={kind!r} is not known: "auto", "sequential" or "diverging"')
         finite = values[np.isfinite(values)] if not np.isfinite(values).all() else values
         least, most = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
-        if kind == "diverging" or (kind == "auto" and min(least, 0.0 if low is None else low) < 0):
+        if kind == "diverging" or (kind == "auto" and (least if low is None else low) < 0):
             if low is not None and high is not None and low != -high:
                 raise InputError(
                     f"low={low} and high={high}: a diverging map needs low = -high, so that 0 is its middle"
                 )
-            reach = max(abs(v) for v in (least, most)) if low is high is None else abs(high or low or 0.0)
+            reach = float(abs(high or low or max(abs(least), abs(most))))
             return cls(-reach, reach, "diverging", root)
-        bottom = min(least, 0.0) if low is None else low
-        top = most if high is None else high
+        bottom = min(least, 0.0) if low is None else float(low)
+        top = most if high is None else float(high)
         if root and bottom < 0:
             raise InputError(f"root=True needs numbers from 0 on, or a diverging map; the least is {bottom:.3g}")
         return cls(bottom, max(top, bottom), "sequential", root)

@@ -94,6 +94,12 @@ def short(value: float) -> str:
     return tried if len(tried) <= 6 else number(value, 1)
 
 
+def tidy(values: Array) -> Array:
+    """To a hundredth of the largest: what is smaller only crowds the cells."""
+    largest = np.abs(values[np.isfinite(values)]).max(initial=0.0)
+    return values.round(2 - int(np.floor(np.log10(largest)))) if largest else values
+
+
 def rounded(value: float) -> float:
     """Six significant digits; minus zero is zero."""
     return float(f"{value:.6g}") + 0.0

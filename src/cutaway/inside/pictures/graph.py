@@ -15,6 +15,7 @@ from cutaway.inside.pictures.svg import Markup, Value, cut, label, plain, tag, w
 
 NODES, EDGES = 600, 1_500
 DOWN = 74.0
+NAME = 30  # letters of a node
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +35,7 @@ class CircuitGraph(Picture):
     edges: Any  # edge (from, to, weight)
     title: str = ""
     what: str = "weight"
+    layer_names: Sequence[str] = ()  # from below; numbers unless given
 
     def __post_init__(self) -> None:
         if not len(self.nodes):
@@ -44,6 +46,10 @@ class CircuitGraph(Picture):
         if len(self.layers) != len(self.nodes):
             raise InputError(f"the layers: {len(self.layers)} for {len(self.nodes)} nodes; give one for each")
         set_field(self, "layers", tuple(map(int, self.layers)))
+        n = len(set(self.layers))
+        if self.layer_names and len(self.layer_names) != n:
+            raise InputError(f"the names of layers: {len(self.layer_names)} for {n}; give one for each, from below")
+        set_field(self, "layer_names", tuple(map(str, self.layer_names)))
         given = self.edges if len(self.edges) else np.zeros((0, 3))
         edges = np.zeros((0, 3)) if not len(given) else numbers("the edges", given, "edge", "from, to, weight")
         if edges.shape[1] != 3:
@@ -65,6 +71,8 @@ class CircuitGraph(Picture):
 
     def sentence(self) -> str:
         said = f"{len(self.nodes)} nodes in {len(set(self.layers))} layers, {len(self.edges):,} edges."
+        if not len(self.edges):
+            return said.replace("0 edges", "and no edges: who speaks to whom was not measured")
         if len(self.edges) > EDGES:
             said += f" The {EDGES:,} strongest are drawn."
         if self.by_strength and np.isfinite(self.by_strength[0][2]):
@@ -99,23 +107,27 @@ class CircuitGraph(Picture):
 
     def places(self) -> tuple[dict[int, tuple[float, float]], float, float]:
         rows = self.ordered()
-        wide = {node: max(34.0, width_of(cut(name, 18)) + 16) for node, name in enumerate(self.nodes)}
+        wide = {node: max(34.0, width_of(cut(name, NAME)) + 16) for node, name in enumerate(self.nodes)}
         width = max(max(sum(wide[n] + 26 for n in row) for row in rows.values()), 320.0)
         where = {}
         for up, row in enumerate(reversed(rows.values())):
             free = width - sum(wide[n] for n in row)
-            x = 96 + free / (2 * len(row)) + (14 if up % 2 else -14)  # so that nodes do not stand in one column
+            x = (
+                self.margin + free / (2 * len(row)) + (14 if up % 2 else -14)
+            )  # so that nodes do not stand in one column
             for node in row:
                 where[node] = (x + wide[node] / 2, 24 + up * DOWN)
                 x += wide[node] + free / len(row)
-        return where, width + 140, 24 + (len(rows) - 1) * DOWN + 30
+        return where, self.margin + width + 44, 24 + (len(rows) - 1) * DOWN + 30
 
     def drawing(self) -> tuple[tuple[float, float], list[Markup]]:
         where, width, height = self.places()
         most = max((abs(w) for _, _, w in self.by_strength if np.isfinite(w)), default=1.0) or 1.0
         parts = []
         for layer, y in sorted({(layer, where[node][1]) for node, layer in enumerate(self.layers)}):
-            rule = tag("path", d=f"M58 {plain(y)}H{plain(width)}", class_="rule", stroke_dasharray="1 5")
+            rule = tag(
+                "path", d=f"M{plain(self.margin - 38)} {plain(y)}H{plain(width)}", class_="rule", stroke_dasharray="1 5"
+            )
             parts += [rule, tag("text", self.layer_name(layer), x=4, y=y + 4, class_="dim", font_size=11)]
         for a, b, weight in reversed(self.by_strength[:EDGES]):
             (x1, y1), (x2, y2) = where[a], where[b]
@@ -138,9 +150,9 @@ class CircuitGraph(Picture):
             )
         for node, name in enumerate(self.nodes):
             x, y = where[node]
-            wide = max(34.0, width_of(cut(name, 18)) + 16)
+            wide = max(34.0, width_of(cut(name, NAME)) + 16)
             box = tag("rect", x=x - wide / 2, y=y - 12, width=wide, height=24, rx=6, class_="node")
-            inside = [box, label(name, x, y + 4, text_anchor="middle")]
+            inside = [box, label(name, x, y + 4, NAME, text_anchor="middle")]
             parts.append(
                 tag(
                     "g",
@@ -154,14 +166,15 @@ class CircuitGraph(Picture):
             )
         return (width, height), parts
 
+    @property
+    def margin(self) -> float:
+        """Room for the names of layers."""
+        return 54 + max(width_of(self.layer_name(layer), 11) for layer in self.layers)
+
     def layer_name(self, layer: int) -> str:
-        return (
-            f"layer {layer}"
-            if 0 <= layer < max(self.layers) or len(set(self.layers)) == 1
-            else "input"
-            if layer < 0
-            else "output"
-        )
+        if self.layer_names:
+            return self.layer_names[sorted(set(self.layers)).index(layer)]
+        return f"layer {layer}" if layer >= 0 else "input"
 
     def ties(self, node: int) -> str:
         into = [f"{self.nodes[a]} {number(w)}" for a, b, w in self.by_strength if b == node][:8]
@@ -178,6 +191,9 @@ class CircuitGraph(Picture):
                     :width
                 ].rstrip()
             )
+        if not self.by_strength:
+            for layer, row in reversed(self.ordered().items()):
+                lines.append(f"{self.layer_name(layer):>12}  " + ", ".join(visible(self.nodes[node]) for node in row))
         if len(self.by_strength) > 40:
             lines.append(f"… and {len(self.by_strength) - 40:,} weaker edges")
         return "\n".join(lines)

@@ -9,13 +9,14 @@ import numpy as np
 
 from cutaway.inside.pictures.base import Picture, set_field, spread, strongest
 from cutaway.inside.pictures.colour import Scale, ink_on
-from cutaway.inside.pictures.data import names, number, numbers, quoted
+from cutaway.inside.pictures.data import names, number, numbers, quoted, tidy
 from cutaway.inside.pictures.html import Table
-from cutaway.inside.pictures.svg import Markup, axis_names, every, hatch, label, legend, tag, width_of
+from cutaway.inside.pictures.svg import Markup, axis_names, every, hatch, label, legend, pixels, tag, width_of
 from cutaway.inside.pictures.text import text_map
 
 DRAWN = 2_500  # cells that are drawn one by one and have a table; more are pixels of one image
 ROOM = 760.0
+ROW = 32  # letters of a row's name: `decoder.12.attention.17` stays whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +86,7 @@ class HeatMap(Picture):
     def cells(self, grid: "Grid") -> list[Markup]:
         parts = []
         colours = iter(self.scale.colours(self.values))
+        short = tidy(self.values)
         for r, line in enumerate(self.values.tolist()):
             for c, value in enumerate(line):
                 colour, (x, y) = next(colours), grid.corner(r, c)
@@ -99,7 +101,7 @@ class HeatMap(Picture):
                 inside = [said, box]
                 if grid.digits:
                     middle = (x + grid.cell[0] / 2, y + grid.cell[1] / 2 + 4)
-                    shown = number(value, 2)
+                    shown = number(short[r, c], 2)
                     inside.append(
                         tag(
                             "text",
@@ -147,7 +149,7 @@ class Grid:
         slant = 0 if longest <= wide - 5 else 45 if wide >= 15 else 90
         above = {0: 18.0, 45: longest * 0.71 + 16, 90: longest + 12}[slant]
         right = {0: 8.0, 45: longest * 0.71 + 4, 90: 10.0}[slant]
-        left = max(axis_names(rows) + 16, width_of(row_name, 11) + 30)
+        left = max(axis_names(rows, ROW) + 16, width_of(row_name, 11) + 30)
         return cls(rows, columns, (wide, high), digits, left, above + 20, right, slant)
 
     @property
@@ -167,7 +169,7 @@ class Grid:
 
     def image(self, uri: str) -> Markup:
         box = {"x": self.left, "y": self.top, "width": self.width, "height": self.height}
-        return tag("image", href=uri, **box, preserveAspectRatio="none", class_="pixels")
+        return pixels(uri, **box, class_="pixels")
 
     def axes(self, row_name: str, column_name: str) -> list[Markup]:
         """The names of rows and columns, as many as have room, and an empty frame that the script reads places from."""
@@ -179,7 +181,7 @@ class Grid:
         ]
         for row in range(0, len(self.rows), every(len(self.rows), down)):
             y = self.top + (row + 0.5) * down + 4
-            parts.append(label(self.rows[row], self.left - 8, y, text_anchor="end"))
+            parts.append(label(self.rows[row], self.left - 8, y, ROW, text_anchor="end"))
         y = self.top - 6
         for column in range(0, len(self.columns), every(len(self.columns), across)):
             x = self.left + (column + 0.5) * across

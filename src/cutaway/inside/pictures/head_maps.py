@@ -17,7 +17,7 @@ from cutaway.inside.pictures.colour import Scale, pooled
 from cutaway.inside.pictures.data import Array, names, number, numbers, visible
 from cutaway.inside.pictures.grid import Grid, HeatMap
 from cutaway.inside.pictures.html import Table, scroller
-from cutaway.inside.pictures.svg import Markup, cut, document, hatch, label, legend, tag
+from cutaway.inside.pictures.svg import Markup, cut, document, hatch, label, legend, pixels, tag
 from cutaway.inside.pictures.text import BLOCKS, block
 
 THUMB = 64  # pixels of a thumbnail, at most
@@ -191,7 +191,7 @@ class Heads(Picture):
                 uri = self.scale.image(self.small[layer, head])
                 name = tag("title", self.named(f"{layer}.{head}"))
                 box = {"x": x, "y": y, "width": step - 6, "height": step - 6}
-                parts.append(tag("g", name, tag("image", href=uri, preserveAspectRatio="none", **box)))
+                parts.append(tag("g", name, pixels(uri, **box)))
         below = top + n_layers * step + 10
         parts.append(legend(self.scale, left, below, holes, "weight"))
         return (max(left + n_heads * step, left + 400), below + 34), parts

@@ -12,7 +12,7 @@ from cutaway.inside.pictures.base import Picture, set_field, strongest
 from cutaway.inside.pictures.colour import Scale, data_uri, png, ramp
 from cutaway.inside.pictures.data import Array, number, numbers
 from cutaway.inside.pictures.html import Table
-from cutaway.inside.pictures.svg import Markup, Value, hatch, label, legend, tag
+from cutaway.inside.pictures.svg import Markup, Value, hatch, label, legend, pixels, tag
 from cutaway.inside.pictures.text import text_map
 
 SIDE, GAP, LEFT = 224.0, 18.0, 4.0
@@ -96,16 +96,10 @@ class PatchEvidence(Picture):
         for i, (name, values) in enumerate([("the image", None), *self.maps.items()]):
             x = LEFT + (i % per_row) * (across + GAP)
             y = 24 + (i // per_row) * (down + 34)
-            box: dict[str, Value] = {
-                "x": x,
-                "y": y,
-                "width": across,
-                "height": down,
-                "preserveAspectRatio": "none",
-            }
-            parts += [label(name, x, y - 8, 24, class_="strong"), tag("image", href=photo, **box)]
+            box: dict[str, Value] = {"x": x, "y": y, "width": across, "height": down}
+            parts += [label(name, x, y - 8, 24, class_="strong"), pixels(photo, **box)]
             if values is not None:
-                parts.append(tag("image", href=self.overlay(values), **box))
+                parts.append(pixels(self.overlay(values), **box))
                 for r, c in np.argwhere(~np.isfinite(values)).tolist():
                     parts.append(hatch(x + c * across / columns, y + r * down / rows, across / columns, down / rows, 6))
             parts.append(_lattice(x, y, across, down, rows, columns))

@@ -58,8 +58,8 @@ class LensGrid(Picture):
         n_layers, n_positions = self.values.shape
         first, last = self.tokens[0], self.tokens[-1]
         said = f"{n_layers} layers × {n_positions} positions; colours are the {self.what}."
-        said += f" At the last position layer {visible(self.layers[0])} says {quoted(first[-1])}, layer"
-        said += f" {visible(self.layers[-1])} {quoted(last[-1])} ({number(float(self.values[-1, -1]))})."
+        said += f" At the last position, it says {quoted(first[-1])} in row {quoted(self.layers[0])},"
+        said += f" {quoted(last[-1])} ({number(float(self.values[-1, -1]))}) in row {quoted(self.layers[-1])}."
         settled = sum(self.settles(position) == 0 for position in range(n_positions))
         return f"{said} {settled} of {n_positions} positions keep one token through all layers."
 
@@ -74,7 +74,7 @@ class LensGrid(Picture):
         for position, name in enumerate(self.positions):
             value = number(float(self.values[-1, position]))
             rows.append([name, str(position), self.tokens[-1][position], value, self.layers[self.settles(position)]])
-        return ["position", "number", "the last layer says", self.what, "said from layer"], rows
+        return ["position", "number", "the last layer says", self.what, "said from"], rows
 
     def body(self) -> Markup:
         """A table is the picture: it can be read aloud, searched and scrolled, and its names stay in view."""
@@ -123,7 +123,7 @@ class LensGrid(Picture):
                 x = left + i * wide
                 said = tag(
                     "title",
-                    f"layer {self.layers[layer]}, {self.positions[i]}: {token} {number(float(self.values[layer, i]))}",
+                    f"{self.layers[layer]}, {self.positions[i]}: {token} {number(float(self.values[layer, i]))}",
                 )
                 box = {"x": x, "y": y, "width": wide - 1, "height": high - 1}
                 back = tag("rect", fill=colour, **box) if colour else hatch(x, y, wide - 1, high - 1, 6)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cutaway.inside.pictures.colour import Scale, pooled
-from cutaway.inside.pictures.data import Array, number, short, visible
+from cutaway.inside.pictures.data import Array, number, short, tidy, visible
 from cutaway.inside.pictures.svg import cells, cut
 
 BLOCKS = " ░▒▓█"
@@ -82,7 +82,7 @@ def text_map(
     n_rows, n_columns = values.shape
     if n_columns * 7 <= room and n_rows <= MOST_ROWS:
         lines = [" " * (margin + 2) + " ".join(padded(name, 6, right=True) for name in columns)]
-        for name, line in zip(rows, values.tolist(), strict=True):
+        for name, line in zip(rows, tidy(values).tolist(), strict=True):
             shown = [padded(short(value), 6, right=True) for value in line]
             if colour:
                 shown = [_inked_number(text, value, scale) for text, value in zip(shown, line, strict=True)]

@@ -12,7 +12,7 @@ from cutaway.inside.pictures.colour import Scale, ink_on
 from cutaway.inside.pictures.data import names, number, numbers, quoted, visible
 from cutaway.inside.pictures.grid import DRAWN, HeatMap
 from cutaway.inside.pictures.html import Table
-from cutaway.inside.pictures.svg import Markup, axis_names, cells, cut, document, label, legend, plain, tag
+from cutaway.inside.pictures.svg import Markup, axis_names, cells, cut, document, label, legend, plain, tag, width_of
 from cutaway.inside.pictures.text import COLOURS, WARM, inked, level, padded, text_map, wrapped
 
 ARCS = 1_500  # drawn at most, the strongest
@@ -59,7 +59,7 @@ class Arcs(Picture):
         return self.as_map.table()
 
     def drawing(self) -> tuple[tuple[float, float], list[Markup]]:
-        left, gap = axis_names(self.queries) + 14, 260.0
+        left, gap = max(axis_names(self.queries), width_of(self.query_name, 11)) + 14, 260.0
         right, top = left + gap, 42.0
         most = max((abs(float(self.values[place])) for place in self.drawn), default=1.0)
         lines: dict[int, list[Markup]] = {}
@@ -90,7 +90,7 @@ class Arcs(Picture):
                 tag("g", inside, name, class_="one", tabindex="0", role="img", aria_label=f"{word}: {weights or '–'}")
             )
         height = top + max(len(self.queries), len(self.keys)) * LINE
-        return (right + axis_names(self.keys) + 14, height), parts
+        return (right + max(axis_names(self.keys), width_of(self.key_name, 11)) + 14, height), parts
 
     def text(self, width: int = 80, colour: bool = False) -> str:
         return text_map(self.values, self.queries, self.keys, self.as_map.scale, width, colour, self.heading)
@@ -177,7 +177,9 @@ class ColouredText(Picture):
         return tag("div", *chosen, tag("div", key, class_="view"), every_row if len(self.outputs) > 1 else "")
 
     def legend_alone(self) -> tuple[tuple[float, float], list[Markup]]:
-        return (420.0, 40.0), [legend(self.scale, 4, 6, not np.isfinite(self.values).all(), self.what)]
+        return (max(420.0, 250 + width_of(self.what, 11) + 110), 40.0), [
+            legend(self.scale, 4, 6, not np.isfinite(self.values).all(), self.what)
+        ]
 
     def drawing(self) -> tuple[tuple[float, float], list[Markup]]:
         return self.as_map.drawing()

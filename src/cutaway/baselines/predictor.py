@@ -1,0 +1,34 @@
+"""What all models of ids that look back share: p of every token that may come next, and texts drawn from that."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float64
+
+from cutaway.baselines.counts import Ids
+
+
+class Predictor(ABC):
+    """Ids 0 … vocab_size − 1; behind `end` another text begins."""
+
+    vocab_size: int
+    end: int | None
+
+    @abstractmethod
+    def log_probabilities(self, ids: Ids) -> Float64[np.ndarray, " token"]:
+        """ln p of each token given those before it; the first one begins a text."""
+
+    @abstractmethod
+    def next_probabilities(self, past: Ids | Sequence[int]) -> Float64[np.ndarray, " vocab"]:
+        """p of every token behind a text, which may be empty."""
+
+    def generate(self, start: Sequence[int] = (), *, seed: int = 0, limit: int = 100) -> list[int]:
+        """`start` and at most `limit` more tokens, each drawn as its probability says, until a text ends."""
+        text, random = list(start), np.random.default_rng(seed)
+        while len(text) < len(start) + limit:
+            p = self.next_probabilities(text)
+            text.append(int(random.choice(self.vocab_size, p=p / p.sum())))
+            if text[-1] == self.end:
+                break
+        return text

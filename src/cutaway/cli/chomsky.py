@@ -1,0 +1,120 @@
+"""`cutaway chomsky`: which formal languages small models learn, and whether they still know them in longer words."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cutaway.cli.opened import Out, as_text, check_out, draw, screen, write
+from cutaway.cli.options import Json
+
+if TYPE_CHECKING:
+    from cutaway.studies.chomsky import Found
+
+Languages = Annotated[
+    list[str] | None,
+    typer.Option("--language", help="local, parity, dyck-1, dyck-2, mirror, shuffle-2, abc, copy, crossed; else all."),
+]
+Models = Annotated[
+    list[str] | None,
+    typer.Option("--model", help="Positions none, sinusoidal, learned, rotary, relative; or lstm; else all."),
+]
+Longest = Annotated[int, typer.Option("--length", min=2, max=64, help="Symbols of the longest word in training.")]
+Steps = Annotated[int, typer.Option("--steps", min=1, help="Batches for each model and language.")]
+Minutes = Annotated[
+    float | None, typer.Option("--minutes", min=0.01, help="All of it in so many: steps are left out to fit.")
+]
+NWords = Annotated[int, typer.Option("--words", min=1, help="Words of each range of lengths to be tested with.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of words and first weights.")]
+Examples = Annotated[int | None, typer.Option("--examples", min=1, help="Only show so many words of each language.")]
+
+
+def chomsky(
+    language: Languages = None,
+    model: Models = None,
+    length: Longest = 16,
+    steps: Steps = 500,
+    minutes: Minutes = None,
+    words: NWords = 100,
+    seed: Seed = 0,
+    examples: Examples = None,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Train small models on the short words of formal languages, and test them on longer ones.
+
+    Regular, nested, crossed: all languages with all models take some minutes; --language dyck-2 --model rotary seconds.
+    """
+    check_out(out)
+    from cutaway.studies.chomsky_model import MODELS
+    from cutaway.studies.languages import LANGUAGES
+
+    languages = list(dict.fromkeys(language or LANGUAGES))
+    if examples is not None:
+        _show_words(languages, length, examples, seed, as_json)
+        return
+    from cutaway.studies.chomsky import study
+
+    with _progress() as report:
+        found = study(
+            languages,
+            list(dict.fromkeys(model or MODELS)),
+            longest=length,
+            steps=steps,
+            minutes=minutes,
+            n_words=words,
+            seed=seed,
+            report=report,
+        )
+    if out is not None:
+        write(out, found.picture(), found.to_dict())
+    print(as_text(found.to_dict()), end="") if as_json else _show(found)
+
+
+def _show_words(names: list[str], length: int, n: int, seed: int, as_json: bool) -> None:
+    from cutaway.studies.languages import drawn, language_named
+
+    found = {name: drawn(language_named(name), 1, length, n, seed) for name in names}
+    if as_json:
+        print(as_text(found), end="")
+        return
+    for name, some in found.items():
+        print(f"{name:10s} {language_named(name).kind:26s} {'  '.join(some)}")
+
+
+@contextmanager
+def _progress() -> "Iterator[Callable[[float, str], None]]":
+    """A bar with what is being learnt; a pipe sees nothing."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description:22s}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, transient=True, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda done, what: bar.update(task, completed=done, description=what)
+
+
+def _show(found: "Found") -> None:
+    from rich.text import Text
+
+    from cutaway.cli.showing import grid
+
+    console = screen()
+    models = list(next(iter(found.shares.values())))
+    console.print(Text(f"% of words right by their length; learnt from at most {found.longest} symbols", "bold"))
+    table = grid("", header=True)
+    for title in ("", "length", *models):
+        table.add_column(title, justify="right" if title else "left")
+    for language, shares in found.shares.items():
+        for i, (low, high) in enumerate(found.ranges):
+            name = language if i == 0 else ""
+            table.add_row(name, f"{low}–{high}", *(f"{100 * shares[model][i]:.0f}" for model in models))
+    console.print(table)
+    if len(found.shares) == 1:
+        console.print()
+        draw(console, found.picture())
+    all_steps = [steps for each in found.steps.values() for steps in each.values()]
+    steps = f"{min(all_steps)}" if min(all_steps) == max(all_steps) else f"{min(all_steps)} to {max(all_steps)}"
+    console.print(Text(f"{steps} steps for each model, {found.seconds:.0f} s", "dim"))

@@ -1,0 +1,185 @@
+"""`cutaway ngram`: an n-gram model of text files, of tokens or of their classes, and how well it tells other text."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cutaway.cli.evaluate import Split
+from cutaway.cli.options import Json
+from cutaway.errors import InputError
+
+if TYPE_CHECKING:
+    from cutaway.baselines.predictor import Predictor
+    from cutaway.studies.counted import Counted
+    from cutaway.studies.cutting import Cut, TextIds
+
+
+class Smoothing(StrEnum):
+    """The SMOOTHINGS of `cutaway.baselines.ngram_smoothing`; here so that --help need not import them."""
+
+    kneser_ney = "kneser-ney"
+    back_off = "back-off"
+
+
+Files = Annotated[
+    list[Path],
+    typer.Argument(metavar="FILES", help="Text in UTF-8, plain or packed (gzip, xz); or a model that --out wrote."),
+]
+Order = Annotated[
+    int | None, typer.Option("--order", min=1, max=7, help="Tokens of an n-gram, the next one included; else 3.")
+]
+Unit = Annotated[
+    str | None, typer.Option("--unit", help="words, characters, bytes, or a model whose tokenizer cuts; else words.")
+]
+How = Annotated[
+    Smoothing | None, typer.Option("--smoothing", help="What n-grams get that were never seen; else kneser-ney.")
+]
+ClassesWanted = Annotated[
+    int | None, typer.Option("--classes", min=1, help="Put the tokens into so many Brown clusters; n-grams of those.")
+]
+Most = Annotated[
+    int | None, typer.Option("--most", min=1, help="Classes: cluster so many of the most frequent tokens; else 10000.")
+]
+Mix = Annotated[
+    Path | None,
+    typer.Option("--mix", metavar="FILE", help="Classes: mix with n-grams of tokens, as fits this other text best."),
+]
+Test = Annotated[
+    list[Path] | None, typer.Option("--test", metavar="FILE", help="Other text: how well is it told? Several times.")
+]
+SplitAt = Annotated[Split, typer.Option("--split", help="What parts the texts; n-grams do not cross their ends.")]
+Start = Annotated[str, typer.Option("--start", help="What the sample begins with.")]
+Length = Annotated[int, typer.Option("--max-tokens", min=0, help="Tokens of the sample; 0: none.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the sample.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Write the model: a folder, or model.arpa for other tools.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the model that is there.")]
+
+
+def ngram(
+    files: Files,
+    order: Order = None,
+    unit: Unit = None,
+    smoothing: How = None,
+    classes: ClassesWanted = None,
+    most: Most = None,
+    mix: Mix = None,
+    test: Test = None,
+    split: SplitAt = Split.file,
+    start: Start = "",
+    max_tokens: Length = 30,
+    seed: Seed = 0,
+    out: Out = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Count n-grams: what comes next, from the last few words; or from their classes.
+
+    \b
+    cutaway ngram novel.txt --order 5 --test other.txt --out build/novel
+    cutaway ngram build/novel --start "it was" --seed 3
+    cutaway ngram novel.txt --unit books --test other.txt
+    cutaway ngram novel.txt --classes 100 --mix held-out.txt --test other.txt
+    """
+    _check(out, unit, classes, most, force)
+    _check_mix(mix, files, classes, out)
+    import time
+
+    from cutaway.cli.counted import as_dict, show
+    from cutaway.cli.opened import waiting
+    from cutaway.studies.counted import is_counted, read_counted, write_counted
+    from cutaway.studies.cutting import cut_of, read_ids
+
+    text, begin = None, time.perf_counter()
+    if len(files) == 1 and is_counted(files[0]):
+        chosen = {"order": order, "unit": unit, "smoothing": smoothing, "classes": classes, "out": out}
+        _only_read(files[0], [name for name, value in chosen.items() if value is not None])
+        model, cut = read_counted(files[0])
+    else:
+        cut = cut_of(unit or "words")
+        with waiting("reading") as report:
+            text = read_ids(cut, files, split=split.value, report=report)
+    tests = [read_ids(cut, [path], split=split.value, new=False) for path in test or []]
+    held_out = None if mix is None else read_ids(cut, [mix], split=split.value, new=False)
+    asked = cut.ids(start, False).tolist()
+    if text is not None:
+        folder = None if out is None or out.suffix == ".arpa" or classes else out
+        with waiting("clustering" if classes else "counting") as report:
+            model = _trained(text, cut, order or 3, smoothing, classes, most, folder, report)
+        if out is not None:
+            write_counted(model, cut, out, there=folder is not None)
+    told = model if held_out is None or text is None else _mixed(text, cut, model, held_out, smoothing)
+    said = cut.join(told.generate(asked, seed=seed, limit=max_tokens)) if max_tokens else None
+    found = as_dict(model, told, cut, text, list(zip(test or [], tests, strict=True)))
+    found |= {"sample": said, "out": None if out is None else str(out), "seconds": time.perf_counter() - begin}
+    print(json.dumps(found, ensure_ascii=False)) if as_json else show(found)
+
+
+def _check_mix(mix: Path | None, files: list[Path], classes: int | None, out: Path | None) -> None:
+    if mix is None:
+        return
+    if classes is None:
+        raise InputError("--mix is for --classes: say how many")
+    if out is not None:
+        raise InputError("--mix and --out: a mixture is not written; write the classes, or the n-grams, alone")
+    if mix.resolve() in [path.resolve() for path in files]:
+        raise InputError(f"--mix {mix} is what both models learn from, and the n-grams know it by heart: name another")
+
+
+def _check(out: Path | None, unit: str | None, classes: int | None, most: int | None, force: bool) -> None:
+    """Nothing is read before it is clear that it may be written."""
+    if classes is None and most is not None:
+        raise InputError("--most is for --classes: say how many")
+    if out is None:
+        return
+    is_arpa = out.suffix == ".arpa"
+    if is_arpa and (classes or unit == "characters"):
+        odd = "classes" if classes else "white space, which are characters"
+        raise InputError(f"--out {out}: an ARPA file has no place for {odd}; name a folder")
+    if out.exists() and out.is_dir() == is_arpa:
+        raise InputError(f"--out {out} is a {'folder' if out.is_dir() else 'file'}: an ARPA file ends in .arpa")
+    if not out.parent.is_dir() and is_arpa:
+        raise InputError(f"--out {out}: there is no folder {out.parent}")
+    if out.is_dir() and any(out.iterdir()) and not (out / "ngrams.json").exists():
+        raise InputError(f"--out {out} has other files: name a folder of its own")
+    if out.exists() and (out.is_file() or any(out.iterdir())) and not force:
+        raise InputError(f"--out {out} is there: name another, or replace it with --force")
+
+
+def _only_read(path: Path, given: list[str]) -> None:
+    if given:
+        raise InputError(f"{path} is a model, and has its own numbers: leave out --{given[0]}, or name a text")
+
+
+def _trained(
+    text: "TextIds",
+    cut: "Cut",
+    order: int,
+    smoothing: Smoothing | None,
+    classes: int | None,
+    most: int | None,
+    folder: Path | None,
+    report: Any,
+) -> "Counted":
+    from cutaway.baselines.brown import MOST
+    from cutaway.baselines.class_ngram import train_class_ngrams
+    from cutaway.baselines.ngram_smoothing import train_ngrams
+
+    size, how = len(cut.names), (smoothing or Smoothing.kneser_ney).value
+    if classes is None:
+        return train_ngrams(text.ids, size, order, end=cut.end, smoothing=how, folder=folder)
+    most = max(MOST, classes) if most is None else most
+    return train_class_ngrams(text.ids, size, order, classes, end=cut.end, smoothing=how, most=most, report=report)
+
+
+def _mixed(
+    text: "TextIds", cut: "Cut", classes: "Counted", held_out: "TextIds", smoothing: Smoothing | None
+) -> "Predictor":
+    from cutaway.baselines.mixture import fitted
+    from cutaway.baselines.ngram_smoothing import train_ngrams
+
+    how = (smoothing or Smoothing.kneser_ney).value
+    tokens = train_ngrams(text.ids, len(cut.names), classes.order, end=cut.end, smoothing=how)
+    return fitted([tokens, classes], held_out.ids)

@@ -1,0 +1,192 @@
+"""`cutaway shannon`: Shannon's experiment: guess a hidden text letter by letter, and see what models make of it."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cutaway.cli.opened import Out, as_text, check_out, draw, numbers_of, screen, waiting, write
+from cutaway.cli.options import Json, located
+from cutaway.errors import InputError
+
+if TYPE_CHECKING:
+    from cutaway.studies.shannon_game import Game, Player
+    from cutaway.studies.shannon_players import Curve
+
+KNOWN, SAMPLES = "0,1,2,3,4,6,8,14,32,64,99", 100
+SAVED = Path("shannon.json")
+FEW = 50  # letters of a length, below which the bounds say little
+
+
+class Letters(StrEnum):
+    """What is guessed."""
+
+    shannon = "27"
+    all = "all"
+
+
+Text = Annotated[Path, typer.Argument(metavar="TEXT", help="Text in UTF-8, plain or packed with gzip or xz.")]
+Play = Annotated[bool, typer.Option("--play", help="Guess the text yourself. Esc stops; the same command goes on.")]
+Saved = Annotated[
+    Path | None,
+    typer.Option("--game", help=f"Where your guesses are kept, after each one; else {SAVED}. Without --play: shown."),
+]
+Answers = Annotated[
+    Path | None, typer.Option("--answers", help="Play with the letters of a file, - for stdin, instead of the keys.")
+]
+Model = Annotated[
+    Path | None, typer.Option("--model", callback=located, help="A language model that plays, such as books.")
+]
+Train = Annotated[
+    list[Path] | None,
+    typer.Option("--train", metavar="FILE", help="n-grams learn from this; else from the first nine tenths of TEXT."),
+]
+Which = Annotated[Letters, typer.Option("--letters", help="a–z and the space, as Shannon did, or all characters.")]
+Known = Annotated[str | None, typer.Option("--known", help=f"How many letters before it are known; else {KNOWN}.")]
+Samples = Annotated[int | None, typer.Option("--samples", min=1, help=f"Letters for each of these; else {SAMPLES}.")]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Which letters; else 0.")]
+
+
+def shannon(
+    text: Text,
+    play: Play = False,
+    game: Saved = None,
+    answers: Answers = None,
+    model: Model = None,
+    train: Train = None,
+    letters: Which = Letters.shannon,
+    known: Known = None,
+    samples: Samples = None,
+    seed: Seed = None,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """How much a letter tells once those before it are known: from your guesses, from counts, from a model.
+
+    cutaway shannon novel.txt --play, then cutaway shannon novel.txt --game shannon.json --model books --out curve.svg
+    """
+    check_out(out)
+    path = (game or SAVED) if play or answers else game
+    if path is not None and not (play or answers) and not path.exists():
+        raise InputError(f"{path} is not there: play first, with --play --game {path}")
+    asked = {"known": numbers_of(known, "--known"), "samples": samples, "seed": seed}
+    more = _read(train) if train else None
+    played = _game(_read([text]), more, letters, path, asked)
+    if play or answers:
+        from cutaway.cli.guessing import play_on
+
+        assert path is not None
+        curves = [_person(play_on(played, path, answers, quiet=as_json))]
+    else:
+        curves = _curves(played, model, more, path)
+    _say(curves, played, text, out, as_json)
+
+
+def _read(files: list[Path]) -> str:
+    from cutaway.data.text import read_documents
+
+    return "".join(piece.text for piece in read_documents(files))
+
+
+def _game(text: str, more: str | None, letters: Letters, path: Path | None, asked: dict[str, Any]) -> "Game":
+    """As asked; what was not asked for is as in the saved game, or as always."""
+    from cutaway.files import read_json
+    from cutaway.studies.shannon_game import Game
+
+    saved = read_json(path) if path is not None and path.exists() else {}
+    usual: dict[str, Any] = {"known": numbers_of(KNOWN), "samples": SAMPLES, "seed": 0}
+    wanted = {name: value for name, value in asked.items() if value is not None}
+    terms = {name: wanted.get(name, saved.get(name, value)) for name, value in usual.items()}
+    whole = saved["first"] == 0 if "first" in saved else more is not None
+    return Game.of(text, all_letters=letters is Letters.all, whole=whole, more=more or "", **terms)
+
+
+def _person(player: "Player") -> "Curve":
+    from cutaway.studies.shannon_players import person_curve
+
+    return person_curve(player)
+
+
+def _curves(game: "Game", model: Path | None, more: str | None, path: Path | None) -> "list[Curve]":
+    from cutaway.studies.shannon import LETTERS, reduced
+    from cutaway.studies.shannon_game import Player
+    from cutaway.studies.shannon_players import counted_curve, model_curve, ngram_curve, reader_curve
+
+    curves = [] if path is None else [_person(Player(game, path))]
+    with waiting("counting") as report:
+        other = reduced(more) if more is not None and game.letters == LETTERS else more
+        curves += [counted_curve(game), ngram_curve(game, other, report)]
+    if model is not None:
+        from cutaway.cli.asking import reading
+        from cutaway.cli.opened import opened
+
+        loaded, tokenizer = opened(model)
+        with waiting(f"{model.name} guesses") as report:
+            curves.append(model_curve(game, loaded, reading(tokenizer, model), model.name, report))
+    return [*curves, reader_curve(game)] if game.letters == LETTERS else curves
+
+
+def _say(curves: "list[Curve]", game: "Game", text: Path, out: Path | None, as_json: bool) -> None:
+    from cutaway.studies.shannon_players import picture
+
+    found: dict[str, Any] = {
+        "text": str(text),
+        "letters": len(game.letters),
+        "length": len(game.text),
+        "guessed_from": game.first,
+        "known": list(game.known),
+        "samples": game.samples,
+        "seed": game.seed,
+        "players": [curve.to_dict() for curve in curves],
+    }
+    there = any(curve.bounds and any(one.n for one in curve.bounds) for curve in curves)
+    if out is not None:
+        if not there:
+            raise InputError("no letter has been guessed yet: there is nothing to draw")
+        write(out, picture(curves, f"What a letter of {text.name} tells"), found)
+    if as_json:
+        print(as_text(found), end="")
+    elif there:
+        _show(curves, game, text)
+
+
+def _show(curves: "list[Curve]", game: "Game", text: Path) -> None:
+    from rich.text import Text as Rich
+
+    from cutaway.studies.shannon_players import picture
+
+    console = screen()
+    places = len(game.text) - game.first
+    said = f"{text.name}: {len(game.text):,} letters of {len(game.letters)} kinds"
+    console.print(Rich(f"{said}; guessed are some of the last {places:,}"), soft_wrap=True)
+    console.print(_table(curves, game.known))
+    console.print(Rich("bits for a letter; ≥ and ≤ are Shannon's bounds, from the guesses alone", "dim"))
+    few = [one.n for curve in curves for one in curve.bounds if 0 < one.n < FEW]
+    if len(game.asked) > len(game.known):
+        lost = ", ".join(str(n) for n in game.asked if n not in game.known)
+        console.print(Rich(f"Left out, for the text is too short: {lost} letters known.", "yellow"), soft_wrap=True)
+    if few:
+        console.print(Rich(f"As few as {min(few)} letters for a point: bounds need a hundred or so.", "yellow"))
+    if len(game.known) > 1:
+        console.print()
+        draw(console, picture(curves, "Entropy"))
+
+
+def _table(curves: "list[Curve]", known: tuple[int, ...]) -> Any:
+    from math import isnan
+
+    from cutaway.cli.showing import grid
+
+    def cells(curve: "Curve", of: str) -> list[str]:
+        each = curve.bits if of == "bits" else [getattr(one, of) for one in curve.bounds]
+        return ["" if isnan(value) else f"{value:.2f}" for value in each]
+
+    table = grid("", header=True)
+    for title in ("letters known", *map(str, known)):
+        table.add_column(title, justify="right" if title.isdigit() else "left")
+    for curve in curves:
+        for of, mark in {"bits": "", "lower": " ≥", "upper": " ≤"}.items():
+            if any(row := cells(curve, of)):
+                table.add_row(curve.name + mark, *row)
+    return table

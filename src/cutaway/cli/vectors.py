@@ -1,0 +1,117 @@
+"""`cutaway vectors`: word vectors of text files, by skip-gram."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cutaway.cli.evaluate import Split
+from cutaway.cli.options import Json
+from cutaway.errors import InputError
+
+FEW = 1_000_000  # words, below which many neighbours are chance
+
+Files = Annotated[list[Path], typer.Argument(metavar="FILES", help="Text in UTF-8, plain or packed with gzip or xz.")]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder for vectors.npy and words.txt.")]
+Unit = Annotated[str, typer.Option("--unit", help="words, or a model whose tokenizer cuts the text.")]
+SplitAt = Annotated[Split, typer.Option("--split", help="What parts the texts; no window crosses their ends.")]
+D = Annotated[int, typer.Option("--d", min=1, help="Numbers of a vector.")]
+Window = Annotated[int, typer.Option("--window", min=1, help="Words to each side, at most.")]
+Negatives = Annotated[int, typer.Option("--negatives", min=1, help="Words drawn at random for each that is seen.")]
+MinCount = Annotated[
+    int | None,
+    typer.Option("--min-count", min=1, help="Rarer words have no vector; else 5, in a short text 1."),
+]
+Sample = Annotated[float, typer.Option("--sample", min=0, help="Words with a larger share are thinned out; 0: none.")]
+Rate = Annotated[float, typer.Option("--rate", help="Of learning, at the beginning; it falls to 0.")]
+Epochs = Annotated[int, typer.Option("--epochs", min=1, help="How often the text is read.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of all that is drawn.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the vectors that are in the folder.")]
+
+
+def vectors(
+    files: Files,
+    out: Out,
+    unit: Unit = "words",
+    split: SplitAt = Split.file,
+    d: D = 100,
+    window: Window = 5,
+    negatives: Negatives = 5,
+    min_count: MinCount = None,
+    sample: Sample = 1e-3,
+    rate: Rate = 0.05,
+    epochs: Epochs = 3,
+    seed: Seed = 0,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Word vectors by skip-gram: words that stand among the same words lie near each other.
+
+    \b
+    cutaway vectors novels/*.txt --out build/vectors --epochs 5
+    cutaway embed --model build/vectors --near king
+    cutaway embed --model build/vectors --analogy man woman king
+    cutaway evaluate build/vectors questions-words.txt
+    """
+    _check(out, unit, force)
+    import time
+
+    from cutaway.baselines.skip_gram import SkipGramConfig, train_skip_gram
+    from cutaway.cli.opened import waiting
+    from cutaway.studies.cutting import cut_of, read_ids
+
+    config = SkipGramConfig(d, window, negatives, min_count, sample, rate, epochs, seed)
+    cut = cut_of(unit)
+    with waiting("reading") as report:
+        text = read_ids(cut, files, split=split.value, report=report)
+    begin = time.perf_counter()
+    with waiting("learning") as report:
+        model = train_skip_gram(text.ids, len(cut.names), config, end=cut.end, report=report)
+    seconds = time.perf_counter() - begin
+    model.save(out, cut.names)
+    found = {
+        "out": str(out),
+        "words": len(model.tokens),
+        "d": d,
+        "read": len(text.ids) - text.texts,
+        "texts": text.texts,
+        "epochs": epochs,
+        "seconds": round(seconds, 1),
+        "first": [cut.names[i] for i in model.tokens[:8]],
+        "too_little": len(text.ids) < FEW,
+    }
+    print(json.dumps(found, ensure_ascii=False)) if as_json else _show(found, unit)
+
+
+def _check(out: Path, unit: str, force: bool) -> None:
+    """Nothing is read before it is clear that it may be written."""
+    if unit in ("characters", "bytes"):
+        raise InputError(f"--unit {unit}: vectors are of words, or of a model's tokens")
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out} is a file: name a folder to write")
+    if out.is_dir():
+        others = [path for path in out.iterdir() if path.name not in ("vectors.npy", "words.txt")]
+        if others:
+            raise InputError(f"--out {out} has other files ({others[0].name}): name a folder of its own")
+        if any(out.iterdir()) and not force:
+            raise InputError(f"--out {out} has vectors: name another folder, or replace them with --force")
+
+
+def _show(found: dict[str, Any], unit: str) -> None:
+    from rich.text import Text
+
+    from cutaway.cli.showing import stdout
+    from cutaway.cli.wording import shown
+
+    name = "words" if unit == "words" else "tokens"
+    several = "1 text" if found["texts"] == 1 else f"{found['texts']:,} texts"
+    lines = [
+        f"read   {found['read']:,} {name} in {several}, {found['epochs']} times in {found['seconds']} s",
+        f"wrote  {found['out']}: {found['words']:,} {name}, {found['d']} numbers each",
+        f"first  {' '.join(map(shown, found['first']))}",
+    ]
+    if found["too_little"]:
+        lines.append(f"       too little to mean much: below {FEW:,} {name} many neighbours are chance")
+    lines.append(f"next   cutaway embed --model {found['out']} --near {shown(found['first'][0])}")
+    stdout().print(Text("\n".join(lines)))

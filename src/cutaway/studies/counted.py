@@ -1,0 +1,62 @@
+"""An n-gram model on disk together with how its text is cut, so that it reads, scores and writes text again.
+
+write_counted(model, cut, Path("build/ngrams"))          # a folder, or model.arpa for other tools
+model, cut = read_counted(Path("build/ngrams"))
+"""
+
+from pathlib import Path
+
+from cutaway.baselines.arpa import read_arpa, write_arpa
+from cutaway.baselines.class_ngram import ClassNGramModel
+from cutaway.baselines.ngram import NGramModel
+from cutaway.errors import CheckpointError, InputError
+from cutaway.files import MEGABYTE, read_json, write_json
+from cutaway.studies.cutting import Cut, Words, cut_of
+
+ARPA, CUT = ".arpa", "cut.json"
+LIMIT = 256 * MEGABYTE  # of the names of some millions of words
+
+Counted = NGramModel | ClassNGramModel
+
+
+def is_counted(path: Path) -> bool:
+    """Whether a path holds a model and no text."""
+    return path.suffix == ARPA or (path / CUT).is_file()
+
+
+def write_counted(model: Counted, cut: Cut, out: Path, *, there: bool = False) -> None:
+    """`there`: the tables lie in that folder already, for the model was trained in it."""
+    if out.suffix == ARPA:
+        if not isinstance(model, NGramModel):
+            raise InputError(f"{out}: an ARPA file has no place for classes; name a folder")
+        write_arpa(model, out, cut.names)
+        return
+    (out / CUT).unlink(missing_ok=True)  # what stood here is no longer whole
+    if not there:
+        model.save(out)
+    write_json(out / CUT, {"classes": isinstance(model, ClassNGramModel), **cut.saved()})
+
+
+def read_counted(path: Path) -> tuple[Counted, Cut]:
+    """ARPA files are read as models of words."""
+    model: Counted
+    if path.suffix == ARPA:
+        model, names = read_arpa(path)
+        if model.end is None:
+            raise CheckpointError(f"{path} has no </s>: a model that does not know where texts end is not read")
+        return model, Words(names)
+    about = read_json(path / CUT, LIMIT)
+    try:
+        classes, unit, names = bool(about["classes"]), str(about["unit"]), tuple(map(str, about.get("names", ())))
+    except (KeyError, TypeError):
+        raise CheckpointError(f"{path / CUT} should give classes, unit and names") from None
+    try:
+        cut = cut_of(unit, names)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path / CUT}: {error}") from None
+    model = ClassNGramModel.open(path) if classes else NGramModel.open(path)
+    if (model.vocab_size, model.end) != (len(cut.names), cut.end):
+        raise CheckpointError(
+            f"{path} has a model of {model.vocab_size:,} {cut.unit}, and {CUT} cuts into {len(cut.names):,}"
+        )
+    return model, cut

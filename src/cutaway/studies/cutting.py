@@ -1,0 +1,196 @@
+"""Text files → ids, cut as the models before the Transformer read them: words, characters, bytes, or a model's tokens.
+
+    cut = Words()                                          # or Characters(), Bytes(), Tokens("books")
+    text = read_ids(cut, [Path("novel.txt")])              # words and characters are learnt while reading
+    test = read_ids(cut, [Path("other.txt")], new=False)   # those that are not known now are <unk>
+
+Bytes, tokens and characters lose nothing, so bits per byte of their models stand on one axis, also beside a
+Transformer's. Words are small letters without punctuation: whoever predicts them has not predicted the text. A word
+that is written <unk> is unknown, and <eos> ends a text.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import UInt32
+
+from cutaway.baselines.ngram_words import UNK
+from cutaway.baselines.words import EOS, words_of
+from cutaway.checkpoints import load_tokenizer
+from cutaway.data.corpus import encoded
+from cutaway.data.text import Piece, Split, file_size, read_documents
+from cutaway.errors import CheckpointError, CutawayError, InputError
+
+TextOfIds = UInt32[np.ndarray, " token"]
+Told = Callable[[int, int], None]
+
+
+class Cut(ABC):
+    """`names[i]` is the token i; `end` is the one that ends a text; `unknown` one that was not known, if there is."""
+
+    unit: str  # what its tokens are called, many of them
+    whole: bool  # whether the ids hold all of the text
+    names: list[str]
+    end: int
+    unknown: int | None = None
+
+    @abstractmethod
+    def ids(self, text: str, new: bool) -> TextOfIds:
+        """Of some text; `new` tokens get an id, or else are unknown."""
+
+    @abstractmethod
+    def join(self, ids: Sequence[int]) -> str:
+        """What some ids say; ends say nothing."""
+
+    def saved(self) -> dict[str, Any]:
+        """What `cut_of` makes it from again."""
+        return {"unit": self.unit}
+
+
+class _Learnt(Cut):
+    """Ids in the order in which their tokens came."""
+
+    between = ""
+
+    def __init__(self, names: Sequence[str] = (UNK, EOS)) -> None:
+        self.names, self.index = list(names), {name: i for i, name in enumerate(names)}
+        if len(self.index) < len(names) or not {UNK, EOS} <= self.index.keys():
+            raise CheckpointError(f"these {len(names):,} {self.unit} are not all different, or lack {UNK} or {EOS}")
+        self.unknown, self.end = self.index[UNK], self.index[EOS]
+
+    @abstractmethod
+    def parts(self, text: str) -> Sequence[str]: ...
+
+    def ids(self, text: str, new: bool) -> TextOfIds:
+        parts = self.parts(text)
+        if new:
+            more = [part for part in dict.fromkeys(parts) if part not in self.index]
+            self.index.update(zip(more, range(len(self.names), len(self.names) + len(more)), strict=True))
+            self.names += more
+        return np.fromiter((self.index.get(part, self.unknown) for part in parts), np.uint32, len(parts))
+
+    def saved(self) -> dict[str, Any]:
+        return {"unit": self.unit, "names": self.names}
+
+    def join(self, ids: Sequence[int]) -> str:
+        return self.between.join(self.names[i] for i in ids if i != self.end)
+
+
+class Words(_Learnt):
+    unit, whole, between = "words", False, " "
+
+    def parts(self, text: str) -> Sequence[str]:
+        return words_of(text)
+
+
+class Characters(_Learnt):
+    unit, whole = "characters", True
+
+    def parts(self, text: str) -> Sequence[str]:
+        return text
+
+
+class Bytes(Cut):
+    unit, whole, end = "bytes", True, 256
+
+    def __init__(self) -> None:
+        self.names = [*(f"{i:02x}" for i in range(256)), EOS]
+
+    def ids(self, text: str, new: bool) -> TextOfIds:
+        return np.frombuffer(text.encode(), np.uint8).astype(np.uint32)
+
+    def join(self, ids: Sequence[int]) -> str:
+        return bytes(i for i in ids if i != self.end).decode("utf-8", errors="replace")
+
+
+class Tokens(Cut):
+    """Those of a model that is here by name, or of a folder with a tokenizer."""
+
+    unit, whole = "tokens", True
+
+    def __init__(self, model: str) -> None:
+        try:
+            self.model, self.tokenizer = model, load_tokenizer(model)
+        except CutawayError as error:
+            raise InputError(f"unit={model!r} is neither words, characters nor bytes, nor a model: {error}") from None
+        size, eos = self.tokenizer.vocab_size, self.tokenizer.eos_id
+        self.names = [self.tokenizer.token(i) for i in range(size)]
+        self.end, self.unknown = size if eos is None else eos, self.tokenizer.unk_id
+        if eos is None:
+            self.names.append(EOS)
+
+    def ids(self, text: str, new: bool) -> TextOfIds:
+        return np.array(next(encoded(self.tokenizer, [text])), np.uint32)
+
+    def join(self, ids: Sequence[int]) -> str:
+        return self.tokenizer.decode([i for i in ids if i != self.end])
+
+    def saved(self) -> dict[str, Any]:
+        return {"unit": self.model}
+
+
+def cut_of(unit: str, names: Sequence[str] = (UNK, EOS)) -> Cut:
+    """By name; any other name is that of a model, whose tokenizer cuts. `names`: words or characters that are known."""
+    match unit:
+        case "words":
+            return Words(names)
+        case "characters":
+            return Characters(names)
+        case "bytes":
+            return Bytes()
+    return Tokens(unit)
+
+
+@dataclass(frozen=True, eq=False)
+class TextIds:
+    """The ids of some texts, each with an end behind it."""
+
+    ids: TextOfIds
+    texts: int
+    n_bytes: int  # as UTF-8
+
+    def unknown(self, cut: Cut) -> float:
+        """The share of tokens that were not known."""
+        return 0.0 if cut.unknown is None else float((self.ids == cut.unknown).mean())
+
+
+def read_ids(
+    cut: Cut,
+    files: Sequence[Path],
+    *,
+    split: Split = "file",
+    new: bool = True,
+    report: Told = lambda done, total: None,
+) -> TextIds:
+    """The texts of some files; one that is missing, empty or no text is refused by name."""
+    total = max(sum(map(file_size, files)), 1)
+    pieces, texts, n_bytes = [], 0, 0
+    for piece in _pieces(files, split, lambda done: report(done, total)):
+        pieces.append(cut.ids(piece.text, new))
+        n_bytes += len(piece.text.encode())
+        if piece.ends:
+            pieces.append(np.array([cut.end], np.uint32))
+            texts += 1
+    ids = np.concatenate(pieces)
+    if len(ids) == texts:
+        raise InputError(f"{', '.join(map(str, files))}: no {cut.unit}")
+    return TextIds(ids, texts, n_bytes)
+
+
+def _pieces(files: Sequence[Path], split: Split, heard: Callable[[int], None]) -> Iterator[Piece]:
+    """A file with the character 0 is no text, though it may well be UTF-8."""
+    done = 0
+    for path in files:
+
+        def tell(place: int, before: int = done) -> None:
+            heard(before + place)
+
+        for piece in read_documents([path], split, heard=tell):
+            if "\0" in piece.text:
+                raise InputError(f"{path} is binary: the character 0 stands in it, and in no text")
+            yield piece
+        done += file_size(path)

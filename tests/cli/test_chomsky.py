@@ -1,0 +1,42 @@
+"""`cutaway chomsky`: words of languages, and what small models make of them."""
+
+from pathlib import Path
+
+from looked_into import data, failed, said
+
+from cutaway.inside.pictures import HeatMap, Lines, read_picture
+from cutaway.studies.languages import LANGUAGES, language_named
+
+QUICK = ["--length", "4", "--steps", "2", "--words", "4"]
+
+
+def test_words_are_shown_without_training() -> None:
+    found = data("chomsky", "--examples", 4)
+    assert list(found) == list(LANGUAGES)
+    assert all(language_named(name).accepts(word) for name, words in found.items() for word in words)
+    shown = said("chomsky", "--examples", 3, "--language", "crossed")
+    assert shown.startswith("crossed    mildly context-sensitive")
+
+
+def test_a_table_and_a_picture(tmp_path: Path) -> None:
+    asked = ["--language", "local", "--language", "dyck-3", "--model", "none", "--model", "lstm", *QUICK]
+    found = data("chomsky", *asked, "--out", tmp_path / "a.svg")
+    assert found["languages"] == {"local": "regular", "dyck-3": "context-free"}
+    assert found["ranges"] == [[1, 4], [5, 8], [9, 12]]
+    assert found["steps"]["dyck-3"] == {"none": 2, "lstm": 2}
+    assert isinstance(read_picture(tmp_path / "a.svg"), HeatMap)
+
+
+def test_one_language_by_length(tmp_path: Path) -> None:
+    shown = said("chomsky", "--language", "local", "--model", "rotary", *QUICK, "--out", tmp_path / "a.svg")
+    assert "% of words right by their length" in shown
+    assert "2 steps for each model" in shown
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    assert isinstance(read_picture(tmp_path / "a.svg"), Lines)
+
+
+def test_what_is_not_there_is_named() -> None:
+    assert "no language is called 'x': local" in failed("chomsky", "--language", "x", *QUICK)
+    assert "no model is called 'x': none" in failed("chomsky", "--language", "local", "--model", "x", *QUICK)
+    assert "abc has no words of 1 to 2 symbols" in failed("chomsky", "--language", "abc", "--length", 2)
+    assert "--out" in failed("chomsky", "--out", "a.png")

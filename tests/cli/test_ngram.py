@@ -1,0 +1,159 @@
+"""`cutaway ngram`: train, test, sample, write and read again; ten words are enough, and too little is said."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from cutaway import cli
+from cutaway.baselines import NGrams, sentences
+from cutaway.baselines.class_ngram import train_class_ngrams
+from cutaway.baselines.mixture import fitted
+from cutaway.baselines.ngram_smoothing import train_ngrams
+from cutaway.studies.cutting import cut_of, read_ids
+
+TEN = "check whether the battery ran down please and then stop"
+OTHER = "check whether the program ran please"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ten.txt").write_text(TEN)
+    Path("other.txt").write_text(OTHER)
+
+
+def run(*args: object) -> Result:
+    return CliRunner().invoke(cli.app, ["ngram", *map(str, args)])
+
+
+def answered(*args: object) -> Any:
+    ran = run(*args, "--json")
+    assert ran.exit_code == 0, ran.output
+    return json.loads(ran.stdout)
+
+
+def refused(*args: object) -> str:
+    ran = run(*args)
+    assert ran.exit_code == 2, ran.output
+    return ran.stderr
+
+
+@pytest.mark.parametrize("order", [1, 3, 7])
+@pytest.mark.parametrize("smoothing", ["kneser-ney", "back-off"])
+def test_it_says_what_the_model_says(order: int, smoothing: str):
+    found = answered("ten.txt", "--order", order, "--smoothing", smoothing, "--test", "other.txt", "--start", "check")
+    model = NGrams(sentences(TEN), order, smoothing=smoothing)
+    bits = -sum(model.log_probabilities([*OTHER.split(), "<eos>"])) / math.log(2) / 7
+    (test,) = found["tests"]
+    assert test["bits_per_token"] == pytest.approx(bits)
+    assert test["perplexity"] == pytest.approx(2**bits)
+    assert (test["tokens"], test["bits_per_byte"]) == (7, None)
+    assert test["unknown"] == pytest.approx(1 / 7)
+    assert found["sample"].split() == [word for word in model.generate(["check"], limit=30) if word != "<eos>"]
+    assert found["text"] == {"bytes": len(TEN), "texts": 1, "tokens": 10, "kinds": 10, "too_little": True}
+
+
+@pytest.mark.parametrize("unit", ["bytes", "books"])
+def test_where_the_tokens_are_the_text_bits_are_counted_by_byte(unit: str):
+    found = answered("ten.txt", "--unit", unit, "--test", "other.txt")
+    (test,) = found["tests"]
+    assert test["bits_per_byte"] == pytest.approx(test["bits_per_token"] * test["tokens"] / len(OTHER))
+    shown = run("ten.txt", "--unit", unit, "--test", "other.txt").stdout
+    assert f"{test['bits_per_byte']:.3f} bits per byte" in shown
+
+
+def test_characters_that_were_not_known_cost_no_bytes():
+    assert answered("ten.txt", "--unit", "characters", "--test", "ten.txt")["tests"][0]["bits_per_byte"] > 0
+    (test,) = answered("ten.txt", "--unit", "characters", "--test", "other.txt")["tests"]
+    assert (test["bits_per_byte"], test["unknown"] > 0) == (None, True)
+
+
+def test_ten_words_are_enough_and_that_it_is_little_is_said():
+    shown = run("ten.txt", "--max-tokens", 5).stdout
+    assert "10 words, 10 different, in 1 text\n" in shown
+    assert "too little to go by: below 10,000 words" in shown
+    Path("long.txt").write_text(TEN * 1200)
+    assert "too little" not in run("long.txt").stdout
+    shown = run("ten.txt", "--classes", 3).stdout
+    assert "check battery please stop" in shown
+    assert "--classes 11: the text has 10 different tokens" in refused("ten.txt", "--classes", 11)
+
+
+def test_classes_and_their_mixture():
+    Path("text.txt").write_text("\n".join(f"{a} {b} {c}" for a in "the a".split() for b in "dog cat cow".split()
+                                          for c in "ran sat".split() if (a, b, c) != ("a", "cow", "sat")))  # fmt: skip
+    Path("held-out.txt").write_text("a cow sat\nthe dog ran")
+    options = ["--classes", 3, "--split", "line", "--order", 2, "--test", "held-out.txt"]
+    found = answered("text.txt", *options, "--mix", "held-out.txt")
+    cut = cut_of("words")
+    text = read_ids(cut, [Path("text.txt")], split="line")
+    held_out = read_ids(cut, [Path("held-out.txt")], split="line", new=False).ids
+    classes = train_class_ngrams(text.ids, len(cut.names), 2, 3, end=cut.end)
+    words = train_ngrams(text.ids, len(cut.names), 2, end=cut.end)
+    mixed = fitted([words, classes], held_out)
+    (test,) = found["tests"]
+
+    def bits(model: Any) -> float:
+        return -float(np.mean(model.log_probabilities(held_out))) / math.log(2)
+
+    assert found["model"] == str(mixed)
+    assert test["bits_per_token"] == pytest.approx(bits(mixed))
+    assert [part["bits_per_token"] for part in test["parts"]] == pytest.approx([bits(words), bits(classes)])
+    assert test["bits_per_token"] <= min(part["bits_per_token"] for part in test["parts"]) + 1e-9
+    each = found["classes"]["each"]
+    assert sorted(word for one in each for word in one["members"]) == sorted("the a dog cat cow ran sat".split())
+    assert {"dog", "cat", "cow"} in [set(one["members"]) for one in each]
+
+
+@pytest.mark.parametrize("classes", [[], ["--classes", 3]])
+def test_what_is_written_is_read(classes: list[object]):
+    trained = answered("ten.txt", *classes, "--out", "model", "--test", "other.txt")
+    again = answered("model", "--test", "other.txt")
+    for key in ("model", "ngrams", "tests", "sample", "classes", "unit"):
+        assert again[key] == trained[key]
+    assert (trained["out"], again["text"]) == ("model", None)
+    assert "--out model is there" in refused("ten.txt", "--out", "model")
+    assert run("ten.txt", "--unit", "bytes", "--out", "model", "--force").exit_code == 0
+    assert answered("model")["unit"] == "bytes"
+    assert "leave out --order" in refused("model", "--order", 2)
+
+
+def test_arpa_files_out_and_in():
+    trained = answered("ten.txt", "--out", "model.arpa", "--test", "other.txt")
+    again = answered("model.arpa", "--test", "other.txt", "--start", "the")
+    assert again["tests"][0]["bits_per_token"] == pytest.approx(trained["tests"][0]["bits_per_token"], rel=1e-6)
+    assert again["sample"].startswith("the ")
+    assert "no place for classes" in refused("ten.txt", "--classes", 3, "--out", "other.arpa")
+    assert "no place for white space" in refused("ten.txt", "--unit", "characters", "--out", "other.arpa")
+    assert "there is no folder nowhere" in refused("ten.txt", "--out", "nowhere/model.arpa")
+
+
+def test_folders_of_others_are_left_alone():
+    Path("mine").mkdir()
+    Path("mine/thesis.txt").write_text("a")
+    for force in ([], ["--force"]):
+        assert "has other files" in refused("ten.txt", "--out", "mine", *force)
+    assert "is a file" in refused("ten.txt", "--out", "ten.txt")
+
+
+def test_wrong_input_is_named():
+    Path("empty.txt").write_text("")
+    Path("zeros.bin").write_bytes(bytes(100))
+    Path("odd.bin").write_bytes(b"\x89PNG\r\n\x1a\n\xff")
+    for name, said in (("empty.txt", "is empty"), ("zeros.bin", "is binary"), ("odd.bin", "not UTF-8")):
+        for args in ([name], ["ten.txt", name], ["ten.txt", "--test", name]):
+            assert refused(*args).startswith(f"error: {name}")
+            assert said in refused(*args)
+    assert "cannot be read" in refused("missing.txt")
+    assert "--unit 'char' is neither words, characters nor bytes" in refused("ten.txt", "--unit", "char")
+    assert "--mix is for --classes" in refused("ten.txt", "--mix", "other.txt")
+    assert "--most is for --classes" in refused("ten.txt", "--most", 5)
+    assert "know it by heart" in refused("ten.txt", "--classes", 2, "--mix", "ten.txt")
+    assert "a mixture is not written" in refused("ten.txt", "--classes", 2, "--mix", "other.txt", "--out", "m")
+    assert not Path("m").exists()

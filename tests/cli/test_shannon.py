@@ -1,0 +1,126 @@
+"""`cutaway shannon`: curves of a text, and the game for a person, left and taken up again."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from looked_into import data, failed, pieces, said
+from tiny import tiny
+from typer.testing import CliRunner
+
+from cutaway import cli
+from cutaway.checkpoints import save
+from cutaway.inside.pictures import Lines, read_picture
+
+TEXT = "The old man's dog ran after the cat, and the cat ran up the tall tree.\n" * 12
+ORDER = " etaoinshrdlcumwfgypbvkxjqz"
+
+
+@pytest.fixture
+def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)  # where shannon.json would go
+    (tmp_path / "text.txt").write_text(TEXT)
+    return tmp_path / "text.txt"
+
+
+def test_a_text_of_ten_words_works_and_is_said_to_be_little(text: Path) -> None:
+    text.write_text("the cat sat on the mat and the dog ran")
+    shown = said("shannon", text)
+    assert "38 letters of 27 kinds; guessed are some of the last 3" in shown
+    assert "Left out, for the text is too short: 64, 99 letters known." in shown
+    assert "As few as 3 letters for a point" in shown
+    assert all(len(line) <= 80 for line in shown.splitlines())
+
+
+def test_curves_of_counts_and_n_grams(text: Path) -> None:
+    found = data("shannon", text, "--known", "0,3", "--samples", 20)
+    counted, ngram, reader = found["players"]
+    assert (counted["name"], ngram["name"], reader["name"]) == ("counted", "n-gram", "reader 1951")
+    assert reader["upper"] == [4.03, 2.6]
+    assert ngram["letters"] == [20, 20]
+    assert ngram["bits"][1] < 0.7 < ngram["bits"][0]
+    for lower, upper in zip(ngram["lower"], ngram["upper"], strict=True):
+        assert lower <= upper
+    other = data("shannon", text, "--known", "0,3", "--samples", 20, "--train", text)
+    assert found["guessed_from"] == found["length"] - found["length"] // 10
+    assert other["guessed_from"] == 0  # n-grams learn elsewhere, so all of it can be guessed
+    whole = data("shannon", text, "--letters", "all", "--known", "2", "--samples", 20)
+    assert whole["letters"] == len(set(TEXT))
+    assert len(whole["players"]) == 2  # the reader of 1951 had 27 letters
+
+
+def test_a_model_plays_beside_them_and_all_are_drawn(text: Path, tmp_path: Path) -> None:
+    save(tiny("gpt2", vocab_size=280, max_len=64, dtype=torch.float32), tmp_path / "lm", pieces())
+    asked = ["--known", "1,4", "--samples", "5", "--model", tmp_path / "lm", "--out", tmp_path / "a.svg"]
+    found = data("shannon", text, *asked)
+    assert found["players"][2]["name"] == "lm"
+    assert found["players"][2]["letters"] == [5, 5]
+    picture = read_picture(tmp_path / "a.svg")
+    assert isinstance(picture, Lines)
+    assert list(picture.lines) == ["counted", "n-gram", "lm", "reader 1951"]
+    assert picture.x.tolist() == [2, 5]
+    assert picture.bands["lm"][0] == pytest.approx(found["players"][2]["lower"], abs=1e-3)
+
+
+def play(letters: str, *args: object):
+    return CliRunner().invoke(cli.app, ["shannon", *map(str, args), "--answers", "-"], input=letters)
+
+
+def test_a_game_is_left_and_taken_up_again(text: Path, tmp_path: Path) -> None:
+    asked = ["--known", "0,5", "--samples", "2"]
+    straight = play(ORDER * 4, text, *asked, "--game", tmp_path / "straight.json")
+    assert straight.exit_code == 0, straight.output
+    assert straight.stdout.count("✓") == 4
+    assert "4 of 4 letters" in straight.stdout
+    for at in range(0, 4 * len(ORDER), 9):  # nine letters, then the terminal is closed
+        ran = play((4 * ORDER)[at : at + 9].upper(), text, *asked)
+        assert ran.exit_code == 0, ran.output
+        if "4 of 4" in ran.stdout:
+            break
+    guesses = [json.loads((tmp_path / name).read_text())["guesses"] for name in ("straight.json", "shannon.json")]
+    assert len(guesses[0]) == 4
+    found = data("shannon", text, "--game", "shannon.json")  # the terms are those of the game
+    assert found["known"] == [0, 5]
+    assert found["players"][0]["name"] == "you"
+    assert found["players"][0]["guesses"] == [[len(guesses[1][0]), len(guesses[1][2])],
+                                              [len(guesses[1][1]), len(guesses[1][3])]]  # fmt: skip
+
+
+def test_what_cannot_be(text: Path, tmp_path: Path) -> None:
+    assert "stdin is no terminal: play in one, or give the letters with --answers" in failed("shannon", text, "--play")
+    assert "is not there: play first" in failed("shannon", text, "--game", "none.json")
+    assert "cannot be read" in failed("shannon", text, "--answers", "none.txt")
+    assert "no list of numbers" in failed("shannon", text, "--known", "a")
+    assert play("e", text, "--known", "1").exit_code == 0
+    assert "another known, 1, not 2" in failed("shannon", text, "--known", "2", "--game", "shannon.json")
+    text.write_text("another text by far")
+    assert "another text" in failed("shannon", text, "--game", "shannon.json")
+    for name, content in {"empty": b"", "white": b" \n ", "binary": b"\xff\xfe\x00\x01"}.items():
+        (tmp_path / name).write_bytes(content)
+        assert name in failed("shannon", tmp_path / name)
+    text.write_text("123 !!")
+    assert "0 letters" in failed("shannon", text)
+    text.write_text(TEXT)
+    assert "nothing to draw" in play("", text, "--game", "new.json", "--out", "a.svg").output
+
+
+def test_keys_of_a_terminal(text: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "cutaway", "shannon", str(text), "--play", "--known", "3", "--samples", "2"]
+    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE) as ran:
+        try:
+            assert ran.stdout is not None
+            seen = ran.stdout.readline()  # from here on keys are heard one by one
+            os.write(ours, ORDER.encode() + b"\x1b")
+            seen += ran.communicate(timeout=60)[0]
+        finally:
+            ran.kill()
+    os.close(ours)
+    os.close(theirs)
+    assert ran.returncode == 0, seen.decode()
+    assert len(json.loads((text.parent / "shannon.json").read_text())["guesses"]) == seen.decode().count("✓") == 2

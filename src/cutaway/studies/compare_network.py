@@ -1,0 +1,140 @@
+"""The two rungs that learn by gradient: the same recipe, loop, tokens and time for both, and about as many weights.
+
+    network = trained_network("transformer", text, files, out, seconds=120)
+
+Some steps are tried first, to see how many fit into the time; then the run is planned to its end, so that the rate
+falls as it should. A machine that slows down on the way stops the run when the time is over.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf, log
+from pathlib import Path
+from signal import SIGTERM
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float64
+
+from cutaway.baselines.counts import Ids
+from cutaway.baselines.predictor import Predictor
+from cutaway.checkpoints import load, save
+from cutaway.errors import InputError
+from cutaway.evaluation.perplexity import windows_of
+from cutaway.model.model import DecoderModel
+from cutaway.studies.compare_text import Tokenised
+from cutaway.training.machine import chosen_device
+from cutaway.training.presets import recipe_for
+from cutaway.training.recipe import Recipe
+from cutaway.training.train import Trainer
+
+NETWORKS = ("lstm", "transformer")
+WINDOW = 128  # tokens that a network is trained on, and sees at once when it is scored
+TRIED, WARM = 6, 2  # steps to see how long one takes, and how many of them do not count
+SPARE = 0.85  # of the time is planned for; the rest is for measuring, saving and surprises
+MOST = 20_000  # steps
+BATCH = 16  # windows that are scored at once
+
+# About as many weights in the layers of both, 12 d² a block and 8 d² an LSTM layer; a GPU has time for larger ones.
+SMALL: dict[str, tuple[str, ...]] = {
+    "transformer": ("model.n_layers=2", "model.d_model=128", "model.d_ff=512"),
+    "lstm": ("model={size='lstm', n_layers=1, d_model=224, dropout=0.1}",),
+}
+LARGE: dict[str, tuple[str, ...]] = {
+    "transformer": ("train.tokens=16384",),
+    "lstm": ("model={size='lstm', n_layers=2, d_model=448, dropout=0.1}", "train.tokens=16384"),
+}
+
+
+class Network(Predictor):
+    """A language model with the face of the other rungs. It sees at most `window` tokens, and at least half of those
+    wherever there are as many."""
+
+    def __init__(self, model: DecoderModel, end: int, window: int = WINDOW) -> None:
+        self.model, self.end, self.window = model.eval(), end, window
+        self.vocab_size = int(model.config.to_dict()["vocab_size"])
+
+    @torch.no_grad()
+    def log_probabilities(self, ids: Ids) -> Float64[np.ndarray, " token"]:
+        """The first token has no past; there all are as likely."""
+        found = [np.full(min(1, len(ids)), -log(self.vocab_size))]
+        windows = list(windows_of([np.asarray(ids, np.int64)], self.window, max(1, self.window // 2)))
+        for lo in range(0, len(windows), BATCH):
+            some = windows[lo : lo + BATCH]
+            rows = np.zeros((len(some), max(len(one.ids) for one in some) - 1), np.int64)
+            for row, one in zip(rows, some, strict=True):
+                row[: len(one.ids) - 1] = one.ids[:-1]  # padding stands on the right, where nobody looks
+            said = self._said(rows)
+            for row, one in zip(said, some, strict=True):
+                places = np.arange(len(one.ids) - 1 - one.scored, len(one.ids) - 1)
+                found.append(row[places, one.ids[-one.scored :]])
+        return np.concatenate(found)
+
+    @torch.no_grad()
+    def next_probabilities(self, past: Ids | Sequence[int]) -> Float64[np.ndarray, " vocab"]:
+        if not len(past):
+            return np.full(self.vocab_size, 1 / self.vocab_size)
+        rows = np.asarray(past[-self.window :], np.int64)[None]
+        return np.exp(self._said(rows)[0, -1])
+
+    def _said(self, rows: Any) -> Float64[np.ndarray, "row place vocab"]:
+        logits = self.model(torch.from_numpy(rows).to(self.model.device))
+        return logits.double().log_softmax(-1).cpu().numpy()
+
+
+@dataclass
+class Watch:
+    """Listens to a run, and stops it when its time is over. `clock` says how many seconds have passed."""
+
+    seconds: float
+    clock: Callable[[], float] = time.perf_counter
+    report: Callable[[float], None] = lambda done: None
+    began: float = 0.0
+    late: bool = False
+    laps: list[float] = field(default_factory=list)
+    trainer: Trainer | None = None
+
+    def __post_init__(self) -> None:
+        self.began = self.clock()
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        if event["event"] != "step":
+            return
+        self.laps.append(self.clock())
+        spent = self.laps[-1] - self.began
+        self.report(event["step"] / event["steps"])
+        if spent >= self.seconds and event["step"] < event["steps"] and self.trainer is not None:
+            self.late = True
+            self.trainer.interruption.signal = SIGTERM
+
+    def per_step(self) -> float:
+        """Seconds of a step, the first ones left out."""
+        return (self.laps[-1] - self.laps[WARM - 1]) / (len(self.laps) - WARM)
+
+
+def network_recipe(
+    name: str, text: Tokenised, files: tuple[Path, Path], tokenizer: Path, steps: int, changes: Sequence[str] = ()
+) -> Recipe:
+    """The preset for text, made to fit; `changes` are what somebody asked for with --set."""
+    large = chosen_device("auto").type == "cuda"
+    window = min(WINDOW, len(text.train) - 2, text.valid_tokens - 1)
+    if window < 1:
+        raise InputError("too little text: no window of it has a token to read and one to tell")
+    usual = [
+        f"name={name}", "tokenizer.kind=", f"data.seq_len={window}", "data.valid_share=0.0", "data.apart=false",
+        f"train.steps={steps}", "train.tokens=2048", "optimizer.kind=adamw", "optimizer.rate=3e-3",
+        f"schedule.warmup={min(100, steps // 10)}", f"evaluate.every={max(1, -(-steps // 4))}",
+        "evaluate.samples=0", "evaluate.patience=0", "evaluate.log=1", f"checkpoint.every={max(50, -(-steps // 4))}",
+        *(LARGE if large else SMALL)[name],
+    ]  # fmt: skip
+    recipe = recipe_for([files[0]], usual[:1])  # the kind of file is looked at before values are put in its place
+    del recipe
+    return _with_paths(files, tokenizer, [*(one for one in usual if not one.startswith("tokenizer.")), *changes])
+
+
+def _with_paths(files: tuple[Path, Path], tokenizer: Path, changes: Sequence[str]) -> Recipe:
+    quoted = [f"tokenizer={{file={str(tokenizer)!r}}}", f"data.valid=[{str(files[1])!r}]"]
+    return recipe_for([files[0]], [*quoted, *changes])

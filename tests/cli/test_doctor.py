@@ -11,6 +11,7 @@ from cutaway import cli
 from cutaway.cli.doctor import fast_paths, hardware, software, speed
 from cutaway.cli.doctor import survey as surveys
 from cutaway.cli.doctor.row import Row
+from cutaway.model import cpu_kernels
 
 
 def doctor(*args: str):
@@ -93,6 +94,22 @@ def test_speeds_are_measured():
     rows = [*speed.products(), *speed.copy()]
     assert [row.name for row in rows] == ["fp32 products", "bf16 products", "int8 products", "memory copy"]
     assert all(value > 0 for row in rows for value in row.facts.values())
+
+
+def test_our_kernels_are_there_or_it_says_why(monkeypatch, tmp_path):
+    monkeypatch.setattr(cpu_kernels, "supported", lambda: False)
+    assert "AVX-512" in next(fast_paths.kernels()).found
+    monkeypatch.setattr(cpu_kernels, "supported", lambda: True)
+    monkeypatch.setattr(cpu_kernels, "library", object)
+    assert next(fast_paths.kernels()).status == "ok"
+    monkeypatch.setattr(cpu_kernels, "library", lambda: None)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    (row,) = fast_paths.kernels()
+    assert row.status == "slow"
+    assert "no-such-compiler is not installed" in row.found
+    monkeypatch.setenv("CUTAWAY_KERNELS", "0")
+    assert next(fast_paths.kernels()).fix == "unset CUTAWAY_KERNELS"
 
 
 def test_a_broken_compiler_is_told_from_a_missing_one(monkeypatch):

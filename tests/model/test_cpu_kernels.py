@@ -1,6 +1,7 @@
 """Our kernels for the CPU give what PyTorch gives: products of whole numbers to the bit, the rest to roundings."""
 
 import ctypes
+import mmap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,14 @@ import pytest
 import torch
 from tiny import tiny
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
 
 from cutaway.decoding.search import Job
 from cutaway.decoding.write import write
 from cutaway.model import cpu_kernels
-from cutaway.model.attention import look_up
+from cutaway.model.attention import CrossAttention, SelfAttention, look_up
+from cutaway.model.cache import LARGE, zeros
 from cutaway.model.int8 import Int8Linear, to_int8
 from cutaway.model.masks import Mask
 from cutaway.model.norms import LayerNorm
@@ -202,7 +206,7 @@ def test_gradients_and_edits_take_the_other_way_and_reading_changes_no_bit(monke
 
 def test_without_a_compiler_pytorch_does_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(OSError, match=r"c\+\+.* is not installed"):
+    with pytest.raises(OSError, match="no-such-compiler is not installed"):
         cpu_kernels.compiled(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cpu_kernels.library.__wrapped__() is None
@@ -227,3 +231,121 @@ def test_what_was_compiled_is_found_again_without_a_compiler(tmp_path: Path, mon
 def test_a_setting_turns_them_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUTAWAY_KERNELS", "0")
     assert cpu_kernels.library.__wrapped__() is None
+
+
+@here
+@torch.inference_mode()
+def test_what_is_no_number_stays_none_in_a_product(without: Callable[[], None]) -> None:
+    part, x = Int8Linear(torch.randn(8, 16), torch.randn(8)), torch.randn(3, 16)
+    x[1, 5] = float("nan")
+    found = part(x)
+    without()
+    assert found[1].isnan().all()
+    assert torch.equal(found[[0, 2]], part(x)[[0, 2]])
+
+
+@here
+@torch.inference_mode()
+def test_many_rows_have_the_same_bits_on_any_number_of_threads() -> None:
+    cores = torch.get_num_threads()
+    part, x = Int8Linear(torch.randn(1000, 512), torch.randn(1000)), torch.randn(70, 512)
+    assert x.shape[0] * 512 * 1000 > 3 * cpu_kernels.SHARE
+    try:
+        found = []
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found.append(part(x))
+    finally:
+        torch.set_num_threads(cores)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+@here
+def test_who_watches_many_texts_sees_the_same_bits() -> None:
+    """One engine of all threads then, in place of one on each."""
+    torch.manual_seed(0)
+    model = tiny("transformer", dtype=torch.float32, d_model=64)
+    jobs = [Job(prompt=[1], source=[3 + n % 7, 4 + n % 5], limit=6) for n in range(32)]
+    plain = write(model, jobs, beam=4, end_ids=(2,))
+    with watch(model, "decoder.0.attention.pattern"):
+        watched = write(model, jobs, beam=4, end_ids=(2,))
+    assert watched == plain
+
+
+@here
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_cache_of_another_precision_is_read_as_it_is(dtype: torch.dtype) -> None:
+    model = tiny("gpt2", dtype=torch.float32, d_model=64)
+    ids = torch.tensor([[3, 4, 5, 6]])
+    with torch.no_grad():
+        cache = model.new_cache(1, 8, dtype=dtype)
+        model(ids[:, :3], cache=cache)
+        found = model(ids[:, 3:], cache=cache)
+        torch.testing.assert_close(found, model(ids)[:, 3:], atol=5e-2, rtol=5e-2)
+
+
+@here
+@torch.no_grad()
+def test_one_memory_for_many_rows_is_left_to_pytorch() -> None:
+    part = CrossAttention(64, 4).eval()
+    x, memory = torch.randn(5, 2, 64), torch.randn(1, 3, 64)
+    remembered = part.remember(memory)
+    torch.testing.assert_close(part(x, remembered)[4], part(x[4:], remembered)[0], atol=1e-6, rtol=1e-5)
+
+
+@here
+@torch.no_grad()
+def test_dropout_in_training_is_left_to_pytorch() -> None:
+    part = SelfAttention(64, 4, dropout=0.5).train()
+    x = torch.randn(1, 5, 64)
+    assert not torch.equal(part(x), part(x))
+    assert torch.equal(part.eval()(x), part(x))
+
+
+@here
+@torch.no_grad()
+def test_what_has_no_memory_or_is_traced_is_left_to_pytorch() -> None:
+    norm, x = LayerNorm(32), torch.randn(3, 32)
+    assert cpu_kernels.fit(x)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        assert norm(mode.from_tensor(x)).shape == (3, 32)
+    traced = torch.jit.trace(norm, x)
+    other = torch.randn(3, 32)
+    torch.testing.assert_close(traced(other), norm(other), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(torch.vmap(norm)(x), norm(x), atol=1e-5, rtol=1e-5)
+    with forward_ad.dual_level():
+        moved = forward_ad.unpack_dual(norm(forward_ad.make_dual(x, torch.ones_like(x)))).tangent
+        assert moved is not None
+
+
+@here
+@torch.no_grad()
+def test_new_weights_are_packed_anew() -> None:
+    part, other = Int8Linear(torch.randn(8, 16), None), Int8Linear(torch.randn(8, 16), None)
+    x = torch.randn(2, 16)
+    assert not torch.equal(part(x), other(x))
+    part.load_state_dict(other.state_dict())
+    assert torch.equal(part(x), other(x))
+
+
+def test_a_compiler_may_have_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "false --really")
+    with pytest.raises(OSError, match="false does not compile"):
+        cpu_kernels.compiled(tmp_path)
+
+
+@here
+def test_a_damaged_library_is_no_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cpu_kernels.compiled(cpu_kernels.cache_folder()).write_bytes(b"not a library")
+    assert cpu_kernels.library.__wrapped__() is None
+
+
+def test_a_system_without_large_pages_has_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Strict(mmap.mmap):
+        def madvise(self, *given: int) -> None:
+            raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr("cutaway.model.cache.mmap.mmap", Strict)
+    assert not zeros((LARGE,), torch.float32, "cpu").any()

@@ -121,7 +121,7 @@ def look_up_fused(
     return found if nowhere is None else found.masked_fill(nowhere, 0.0)
 
 
-FEW, FEW_KEYS = 16, 64  # of a row
+FEW, FEW_KEYS = 16, 32  # of a row
 
 
 def few_queries(query: Queries, key: Keys) -> bool:
@@ -188,9 +188,9 @@ class Attention(Part):
         packing: Packing | None = None,
     ) -> Float[Tensor, "rows seq d_model"]:
         """Looks the queries up and mixes what the heads found. Packed queries are spread out beside their keys."""
-        if bias is None and self._in_one_go(query, key, value, mask):
+        if bias is None and self._in_one_go(query, key, value, mask, packing):
             if self.reads("scores", "pattern"):
-                self._show(query, key, mask, bias)
+                self._show(query if packing is None else packing.spread_heads(query), key, mask, bias)
             scale = self.d_head**-0.5 if self.scale is None else self.scale
             added = mask.added if mask.may_look is None else mask.written_out(query.dtype).added
             heads = cpu_kernels.look_up(query, key, value, added, scale, packing)
@@ -209,12 +209,13 @@ class Attention(Part):
             side_by_side = packing.gather(side_by_side)[None]
         return self.tap("output", self.output(side_by_side))
 
-    def _in_one_go(self, query: Tensor, key: Keys, value: Values, mask: Mask) -> bool:
+    def _in_one_go(self, query: Tensor, key: Keys, value: Values, mask: Mask, packing: Packing | None) -> bool:
         """Whether our own kernel on the CPU does it: for few queries or few keys, whose scores nobody edits."""
         return (
             not mask.causal
-            and (query.shape[2] <= FEW or len(query) == 1 or key.shape[2] <= FEW_KEYS)
-            and cpu_kernels.looks_up(query, key, value)
+            and (query.shape[2] <= FEW or packing is not None or key.shape[2] <= FEW_KEYS)
+            and cpu_kernels.looks_up(query, key, value, packed=packing is not None)
+            and not (self.training and self.dropout)
             and not self.edits("scores", "pattern")
         )
 

@@ -8,6 +8,7 @@ stored as "nothing stands here".
 
 import mmap
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
@@ -246,5 +247,6 @@ def zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device | str) 
     if torch.device(device).type != "cpu" or n_bytes < LARGE or not hasattr(mmap, "MADV_NOHUGEPAGE"):
         return torch.zeros(shape, dtype=dtype, device=device)
     room = mmap.mmap(-1, n_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    room.madvise(mmap.MADV_NOHUGEPAGE)
+    with suppress(OSError):  # a system that knows no large pages
+        room.madvise(mmap.MADV_NOHUGEPAGE)
     return torch.frombuffer(room, dtype=dtype).view(*shape)

@@ -1,13 +1,13 @@
 // What a step of decoding spends its time on, for a CPU with AVX-512 and VNNI; `cpu_kernels.py` compiles and calls it.
 //
-//   linear      rows times a matrix of 8 bits: bit for bit what `Int8Linear` gets from PyTorch
+//   linear      rows times a matrix of 8 bits: bit for bit what `Int8Linear` gets from PyTorch, of finite numbers
 //   look_up     attention of single queries, which skips the keys that they may not see
 //   layer_norm  with two passes over each vector, which stays near
 //   append      new keys and values into a cache
 //   keep        those that are still needed, moved together
 //   likeliest   log-softmax, and the k largest of it, without writing the rest down
 //
-// Each runs on the thread that calls it: engines work side by side (see `cutaway.decoding.crew`).
+// Each runs on the thread that calls it, but for large products: engines work side by side (see `cutaway.decoding.crew`).
 
 #include <immintrin.h>
 
@@ -17,6 +17,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -40,7 +41,12 @@ inline void add_products(__m512i& sum, __m512i above_zero, __m512i weights) {
 // A row as whole numbers of −127 … 127, which become bytes with 128 in the place of 0. How much 1 of them is worth.
 float to_bytes(const float* x, long n, uint8_t* bytes) {
     __m512 largest = _mm512_setzero_ps();
-    for (long i = 0; i < n; i += LANES) largest = _mm512_max_ps(largest, _mm512_abs_ps(_mm512_maskz_loadu_ps(first(n - i), x + i)));
+    __mmask16 odd = 0;
+    for (long i = 0; i < n; i += LANES) {
+        const __m512 some = _mm512_maskz_loadu_ps(first(n - i), x + i);
+        largest = _mm512_max_ps(largest, _mm512_abs_ps(some));
+        odd |= _mm512_cmp_ps_mask(some, some, _CMP_UNORD_Q);
+    }
     const float size = std::fma(_mm512_reduce_max_ps(largest), 1.0f / 127, SMALLEST);
     const __m512 one = _mm512_set1_ps(size);
     for (long i = 0; i < n; i += LANES) {
@@ -49,7 +55,7 @@ float to_bytes(const float* x, long n, uint8_t* bytes) {
         const __m128i byte = _mm_xor_si128(_mm512_cvtepi32_epi8(whole), _mm_set1_epi8(-128));
         _mm_mask_storeu_epi8(bytes + i, there, byte);
     }
-    return size;
+    return odd ? NAN : size;  // no byte says that something is no number
 }
 
 struct Matrix {
@@ -154,20 +160,28 @@ constexpr Mix MIXES[] = {nullptr, mix<1>, mix<2>, nullptr, mix<4>, nullptr, null
 extern "C" {
 
 void linear(const float* x, long rows, const int8_t* panels, const float* scale, const int32_t* above, const float* bias,
-            long in, long out, float* y) {
+            long in, long out, float* y, long threads) {
     static thread_local std::vector<uint8_t> bytes;
     static thread_local std::vector<float> sizes;
     bytes.resize(rows * in);
     sizes.resize(rows);
     for (long row = 0; row < rows; row++) sizes[row] = to_bytes(x + row * in, in, bytes.data() + row * in);
     const Matrix matrix{panels, scale, above, bias, in, out};
-    const long tiles = (rows + TILE - 1) / TILE;
-    for (long panel = 0; panel * PANEL < out; panel++)  // its weights stay near while all rows pass
-        for (long t = 0, row = 0; t < tiles; t++) {
-            const long next = rows * (t + 1) / tiles;  // of equal height, as far as may be
-            TILES[next - row](bytes.data() + row * in, sizes.data() + row, matrix, panel, y + row * out);
-            row = next;
-        }
+    const long tiles = (rows + TILE - 1) / TILE, n_panels = (out + PANEL - 1) / PANEL;
+    const uint8_t* given = bytes.data();  // of this thread: others have vectors of their own
+    const float* worth = sizes.data();
+    const auto multiply = [&](long begin, long end) {
+        for (long panel = begin; panel < end; panel++)  // its weights stay near while all rows pass
+            for (long t = 0, row = 0; t < tiles; t++) {
+                const long next = rows * (t + 1) / tiles;  // of equal height, as far as may be
+                TILES[next - row](given + row * in, worth + row, matrix, panel, y + row * out);
+                row = next;
+            }
+    };
+    std::vector<std::thread> others;
+    for (long i = 1; i < threads; i++) others.emplace_back(multiply, n_panels * i / threads, n_panels * (i + 1) / threads);
+    multiply(0, n_panels / threads);
+    for (std::thread& other : others) other.join();
 }
 
 // n queries [query][head][d]. Of query i, row rows[i] of keys and values is looked at, where line lines[i] of the table,

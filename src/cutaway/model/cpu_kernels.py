@@ -5,12 +5,13 @@ making bytes of activations, laying out small matrices for attention and sorting
 products. `cpu_kernels.cpp` does each in one go. Where there is no compiler, no AVX-512 with VNNI, or a setting
 CUTAWAY_KERNELS=0, PyTorch does it all; the answers are the same but for roundings in the last bit.
 
-The kernels work on one thread. Engines stand side by side (`cutaway.decoding.crew`), and a single sentence gives two
-cores too little to share: one alone is done sooner.
+The kernels work on the thread that calls them, but for products of many rows. Engines stand side by side
+(`cutaway.decoding.crew`), and a single sentence gives two cores too little to share: one alone is done sooner.
 """
 
 import ctypes
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -22,19 +23,21 @@ from pathlib import Path
 
 import torch
 from jaxtyping import Float, Int, Int8, Int32
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from cutaway.model.packing import Packing
 
-FLAGS = ("-O3", "-march=x86-64-v4", "-mavx512vnni", "-ffp-contract=off", "-std=c++17", "-shared", "-fPIC")
+FLAGS = ("-O3", "-march=x86-64-v4", "-mavx512vnni", "-ffp-contract=off", "-std=c++17", "-pthread", "-shared", "-fPIC")
 LANES = 16  # floats of a register
 PANEL, QUAD = 64, 4  # outputs and inputs whose weights stand together
-ALONE = 48  # rows that one core multiplies sooner than PyTorch shares them out
+SHARE = 1 << 23  # products that are worth a thread of their own
+PATIENCE = 120  # seconds for the compiler
 WIDTHS = (16, 32, 64, 128)  # of heads
 
 _address, _count = ctypes.c_void_p, ctypes.c_long
 ARGUMENTS = {
-    "linear": [_address, _count, *[_address] * 4, _count, _count, _address],
+    "linear": [_address, _count, *[_address] * 4, _count, _count, _address, _count],
     "look_up": [
         _address, _count, _address, _address, *[_count] * 3, _address, _count, _count, _address, _address,
         *[_count] * 5, ctypes.c_float, _address,
@@ -77,10 +80,15 @@ def library() -> ctypes.CDLL | None:
         return None
     try:
         kernels = ctypes.CDLL(str(compiled(cache_folder())))
-    except (OSError, RuntimeError):  # no compiler, no room, no home
+        for name, arguments in ARGUMENTS.items():
+            getattr(kernels, name).argtypes, getattr(kernels, name).restype = arguments, None
+    except (
+        OSError,
+        RuntimeError,
+        AttributeError,
+        subprocess.TimeoutExpired,
+    ):  # no compiler, room, home; a damaged file
         return None
-    for name, arguments in ARGUMENTS.items():
-        getattr(kernels, name).argtypes, getattr(kernels, name).restype = arguments, None
     return kernels
 
 
@@ -94,27 +102,36 @@ def compiled(folder: Path) -> Path:
     ready = folder / f"kernels-{sha256(source + ' '.join(FLAGS).encode()).hexdigest()[:16]}.so"
     if ready.exists():
         return ready
-    compiler = shutil.which(os.environ.get("CXX") or "c++")
-    if compiler is None:
-        raise FileNotFoundError("a C++ compiler, `c++`, is not installed")
+    compiler = shlex.split(os.environ.get("CXX") or "c++")
+    if shutil.which(compiler[0]) is None:
+        raise FileNotFoundError(f"the C++ compiler {compiler[0]} is not installed")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as here:
         made = Path(here) / ready.name
-        command = [compiler, *FLAGS, "-x", "c++", "-", "-o", str(made)]
-        done = subprocess.run(command, input=source, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+        command = [*compiler, *FLAGS, "-x", "c++", "-", "-o", str(made)]
+        done = subprocess.run(command, input=source, capture_output=True, check=False, timeout=PATIENCE)
         if done.returncode:
-            raise OSError(f"{compiler} does not compile our kernels: {done.stderr.decode(errors='replace')[-500:]}")
+            raise OSError(f"{compiler[0]} does not compile our kernels: {done.stderr.decode(errors='replace')[-500:]}")
+        with made.open("rb") as file:
+            os.fsync(file.fileno())
         made.replace(ready)  # whole or not at all: several processes may be at it
     return ready
 
 
-def fit(*given: Tensor, rows: int = 1) -> bool:
-    """Whether the kernels may take these: single precision, and nobody wants gradients; not if many rows have cores."""
+def fit(*given: Tensor) -> bool:
+    """Whether the kernels may take these: numbers in single precision, of which nobody wants gradients or a trace.
+
+    The number of threads has no say in it, so that whoever watches, and gets one engine, sees the same bits.
+    """
     return (
-        all(x.dtype is torch.float32 and x.device.type == "cpu" for x in given)
-        and (rows <= ALONE or torch.get_num_threads() == 1)
+        not torch.is_grad_enabled()
+        and all(
+            x.dtype is torch.float32 and x.device.type == "cpu" and type(x) in (Tensor, nn.Parameter) for x in given
+        )
         and not torch.compiler.is_compiling()
-        and not (torch.is_grad_enabled() and any(x.requires_grad for x in given))
+        and torch._C._get_tracing_state() is None
+        and torch._C._functorch.peek_interpreter_stack() is None
+        and forward_ad._current_level < 0
         and library() is not None
     )
 
@@ -124,19 +141,21 @@ def linear(x: Float[Tensor, "*rows in"], panels: Panels) -> Float[Tensor, "*rows
     n_out, n_in = len(panels.scale), x.shape[-1]
     found = x.new_empty(*x.shape[:-1], n_out)
     matrix = panels.weight.data_ptr(), panels.scale.data_ptr(), panels.above.data_ptr(), _at(panels.bias)
-    _library().linear(x.data_ptr(), x.numel() // n_in, *matrix, n_in, n_out, found.data_ptr())
+    threads = max(1, min(torch.get_num_threads(), found.numel() * n_in // SHARE))
+    _library().linear(x.data_ptr(), x.numel() // n_in, *matrix, n_in, n_out, found.data_ptr(), threads)
     return found
 
 
-def looks_up(query: Tensor, key: Tensor, value: Tensor) -> bool:
+def looks_up(query: Tensor, key: Tensor, value: Tensor, *, packed: bool) -> bool:
     """Whether `look_up` may take these."""
     return (
         query.shape[-1] in WIDTHS
+        and (packed or len(key) == len(query))
         and query.shape[1] == key.shape[1]
         and value.shape[-1] == key.shape[-1]
         and key.stride() == value.stride()
         and key.stride(3) == query.stride(3) == 1
-        and fit(query, key, value, rows=len(query) * query.shape[2])
+        and fit(query, key, value)
     )
 
 

@@ -91,8 +91,7 @@ class Int8Linear(Part):
         self._panels: cpu_kernels.Panels | None = None
 
     def forward(self, x: Float[Tensor, "*batch row in"]) -> Float[Tensor, "*batch row out"]:
-        n_in = self.weight.shape[1]
-        if self.levels == 127 and n_in % cpu_kernels.QUAD == 0 and cpu_kernels.fit(x, rows=x.numel() // n_in):
+        if self.levels == 127 and self.weight.shape[1] % cpu_kernels.QUAD == 0 and cpu_kernels.fit(x):
             return cpu_kernels.linear(x, self._as_panels())
         size = torch.add(SMALLEST, x.abs().amax(dim=-1, keepdim=True), alpha=1 / self.levels)
         # x / size is −127 … 127 in every row, whatever its neighbours are
@@ -133,6 +132,10 @@ class Int8Linear(Part):
         if self._panels is None:
             self._panels = cpu_kernels.Panels.of(self.weight, self.scale, self.bias)
         return self._panels
+
+    def _load_from_state_dict(self, *given: Any) -> None:
+        super()._load_from_state_dict(*given)
+        self._packed = self._packed_for_many = self._panels = None  # of the weights that were here before
 
     def __getstate__(self) -> dict[str, object]:
         return {

@@ -47,7 +47,7 @@ class Mask:
     def written_out(self, dtype: torch.dtype) -> "Mask":
         """With what fused kernels add to the scores, made once for all blocks: they would make it in each."""
         assert self.may_look is not None
-        if self.added is not None:
+        if self.added is not None and self.added.dtype is dtype:
             return self
         zeros = torch.zeros(self.may_look.shape, dtype=dtype, device=self.may_look.device)
         return replace(self, added=zeros.masked_fill_(~self.may_look, float("-inf")))

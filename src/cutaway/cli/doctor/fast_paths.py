@@ -9,7 +9,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 
-from cutaway.cli.doctor.row import Row
+from cutaway.cli.doctor.row import Row, first_line
 
 COMPILE_SECONDS = 120
 
@@ -44,6 +44,31 @@ def attention() -> Iterator[Row]:
                 pass
         found = f"fused: {', '.join(works)}" if works else "not fused: all scores are kept in memory"
         yield Row(f"attention, {device}", "ok" if works else "slow", found, facts={"fused": works})
+
+
+def kernels() -> Iterator[Row]:
+    """Our own, for decoding on a CPU."""
+    from cutaway.model import cpu_kernels
+
+    name = "kernels, cpu"
+    if not cpu_kernels.supported():
+        yield Row(name, "slow", "ours need AVX-512 with VNNI; PyTorch's are used")
+    elif os.environ.get("CUTAWAY_KERNELS") == "0":
+        yield Row(name, "slow", "turned off; PyTorch's are used", "unset CUTAWAY_KERNELS")
+    elif cpu_kernels.library() is None:
+        yield Row(name, "slow", f"{_reason()}; PyTorch's are used", compile_fix(""))
+    else:
+        yield Row(name, "ok", "our own, for 8-bit products, attention and beams")
+
+
+def _reason() -> str:
+    from cutaway.model import cpu_kernels
+
+    try:
+        cpu_kernels.compiled(cpu_kernels.cache_folder())
+    except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:
+        return first_line(error)
+    return "the compiled file is damaged"
 
 
 def compile_() -> Iterator[Row]:

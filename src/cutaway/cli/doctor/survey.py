@@ -11,7 +11,7 @@ GROUPS: dict[str, list[Probe]] = {
     "software": [software.python, software.torch_, software.libraries, software.extras],
     "machine": [hardware.cpu, hardware.instructions, hardware.memory, hardware.disk, hardware.gpu],
     "speed": [speed.products, speed.copy, speed.gpu],
-    "fast paths": [fast_paths.attention, fast_paths.compile_],
+    "fast paths": [fast_paths.attention, fast_paths.kernels, fast_paths.compile_],
 }
 TAKES_SECONDS: list[Probe] = [*GROUPS["speed"], fast_paths.compile_]
 

@@ -26,6 +26,7 @@ OFFERED = {
     ],
     "circuit": ["--edges", "--help", "--json", "--limit", "--out", "--preset", "--prompts", "--size", "--test", "--to"],
     "classify": ["--cut", "--help", "--input", "--json", "--model", "--output", "--precision", "--resume"],
+    "compare": ["--help", "--json", "--minutes", "--out", "--resume", "--seed", "--set", "--start", "--steps"],
     "demo": ["--help", "--json", "--reverse", "--steps"],
     "describe": [
         "--batch",

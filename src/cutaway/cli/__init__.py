@@ -21,6 +21,7 @@ COMMANDS = {  # command → file in this folder
     "chomsky": "chomsky",
     "circuit": "circuit",
     "classify": "classify",
+    "compare": "compare",
     "demo": "demo",
     "describe": "describe",
     "doctor": "doctor",

@@ -1,11 +1,13 @@
 """The two rungs that learn by gradient: the same recipe, loop, tokens and time for both, and about as many weights.
 
-    network = trained_network("transformer", text, files, out, seconds=120)
+    steps = steps_for("transformer", text, seconds=120, clock=time.perf_counter)
+    network, flops, taken = trained_network("transformer", text, out, steps=steps, seconds=120)
 
 Some steps are tried first, to see how many fit into the time; then the run is planned to its end, so that the rate
 falls as it should. A machine that slows down on the way stops the run when the time is over.
 """
 
+import json
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -36,17 +38,20 @@ WINDOW = 128  # tokens that a network is trained on, and sees at once when it is
 TRIED, WARM = 6, 2  # steps to see how long one takes, and how many of them do not count
 SPARE = 0.85  # of the time is planned for; the rest is for measuring, saving and surprises
 MOST = 20_000  # steps
+MEASURED = 4  # times in a run, and saved as often
 BATCH = 16  # windows that are scored at once
 
 # About as many weights in the layers of both, 12 d² a block and 8 d² an LSTM layer; a GPU has time for larger ones.
+LSTM = "model={{size='lstm', n_layers={}, d_model={}, dropout=0.1}}"
 SMALL: dict[str, tuple[str, ...]] = {
     "transformer": ("model.n_layers=2", "model.d_model=128", "model.d_ff=512"),
-    "lstm": ("model={size='lstm', n_layers=1, d_model=224, dropout=0.1}",),
+    "lstm": (LSTM.format(1, 224),),
 }
 LARGE: dict[str, tuple[str, ...]] = {
     "transformer": ("train.tokens=16384",),
-    "lstm": ("model={size='lstm', n_layers=2, d_model=448, dropout=0.1}", "train.tokens=16384"),
+    "lstm": (LSTM.format(2, 448), "train.tokens=16384"),
 }
+Clock = Callable[[], float]
 
 
 class Network(Predictor):
@@ -90,7 +95,7 @@ class Watch:
     """Listens to a run, and stops it when its time is over. `clock` says how many seconds have passed."""
 
     seconds: float
-    clock: Callable[[], float] = time.perf_counter
+    clock: Clock = time.perf_counter
     report: Callable[[float], None] = lambda done: None
     began: float = 0.0
     late: bool = False
@@ -115,26 +120,60 @@ class Watch:
         return (self.laps[-1] - self.laps[WARM - 1]) / (len(self.laps) - WARM)
 
 
-def network_recipe(
-    name: str, text: Tokenised, files: tuple[Path, Path], tokenizer: Path, steps: int, changes: Sequence[str] = ()
-) -> Recipe:
-    """The preset for text, made to fit; `changes` are what somebody asked for with --set."""
-    large = chosen_device("auto").type == "cuda"
-    window = min(WINDOW, len(text.train) - 2, text.valid_tokens - 1)
+def network_recipe(name: str, text: Tokenised, steps: int, changes: Sequence[str] = ()) -> Recipe:
+    """The preset for text, made to fit; `changes` are those of --set."""
+    window = min(WINDOW, len(text.train) - 2, text.n_valid - 1)
     if window < 1:
-        raise InputError("too little text: no window of it has a token to read and one to tell")
-    usual = [
-        f"name={name}", "tokenizer.kind=", f"data.seq_len={window}", "data.valid_share=0.0", "data.apart=false",
-        f"train.steps={steps}", "train.tokens=2048", "optimizer.kind=adamw", "optimizer.rate=3e-3",
-        f"schedule.warmup={min(100, steps // 10)}", f"evaluate.every={max(1, -(-steps // 4))}",
-        "evaluate.samples=0", "evaluate.patience=0", "evaluate.log=1", f"checkpoint.every={max(50, -(-steps // 4))}",
-        *(LARGE if large else SMALL)[name],
-    ]  # fmt: skip
-    recipe = recipe_for([files[0]], usual[:1])  # the kind of file is looked at before values are put in its place
-    del recipe
-    return _with_paths(files, tokenizer, [*(one for one in usual if not one.startswith("tokenizer.")), *changes])
+        raise InputError("too little text: not even two tokens to learn from, or to validate with")
+    size = LARGE if chosen_device("auto").type == "cuda" else SMALL
+    valid = json.dumps([str(path) for path in text.files("valid")])
+    usual = (
+        f"name={name}", f"tokenizer={{file={json.dumps(str(text.tokenizer_folder))}}}",
+        f"data.valid={valid}", "data.valid_share=0.0", "data.apart=false", f"data.seq_len={window}",
+        f"train.steps={steps}", "train.tokens=2048", "optimizer.rate=3e-3",
+        f"schedule.warmup={min(100, steps // 10)}", "evaluate.patience=0", "evaluate.samples=0", "evaluate.log=1",
+        f"evaluate.every={-(-steps // MEASURED)}", f"checkpoint.every={-(-steps // MEASURED)}",
+    )  # fmt: skip
+    return recipe_for(text.files("train"), [*usual, *size[name], *changes])
 
 
-def _with_paths(files: tuple[Path, Path], tokenizer: Path, changes: Sequence[str]) -> Recipe:
-    quoted = [f"tokenizer={{file={str(tokenizer)!r}}}", f"data.valid=[{str(files[1])!r}]"]
-    return recipe_for([files[0]], [*quoted, *changes])
+def steps_for(name: str, text: Tokenised, seconds: float, clock: Clock, changes: Sequence[str] = ()) -> int:
+    """How many steps fit into the time, as far as some tried ones tell."""
+    recipe = network_recipe(name, text, TRIED, [*changes, f"train.steps={TRIED}", "data.valid=[]"])
+    watch = Watch(inf, clock)
+    with tempfile.TemporaryDirectory() as folder:
+        _run(recipe, Path(folder), watch, resume=False)
+    left = seconds - (clock() - watch.began)
+    return int(min(max(SPARE * left / max(watch.per_step(), 1e-9), 1), MOST))
+
+
+def trained_network(
+    name: str,
+    text: Tokenised,
+    out: Path,
+    *,
+    steps: int,
+    seconds: float = inf,
+    clock: Clock = time.perf_counter,
+    changes: Sequence[str] = (),
+    report: Callable[[float], None] = lambda done: None,
+) -> tuple[Network, float, int]:
+    """The network, its floating-point operations, and how many steps it took.
+
+    A run that was left in `out` goes on; Ctrl-C leaves one there.
+    """
+    recipe, watch = network_recipe(name, text, steps, changes), Watch(seconds, clock, report)
+    trainer, finished = _run(recipe, out, watch, resume=(out / "run" / "log.jsonl").exists())
+    if not finished and not watch.late:
+        raise KeyboardInterrupt
+    if not finished:
+        save(trainer.run.model, out, text.tokenizer)
+    model = load(out, device=chosen_device("auto"))
+    assert isinstance(model, DecoderModel)
+    return Network(model, text.end, recipe.data.seq_len), trainer.flops, trainer.run.step
+
+
+def _run(recipe: Recipe, out: Path, watch: Watch, *, resume: bool) -> tuple[Trainer, bool]:
+    trainer = watch.trainer = Trainer(recipe, out, [watch])
+    with trainer.opened(resume):
+        return trainer, trainer.run_to_the_end().finished

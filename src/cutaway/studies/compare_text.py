@@ -17,15 +17,22 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int64
 
+from cutaway.baselines.counts import Ids
+from cutaway.data.corpus import tokenised_documents
 from cutaway.data.text import read_documents
 from cutaway.decoding.pieces import pieces_of
 from cutaway.errors import InputError
+from cutaway.files import replacing
 from cutaway.tokens import Tokenizer, train_tokenizer
 
 HELD_OUT, VALID = 0.1, 0.05  # shares of each file …
 MOST_HELD_OUT = 400_000  # … and at most so many characters of all of them; half as many to validate with
-MERGED = ((10_000_000, 4000), (200_000, 1000))  # characters to learn from, and the size of the vocabulary: from there on
-LEAST = 40  # characters of a file
+MERGED = (
+    (10_000_000, 4000),
+    (200_000, 1000),
+)  # characters to learn from, and the size of the vocabulary: from there on
+TOKENIZER = "tokenizer"
+LEAST = 20  # characters of a file
 FEW = 50_000  # characters, below which the table says little
 
 
@@ -66,7 +73,10 @@ def _parted(text: str, share: float, path: Path) -> tuple[str, str, str]:
     """Cut where words end, so that no word is half in one part and half in the next."""
     last = _word_end(text, len(text) - max(round(len(text) * HELD_OUT * share), 4), path)
     first = _word_end(text, last - max(round(len(text) * VALID * share), 4), path)
-    return text[:first], text[first:last], text[last:]
+    found = text[:first], text[first:last], text[last:]
+    if not all(map(str.strip, found)):
+        raise InputError(f"{path} is too little: a part of it would be white space alone")
+    return found
 
 
 def _word_end(text: str, at: int, path: Path) -> int:
@@ -82,39 +92,55 @@ def _word_end(text: str, at: int, path: Path) -> int:
 class Tokenised:
     """`train` is one row, <eos> behind each piece; `held_out` one row for each piece, without an end."""
 
+    folder: Path
     tokenizer: Tokenizer
     unit: str
-    train: Int64[np.ndarray, " token"]
+    train: Ids
     held_out: tuple[Int64[np.ndarray, " _"], ...]
-    valid_tokens: int
+    n_valid: int  # tokens
 
     @property
     def end(self) -> int:
         assert self.tokenizer.eos_id is not None
         return self.tokenizer.eos_id
 
-    @cached_property
-    def lengths(self) -> Int64[np.ndarray, " scored"]:
-        """Bytes of each token that is scored."""
-        spelt = np.array([len(piece or b"") for piece in pieces_of(self.tokenizer, begun=True).bytes])
-        return np.concatenate([spelt[ids[1:]] for ids in self.held_out])
+    def files(self, part: str) -> list[Path]:
+        """Where the text of a part lies."""
+        return sorted((self.folder / part).iterdir(), key=lambda path: int(path.stem))
 
     @property
+    def tokenizer_folder(self) -> Path:
+        return self.folder / TOKENIZER
+
+    def lengths(self, ids: Ids) -> Int64[np.ndarray, " token"]:
+        """Bytes of each token."""
+        return np.array([len(piece or b"") for piece in pieces_of(self.tokenizer, begun=True).bytes], np.int64)[ids]
+
+    @cached_property
     def n_bytes(self) -> int:
-        """Of held-out text that is scored."""
-        return int(self.lengths.sum())
+        """Of the held-out text that is scored."""
+        return sum(int(self.lengths(ids[1:]).sum()) for ids in self.held_out)
 
 
-def tokenised(parts: Parts, tokenizer: Tokenizer | None = None) -> Tokenised:
-    """With a tokenizer of the training part, unless there is one already."""
+def tokenised(parts: Parts, folder: Path) -> Tokenised:
+    """Writes the parts into a folder, trains a tokenizer on the first, and cuts them."""
+    for part in ("train", "valid", "held_out"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+        for number, text in enumerate(getattr(parts, part)):
+            with replacing(folder / part / f"{number}.txt") as temporary:
+                temporary.write_text(text, encoding="utf-8", newline="")
     size = sum(map(len, parts.train))
     vocab_size = next((vocab_size for least, vocab_size in MERGED if size >= least), None)
-    if tokenizer is None:
-        kind = "byte" if vocab_size is None else "bpe"
-        tokenizer = train_tokenizer(parts.train, kind=kind, vocab_size=vocab_size)
-    end = tokenizer.eos_id
-    rows = [[*tokenizer.encode(text, special=False), end] for text in parts.train]
+    learnt, valid = ([folder / part / f"{i}.txt" for i in range(len(parts.train))] for part in ("train", "valid"))
+    if not (folder / TOKENIZER).exists():
+        pieces = (piece.text for piece in read_documents(learnt))
+        trained = train_tokenizer(pieces, kind="byte" if vocab_size is None else "bpe", vocab_size=vocab_size)
+        trained.save(folder / TOKENIZER)
+    tokenizer = Tokenizer.load(folder / TOKENIZER)
     held_out = tuple(np.array(tokenizer.encode(text, special=False), np.int64) for text in parts.held_out)
-    valid = sum(1 + len(tokenizer.encode(text, special=False)) for text in parts.valid)
-    unit = "bytes" if vocab_size is None else f"{tokenizer.vocab_size:,} pieces of words"
-    return Tokenised(tokenizer, unit, np.array([id for row in rows for id in row], np.int64), held_out, valid)
+    if min(map(len, held_out)) < 2:
+        raise InputError("too little is held out to be scored: two tokens of each file are the least")
+    end_id = tokenizer.eos_id
+    corpus, other = (tokenised_documents(part, tokenizer, end_id=end_id) for part in (learnt, valid))
+    unit = "bytes" if vocab_size is None else f"tokens of a vocabulary of {tokenizer.vocab_size:,}"
+    return Tokenised(folder, tokenizer, unit, corpus.ids, held_out, len(other.ids))

@@ -1,0 +1,45 @@
+"""`cutaway compare`: all rungs on a text of ten words; what is no text is named."""
+
+from pathlib import Path
+
+import pytest
+from looked_into import data, failed, said
+
+from cutaway.inside.pictures import Lines, read_picture
+
+TEN = "the quick brown fox jumps over the lazy dog today"
+QUICK = ["--steps", 2, "--set", "model.d_model=16", "--set", "train.tokens=32", "--set", "train.threads=1"]
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "ten.txt"
+    path.write_text(TEN)
+    return path
+
+
+def test_ten_words_give_a_table_a_picture_and_models(text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shown = said("compare", text, *QUICK, "--out", out)
+    assert "too little to go by" in shown
+    assert "transformer" in shown
+    assert all(len(line) <= 80 for line in shown.splitlines() if str(tmp_path) not in line)
+    assert (out / "table.md").read_text().count("\n| order-") == 6
+    assert isinstance(read_picture(out / "compare.svg"), Lines)
+    assert "5-gram model" in said("ngram", out / "models" / "order-4", "--max-tokens", 3)
+    assert said("generate", "the", "--model", out / "models" / "lstm", "--max-tokens", 3)
+    again = data("compare", text, *QUICK, "--out", out, "--resume")
+    assert [rung["name"] for rung in again["rungs"]][-3:] == ["classes", "lstm", "transformer"]
+    assert again["scored_on"] == {"bytes": 5, "tokens": 5}
+    assert "go on with --resume" in failed("compare", text, "--out", out)
+
+
+def test_what_is_no_text_is_refused_by_name(text: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "binary.txt").write_bytes(b"a\0b " * 100)
+    assert "empty.txt is empty" in failed("compare", tmp_path / "empty.txt")
+    assert "binary.txt is binary" in failed("compare", tmp_path / "binary.txt")
+    assert "missing.txt" in failed("compare", tmp_path / "missing.txt")
+    assert "holds no comparison" in failed("compare", text, "--out", tmp_path / "new", "--resume")
+    assert "has other files" in failed("compare", text, "--out", tmp_path)
+    assert "name it with --out" in failed("compare", text, "--resume")

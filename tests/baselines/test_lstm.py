@@ -144,3 +144,12 @@ def test_a_new_layer_keeps_what_it_reads(size: str, n: int) -> None:
         i, f, g, o = bias.chunk(4)
         assert (f == 1).all()
         assert not torch.cat([i, g, o]).any()
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("grad", [True, False])
+def test_a_forward_pass_leaves_no_part_in_another_mode(training: bool, grad: bool) -> None:
+    model = tiny("lstm").train(training)
+    with torch.set_grad_enabled(grad):
+        model(torch.tensor([[1, 2, 3]]))
+    assert {part.training for part in model.modules()} == {training}

@@ -195,7 +195,13 @@ def test_progress_is_told_to_the_end():
 
 def test_ten_words_are_enough():
     ids = np.array([1, 2, 3, 4, 5, 6, 7, 1, 3, 8])
-    assert len(train_skip_gram(ids, 9).vectors) == 8
+    found = train_skip_gram(ids, 9).vectors
+    assert len(found) == 8
+    still = train_skip_gram(ids, 9, SkipGramConfig(rate=1e-30)).vectors
+    assert (np.abs(found - still).max(axis=1) > 1e-6).all()  # no word of a short text is passed over
+    assert SkipGramText(ids, 9, None, 5, None, None).kept.tolist() == [1] * 8
+    assert SkipGramText(np.repeat(ids, 10_000), 9, None, 5, None, None).kept.max() < 0.2  # but of a long one
+    assert SkipGramText(ids, 9, None, 5, None, 1e-3).kept.max() < 0.2  # or where it is asked for
     with pytest.raises(InputError, match="0 words stand in the text at least min_count=5 times"):
         train_skip_gram(ids, 9, SkipGramConfig(min_count=5))
     with pytest.raises(InputError, match="the text is empty"):
@@ -204,7 +210,12 @@ def test_ten_words_are_enough():
         train_skip_gram(ids, 8)
 
 
-@pytest.mark.parametrize("wrong", [{"d": 0}, {"window": 0}, {"epochs": 0}, {"rate": 0.0}, {"sample": -1.0}])
+NAN, INF = math.nan, math.inf
+WRONG = [{"d": 0}, {"window": 0}, {"epochs": 0}, {"rate": 0.0}, {"sample": -1.0}]
+WRONG += [{name: value} for name in ("rate", "sample") for value in (NAN, INF)]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
 def test_numbers_that_make_no_sense_are_refused(wrong):
     with pytest.raises(ConfigError, match=f"{next(iter(wrong))}={next(iter(wrong.values()))}"):
         SkipGramConfig(**wrong)

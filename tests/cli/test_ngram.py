@@ -69,6 +69,49 @@ def test_where_the_tokens_are_the_text_bits_are_counted_by_byte(unit: str):
     assert f"{test['bits_per_byte']:.3f} bits per byte" in shown
 
 
+def test_known_and_unknown_words_are_told_apart():
+    (test,) = answered("ten.txt", "--test", "other.txt")["tests"]
+    each = -np.array(NGrams(sentences(TEN), 3).log_probabilities([*OTHER.split(), "<eos>"])) / math.log(2)
+    strange = OTHER.split().index("program")
+    known = np.delete(each, strange).mean()
+    assert test["bits_per_known_token"] == pytest.approx(known)
+    assert test["perplexity_of_known"] == pytest.approx(2**known)
+    assert test["bits_per_unknown_token"] == pytest.approx(each[strange])
+    shown = run("ten.txt", "--test", "other.txt").stdout
+    assert f"known words {known:.3f} bits, perplexity {2**known:.1f}; 14.3% are unknown, {each[strange]:.3f} b" in shown
+    (test,) = answered("ten.txt", "--test", "ten.txt")["tests"]
+    assert (test["bits_per_known_token"], test["bits_per_unknown_token"]) == (test["bits_per_token"], None)
+    assert "unknown" not in run("ten.txt", "--test", "ten.txt").stdout
+    (part, _) = answered("ten.txt", "--classes", 3, "--mix", "other.txt", "--test", "other.txt")["tests"][0]["parts"]
+    assert part["bits_per_known_token"] == pytest.approx(known)
+    assert part["bits_per_unknown_token"] == pytest.approx(each[strange])
+
+
+def test_infinitely_many_bits_are_null():
+    lines = ["ngram 1=3", "", "\\1-grams:", "-0.3\tcheck", "-0.3\t</s>", "-99\t<s>", "", "\\end\\"]
+    Path("never.arpa").write_text("\n".join(["\\data\\", *lines]))  # it has no <unk>
+    (test,) = answered("never.arpa", "--test", "other.txt")["tests"]
+    assert (test["bits_per_token"], test["perplexity"], test["bits_per_unknown_token"]) == (None, None, None)
+    assert test["bits_per_known_token"] == pytest.approx(0.3 * math.log2(10))
+    assert "∞ bits each, perplexity ∞\n" in run("never.arpa", "--test", "other.txt").stdout
+
+
+def test_nobody_says_unk():
+    Path("rare.txt").write_text("check <unk> " * 20 + "stop")
+    cut = cut_of("words")
+    text = read_ids(cut, [Path("rare.txt")])
+    assert cut.unknown in train_ngrams(text.ids, len(cut.names), 1, end=cut.end).generate(limit=50)
+    assert "<unk>" not in NGrams(sentences("check <unk> " * 20 + "stop"), 1).generate(limit=50)
+    for classes in ([], ["--classes", 2]):
+        assert "<unk>" not in answered("rare.txt", "--order", 1, "--max-tokens", 50, *classes)["sample"]
+
+
+def test_unknown_words_of_the_start_are_named():
+    assert "--start: zebra, yak not among the 12 words" in refused("ten.txt", "--start", "zebra the yak zebra")
+    assert "--start: Z not among" in refused("ten.txt", "--unit", "characters", "--start", "Zc")
+    assert answered("ten.txt", "--start", "then")["sample"].startswith("then")
+
+
 def test_characters_that_were_not_known_cost_no_bytes():
     assert answered("ten.txt", "--unit", "characters", "--test", "ten.txt")["tests"][0]["bits_per_byte"] > 0
     (test,) = answered("ten.txt", "--unit", "characters", "--test", "other.txt")["tests"]
@@ -131,7 +174,9 @@ def test_arpa_files_out_and_in():
     assert again["tests"][0]["bits_per_token"] == pytest.approx(trained["tests"][0]["bits_per_token"], rel=1e-6)
     assert again["sample"].startswith("the ")
     assert "no place for classes" in refused("ten.txt", "--classes", 3, "--out", "other.arpa")
-    assert "no place for white space" in refused("ten.txt", "--unit", "characters", "--out", "other.arpa")
+    for unit in ("characters", "bytes", "books"):  # their names would be read as words
+        assert f"no place for --unit {unit}" in refused("ten.txt", "--unit", unit, "--out", "other.arpa")
+    assert run("ten.txt", "--unit", "words", "--out", "other.arpa").exit_code == 0
     assert "there is no folder nowhere" in refused("ten.txt", "--out", "nowhere/model.arpa")
 
 

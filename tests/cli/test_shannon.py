@@ -42,6 +42,7 @@ def test_curves_of_counts_and_n_grams(text: Path) -> None:
     counted, ngram, reader = found["players"]
     assert (counted["name"], ngram["name"], reader["name"]) == ("counted", "n-gram", "reader 1951")
     assert reader["upper"] == [4.03, 2.6]
+    assert reader["letters"] == [0, 100]  # for one letter alone there are tables: nobody needs a hundred guesses
     assert ngram["letters"] == [20, 20]
     assert ngram["bits"][1] < 0.7 < ngram["bits"][0]
     for lower, upper in zip(ngram["lower"], ngram["upper"], strict=True):
@@ -103,10 +104,32 @@ def test_what_cannot_be(text: Path, tmp_path: Path) -> None:
     for name, content in {"empty": b"", "white": b" \n ", "binary": b"\xff\xfe\x00\x01"}.items():
         (tmp_path / name).write_bytes(content)
         assert name in failed("shannon", tmp_path / name)
+    (tmp_path / "zeros").write_bytes(b"the cat sat\0on the mat")
+    assert "zeros is binary" in failed("shannon", tmp_path / "zeros")
+    assert "zeros is binary" in failed("shannon", text, "--train", tmp_path / "zeros")
     text.write_text("123 !!")
     assert "0 letters" in failed("shannon", text)
     text.write_text(TEXT)
     assert "nothing to draw" in play("", text, "--game", "new.json", "--out", "a.svg").output
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("known", 3),
+        ("known", ["a"]),
+        ("known", [None]),
+        ("samples", "4"),
+        ("samples", 0),
+        ("seed", -1),
+        ("first", None),
+    ],
+)
+def test_a_damaged_game_is_refused(text: Path, name: str, wrong: object) -> None:
+    assert play("e", text, "--known", "1").exit_code == 0
+    saved = json.loads(Path("shannon.json").read_text())
+    Path("shannon.json").write_text(json.dumps(saved | {name: wrong}))
+    assert "shannon.json is damaged" in failed("shannon", text, "--game", "shannon.json")
 
 
 def test_keys_of_a_terminal(text: Path) -> None:

@@ -82,6 +82,7 @@ def test_wrong_input_is_named():
         assert said in refused(name, "--out", "v")
     assert "vectors are of words" in refused("ten.txt", "--out", "v", "--unit", "characters")
     assert "--rate 0.0" in refused("ten.txt", "--out", "v", "--rate", 0)
+    assert "--rate nan" in refused("ten.txt", "--out", "v", "--rate", "nan")
     assert "is a file" in refused("ten.txt", "--out", "ten.txt")
     assert not Path("v").exists()
 

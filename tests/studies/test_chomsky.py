@@ -1,11 +1,15 @@
 """What small models are asked of a language, and that the asking is fair."""
 
+from dataclasses import replace
+from inspect import signature
+
 import pytest
 import torch
 
+from cutaway.cli.chomsky import chomsky
 from cutaway.errors import ConfigError, InputError
 from cutaway.inside.pictures import HeatMap, Lines
-from cutaway.studies.chomsky import all_right, loss_of, right, study, train, words_of
+from cutaway.studies.chomsky import Found, all_right, loss_of, right, study, train, words_of
 from cutaway.studies.chomsky_model import MODELS, POSITIONS, SmallConfig, SmallDecoder, small_model
 from cutaway.studies.languages import LANGUAGES, drawn
 
@@ -108,9 +112,25 @@ def test_a_study_is_a_table_and_a_picture():
     assert isinstance(picture, HeatMap)
     assert list(picture.rows) == ["local 1–4", "local 5–8", "local 9–12", "dyck-1 1–4", "dyck-1 5–8", "dyck-1 9–12"]
     assert picture.values[4, 1] == pytest.approx(found.shares["dyck-1"]["lstm"][1], abs=1e-6)
-    alone = study(["local"], ["none"], **options).picture()
+    shares = {"local": {"none": [0.5, 0.25, 0.0]}}
+    alone = replace(found, shares=shares).picture()
     assert isinstance(alone, Lines)
     assert alone.x.tolist() == [4, 8, 12]
+
+
+@pytest.mark.parametrize("height", [0.0, 1.0])
+def test_shares_that_are_all_one_have_a_scale_of_shares(height):
+    ranges = ((1, 4), (5, 8), (9, 12))
+    flat = Found(4, ranges, {"local": {"none": [height] * 3}}, {"local": {"none": 1}}, 1.0).picture()
+    assert isinstance(flat, HeatMap)
+    assert (flat.low, flat.high) == (0, 1)
+    assert list(flat.rows) == ["local 1–4", "local 5–8", "local 9–12"]
+
+
+def test_the_command_does_what_the_study_does():
+    ours, its = (signature(each).parameters for each in (study, chomsky))
+    for name, option in {"longest": "length", "steps": "steps", "n_words": "words", "seed": "seed"}.items():
+        assert ours[name].default == its[option].default
 
 
 def test_minutes_leave_steps_out():

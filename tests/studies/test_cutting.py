@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pieces import bert_tokenizer
+from tokenizers import AddedToken
 
 from cutaway.errors import CheckpointError, InputError
 from cutaway.studies.cutting import Cut, cut_of, read_ids
@@ -47,6 +49,18 @@ def test_words_are_small_and_bare(tmp_path):
     assert [cut.names[i] for i in other.ids] == ["the", "<unk>", "ran", "<unk>", "<eos>"]
     assert other.unknown(cut) == 0.4
     assert not cut.whole
+
+
+def test_what_is_unknown_is_named_once(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text(TEXT)
+    for unit, text, strange in (("words", "a cat, the dog, a CAT", ["cat"]), ("characters", "dog zz", ["z"])):
+        cut = cut_of(unit)
+        read_ids(cut, [tmp_path / "a.txt"])
+        assert cut.strange(text) == strange
+    assert cut_of("bytes").strange("zz") == cut_of("books").strange("zz") == []
+    tokenizer = bert_tokenizer(["[UNK]", "dog", "##s"], AddedToken("[UNK]"))
+    monkeypatch.setattr("cutaway.studies.cutting.load_tokenizer", lambda name: tokenizer)
+    assert cut_of("any").strange("dogs cat dog cat") == ["cat"]
 
 
 def test_tokens_are_those_of_a_model(tmp_path):

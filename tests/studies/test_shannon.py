@@ -74,8 +74,16 @@ def test_no_guess_no_bound():
         bounds([1, 0])
 
 
-def test_his_reader_is_as_in_the_paper():
-    assert READER[100] == (0.6, 1.3)  # «between 0.6 and 1.3 bits per letter» is what everybody quotes
+def test_from_a_few_letters_the_upper_bound_is_too_low_by_what_we_say():
+    random, p = np.random.default_rng(0), 1 / np.arange(2, 12)
+    p /= p.sum()
+    for n in (50, 200):
+        found = [bounds(random.choice(np.arange(1, 11), n, p=p).tolist()).upper for _ in range(400)]
+        assert entropy(p) - np.mean(found) == pytest.approx(9 / (2 * n * np.log(2)), rel=0.2)
+
+
+def test_his_reader_ends_as_everybody_quotes():
+    assert READER[100] == (0.6, 1.3)  # the other numbers are as commonly quoted, too
     assert len(READER) == 16
     assert all(lower < upper for lower, upper in READER.values())
     assert bounds(list(range(1, 28))).upper == pytest.approx(4.76, abs=0.01)  # F₀

@@ -137,11 +137,15 @@ class LSTM(Gated):
         if x.is_meta:  # who counts the products need not wait for one step after another
             states = x.new_zeros(*x.shape[:2], self.d_out)
             return self.step(self.entered(x), states, states).state
+        was = self.engine.training
         self.engine.train(torch.is_grad_enabled())  # cuDNN has no backward pass otherwise; nothing is dropped out there
-        if not torch.is_autocast_enabled(x.device.type):
-            return self.engine(x)[0]
-        with torch.autocast(x.device.type, enabled=False):
-            return self.engine(x.to(self.engine.weight_hh_l0.dtype))[0]
+        try:
+            if not torch.is_autocast_enabled(x.device.type):
+                return self.engine(x)[0]
+            with torch.autocast(x.device.type, enabled=False):
+                return self.engine(x.to(self.engine.weight_hh_l0.dtype))[0]
+        finally:
+            self.engine.train(was)
 
     def _one_by_one(self, x: Float[Tensor, "batch seq d_in"], starts: Bool[Tensor, "batch seq"] | None) -> list[Turn]:
         state = cell = x.new_zeros(len(x), 1, self.d_out, dtype=self.engine.weight_hh_l0.dtype)

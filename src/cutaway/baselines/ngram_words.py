@@ -77,8 +77,8 @@ class NGrams:
         return self.model.log_probabilities(self.ids(text)).tolist()
 
     def generate(self, start: Sequence[str] = (), *, seed: int = 0, limit: int = 100) -> list[str]:
-        """`start` and at most `limit` more words, until the sentence ends."""
-        ids = self.model.generate(self.ids(start).tolist(), seed=seed, limit=limit)
+        """`start` and at most `limit` more words, until the sentence ends; none of them is <unk>."""
+        ids = self.model.generate(self.ids(start).tolist(), seed=seed, limit=limit, never=self._ids[UNK])
         return [*start, *(self.words[i] for i in ids[len(start) :])]
 
     def save_arpa(self, path: Path) -> None:

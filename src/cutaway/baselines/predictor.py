@@ -23,11 +23,15 @@ class Predictor(ABC):
     def next_probabilities(self, past: Ids | Sequence[int]) -> Float64[np.ndarray, " vocab"]:
         """p of every token behind a text, which may be empty."""
 
-    def generate(self, start: Sequence[int] = (), *, seed: int = 0, limit: int = 100) -> list[int]:
-        """`start` and at most `limit` more tokens, each drawn as its probability says, until a text ends."""
+    def generate(
+        self, start: Sequence[int] = (), *, seed: int = 0, limit: int = 100, never: int | None = None
+    ) -> list[int]:
+        """`start` and at most `limit` more tokens, each drawn as its probability says, until a text ends. `never`: one
+        that is not drawn, such as <unk>, which nobody can say."""
         text, random = list(start), np.random.default_rng(seed)
+        may = np.arange(self.vocab_size) != (-1 if never is None else never)
         while len(text) < len(start) + limit:
-            p = self.next_probabilities(text)
+            p = self.next_probabilities(text) * may
             text.append(int(random.choice(self.vocab_size, p=p / p.sum())))
             if text[-1] == self.end:
                 break

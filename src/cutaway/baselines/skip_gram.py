@@ -9,7 +9,8 @@ Written with matrices it is a masked look-up: all words of a stretch against all
 those within the window. `loss` is that; `slopes` is its gradient by hand, and `move` goes down a step.
 
 What we do in another way than word2vec, to take many pairs at once: the drawn words are shared by a batch, each with
-its part of the weight, so the mean is the same. And a row that stands in many pairs of a batch does not take as many
+its part of the weight, so the mean is the same; word2vec passes over a drawn word that is the neighbour itself, and
+here it pulls and pushes. And a row that stands in many pairs of a batch does not take as many
 steps from one place, which would throw it far out, but one that shrinks with the loss's curvature there:
 
     row −= rate · Σ slope / (1 + rate · Σ curvature)         curvature: σ(1−σ)·|u|², the trace of the second derivatives
@@ -17,6 +18,7 @@ steps from one place, which would throw it far out, but one that shrinks with th
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,13 +43,14 @@ Near = Bool[Tensor, "stretch middle place"]
 class SkipGramConfig:
     """`window`: each word looks at 1 … window words to both sides, drawn anew each time. `negatives`: k. `min_count`:
     words that are rarer have no vector; None is 5, and 1 for a text of less than 100,000 words. `sample`: words with
-    a larger share of the text than about this are often passed over; 0 keeps all."""
+    a larger share of the text than about this are often passed over; 0 keeps all; None is 1/1000, and 0 for such a
+    short text, in which every word has a large share."""
 
     d: int = 100
     window: int = 5
     negatives: int = 5
     min_count: int | None = None
-    sample: float = 1e-3
+    sample: float | None = None
     rate: float = 0.05
     epochs: int = 3
     seed: int = 0
@@ -57,8 +60,10 @@ class SkipGramConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name}={value}: at least 1")
-        if self.sample < 0 or self.rate <= 0:
-            raise ConfigError(f"sample={self.sample}, rate={self.rate}: a share is not negative, and a rate positive")
+        if self.sample is not None and not 0 <= self.sample < inf:
+            raise ConfigError(f"sample={self.sample}: a share, 0 or more")
+        if not 0 < self.rate < inf:
+            raise ConfigError(f"rate={self.rate}: a positive number")
 
 
 class Slopes(NamedTuple):

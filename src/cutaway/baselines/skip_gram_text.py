@@ -23,7 +23,7 @@ CHUNK = 1 << 20  # tokens that are read at once
 STRETCH = 32  # words in the middle of a stretch; around it stand as many more as the window is wide
 BATCH = 4  # stretches; with more, words of one batch learn from vectors that have grown old
 DRAWN = 64  # words that are drawn for a batch
-SMALL = 100_000  # words, below which all have a vector
+SMALL = 100_000  # words, below which all have a vector, and none is passed over
 NOWHERE = -1  # the document of a place that only fills up
 
 
@@ -42,7 +42,7 @@ class SkipGramText:
     """`tokens[row]` is a token that has a vector, the most frequent one first, and `times[row]` how often it stands."""
 
     def __init__(
-        self, ids: Ids, vocab_size: int, end: int | None, window: int, min_count: int | None, sample: float
+        self, ids: Ids, vocab_size: int, end: int | None, window: int, min_count: int | None, sample: float | None
     ) -> None:
         if not len(ids):
             raise InputError("there are no words: the text is empty")
@@ -62,7 +62,8 @@ class SkipGramText:
         self.times = times[self.tokens]
         self.row_of = np.full(vocab_size, -1)
         self.row_of[self.tokens] = np.arange(len(self.tokens))
-        self.kept = keep_probability(self.times, sample)
+        usual = 0.0 if len(ids) < SMALL else 1e-3
+        self.kept = keep_probability(self.times, usual if sample is None else sample)
         self.up_to = np.cumsum(self.times**0.75) / (self.times**0.75).sum()
 
     def draw(self, random: np.random.Generator, shape: tuple[int, ...]) -> Int64[np.ndarray, "*shape"]:

@@ -1,7 +1,7 @@
 """What `cutaway ngram` found, as data and as lines: the text, the model, tests, classes, a sample."""
 
 from collections.abc import Sequence
-from math import log
+from math import isfinite, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,19 +48,36 @@ def _test(path: Path, text: "TextIds", model: "Predictor", cut: "Cut") -> dict[s
     """Bits of each token, ends included; and of each byte, where the tokens are the whole text."""
     from cutaway.baselines.mixture import Mixture
 
-    def bits(of: "Predictor") -> float:
-        return -float(of.log_probabilities(text.ids).sum()) / log(2)
-
-    found, unknown = bits(model), text.unknown(cut)
+    found, unknown = _bits(text, model, cut), text.unknown(cut)
     parts = model.models if isinstance(model, Mixture) else ()
+    whole = cut.whole and not unknown and found["bits_per_token"] is not None
     return {
         "file": str(path),
         "tokens": len(text.ids),
         "unknown": unknown,
-        "bits_per_token": found / len(text.ids),
-        "perplexity": 2 ** (found / len(text.ids)),
-        "bits_per_byte": found / text.n_bytes if cut.whole and not unknown else None,
-        "parts": [{"model": str(part), "bits_per_token": bits(part) / len(text.ids)} for part in parts],
+        **found,
+        "bits_per_byte": found["bits_per_token"] * len(text.ids) / text.n_bytes if whole else None,
+        "parts": [{"model": str(part), **_bits(text, part, cut)} for part in parts],
+    }
+
+
+def _bits(text: "TextIds", model: "Predictor", cut: "Cut") -> dict[str, Any]:
+    """Of each token; of those that are known, and of <unk>, by themselves: models differ most in what they leave for
+    <unk>, which says nothing of how well they tell a text. None for ∞, which JSON has not, and where there are none."""
+
+    def mean(some: Any) -> float | None:
+        value = -float(some.mean()) / log(2) if len(some) else 0.0
+        return value if len(some) and isfinite(value) else None
+
+    each = model.log_probabilities(text.ids)
+    strange = text.ids == cut.unknown  # nowhere, where nothing is unknown
+    bits, known = mean(each), mean(each[~strange])
+    return {
+        "bits_per_token": bits,
+        "perplexity": None if bits is None else 2**bits,
+        "bits_per_known_token": known,
+        "perplexity_of_known": None if known is None else 2**known,
+        "bits_per_unknown_token": mean(each[strange]),
     }
 
 
@@ -103,15 +120,23 @@ def show(found: dict[str, Any]) -> None:
 
 
 def _test_lines(test: dict[str, Any], unit: str) -> list[str]:
-    told = f"{test['bits_per_token']:.3f} bits each, perplexity {test['perplexity']:,.1f}"
+    told = f"{_told(test['bits_per_token'])} bits each, perplexity {_told(test['perplexity'], 1)}"
     if test["bits_per_byte"] is not None:
         told += f", {test['bits_per_byte']:.3f} bits per byte"
-    elif test["unknown"]:
-        told += f"; {test['unknown']:.1%} unknown"
     lines = [f"test     {test['file']}: {test['tokens']:,} {unit} with ends, {told}"]
-    return lines + [
-        f"         {part['bits_per_token']:.3f} bits by the {part['model']} alone" for part in test["parts"]
-    ]
+    if test["unknown"]:
+        known, unknown = _told(test["bits_per_known_token"]), _told(test["bits_per_unknown_token"])
+        known += f" bits, perplexity {_told(test['perplexity_of_known'], 1)}"
+        lines.append(f"         known {unit} {known}; {test['unknown']:.1%} are unknown, {unknown} bits")
+    for part in test["parts"]:
+        its = [part["bits_per_token"], part["bits_per_known_token"], part["bits_per_unknown_token"]]
+        bits = " / ".join(map(_told, its if test["unknown"] else its[:1]))
+        lines.append(f"         {bits} bits{' (all / known / unknown)' * bool(test['unknown'])}: {part['model']} alone")
+    return lines
+
+
+def _told(value: float | None, digits: int = 3) -> str:
+    return "∞" if value is None else f"{value:,.{digits}f}"
 
 
 def _class_lines(classes: dict[str, Any]) -> list[str]:

@@ -54,7 +54,7 @@ SplitAt = Annotated[Split, typer.Option("--split", help="What parts the texts; n
 Start = Annotated[str, typer.Option("--start", help="What the sample begins with.")]
 Length = Annotated[int, typer.Option("--max-tokens", min=0, help="Tokens of the sample; 0: none.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the sample.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Write the model: a folder, or model.arpa for other tools.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Write the model: a folder, or model.arpa (of words).")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the model that is there.")]
 
 
@@ -103,6 +103,8 @@ def ngram(
             text = read_ids(cut, files, split=split.value, report=report)
     tests = [read_ids(cut, [path], split=split.value, new=False) for path in test or []]
     held_out = None if mix is None else read_ids(cut, [mix], split=split.value, new=False)
+    if strange := cut.strange(start):
+        raise InputError(f"--start: {', '.join(strange)} not among the {len(cut.names):,} {cut.unit} of the model")
     asked = cut.ids(start, False).tolist()
     if text is not None:
         folder = None if out is None or out.suffix == ".arpa" or classes else out
@@ -111,10 +113,10 @@ def ngram(
         if out is not None:
             write_counted(model, cut, out, there=folder is not None)
     told = model if held_out is None or text is None else _mixed(text, cut, model, held_out, smoothing)
-    said = cut.join(told.generate(asked, seed=seed, limit=max_tokens)) if max_tokens else None
+    said = cut.join(told.generate(asked, seed=seed, limit=max_tokens, never=cut.unknown)) if max_tokens else None
     found = as_dict(model, told, cut, text, list(zip(test or [], tests, strict=True)))
     found |= {"sample": said, "out": None if out is None else str(out), "seconds": time.perf_counter() - begin}
-    print(json.dumps(found, ensure_ascii=False)) if as_json else show(found)
+    print(json.dumps(found, ensure_ascii=False, allow_nan=False)) if as_json else show(found)
 
 
 def _check_mix(mix: Path | None, files: list[Path], classes: int | None, out: Path | None) -> None:
@@ -135,9 +137,9 @@ def _check(out: Path | None, unit: str | None, classes: int | None, most: int | 
     if out is None:
         return
     is_arpa = out.suffix == ".arpa"
-    if is_arpa and (classes or unit == "characters"):
-        odd = "classes" if classes else "white space, which are characters"
-        raise InputError(f"--out {out}: an ARPA file has no place for {odd}; name a folder")
+    if is_arpa and (classes or unit not in (None, "words")):
+        odd = "classes" if classes else f"--unit {unit}"
+        raise InputError(f"--out {out}: an ARPA file is one of words, with no place for {odd}; name a folder")
     if out.exists() and out.is_dir() == is_arpa:
         raise InputError(f"--out {out} is a {'folder' if out.is_dir() else 'file'}: an ARPA file ends in .arpa")
     if not out.parent.is_dir() and is_arpa:

@@ -84,17 +84,16 @@ def shannon(
 
 
 def _read(files: list[Path]) -> str:
-    from cutaway.data.text import read_documents
+    from cutaway.studies.cutting import text_pieces
 
-    return "".join(piece.text for piece in read_documents(files))
+    return "".join(piece.text for piece in text_pieces(files))
 
 
 def _game(text: str, more: str | None, letters: Letters, path: Path | None, asked: dict[str, Any]) -> "Game":
     """As asked; what was not asked for is as in the saved game, or as always."""
-    from cutaway.files import read_json
-    from cutaway.studies.shannon_game import Game
+    from cutaway.studies.shannon_game import Game, read_game
 
-    saved = read_json(path) if path is not None and path.exists() else {}
+    saved = read_game(path) if path is not None and path.exists() else {}
     usual: dict[str, Any] = {"known": numbers_of(KNOWN), "samples": SAMPLES, "seed": 0}
     wanted = {name: value for name, value in asked.items() if value is not None}
     terms = {name: wanted.get(name, saved.get(name, value)) for name, value in usual.items()}
@@ -167,7 +166,7 @@ def _show(curves: "list[Curve]", game: "Game", text: Path) -> None:
         lost = ", ".join(str(n) for n in game.asked if n not in game.known)
         console.print(Rich(f"Left out, for the text is too short: {lost} letters known.", "yellow"), soft_wrap=True)
     if few:
-        console.print(Rich(f"As few as {min(few)} letters for a point: bounds need a hundred or so.", "yellow"))
+        console.print(Rich(f"As few as {min(few)} letters for a point: from so few, bounds are too low.", "yellow"))
     if len(game.known) > 1:
         console.print()
         draw(console, picture(curves, "Entropy"))

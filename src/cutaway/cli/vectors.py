@@ -23,7 +23,10 @@ MinCount = Annotated[
     int | None,
     typer.Option("--min-count", min=1, help="Rarer words have no vector; else 5, in a short text 1."),
 ]
-Sample = Annotated[float, typer.Option("--sample", min=0, help="Words with a larger share are thinned out; 0: none.")]
+Sample = Annotated[
+    float | None,
+    typer.Option("--sample", min=0, help="Thin out words with a larger share; else 0.001, in a short text 0."),
+]
 Rate = Annotated[float, typer.Option("--rate", help="Of learning, at the beginning; it falls to 0.")]
 Epochs = Annotated[int, typer.Option("--epochs", min=1, help="How often the text is read.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of all that is drawn.")]
@@ -39,7 +42,7 @@ def vectors(
     window: Window = 5,
     negatives: Negatives = 5,
     min_count: MinCount = None,
-    sample: Sample = 1e-3,
+    sample: Sample = None,
     rate: Rate = 0.05,
     epochs: Epochs = 3,
     seed: Seed = 0,

@@ -129,9 +129,10 @@ class Found:
         }
 
     def picture(self) -> HeatMap | Lines:
-        """One language: its lines by length. Several: a heat map."""
+        """One language: its lines by length, unless all are at one height, which has no scale. Else: a heat map."""
         models = list(next(iter(self.shares.values())))
-        if len(self.shares) == 1:
+        heights = {share for each in self.shares.values() for shares in each.values() for share in shares}
+        if len(self.shares) == 1 and len(heights) > 1:
             ((name, shares),) = self.shares.items()
             ends = [last for _, last in self.ranges]
             title = f"{name}, learnt from ≤ {self.longest} symbols"
@@ -157,7 +158,7 @@ def study(
     models: Sequence[str] = MODELS,
     *,
     longest: int = 16,
-    steps: int = 600,
+    steps: int = 500,
     minutes: float | None = None,
     n_words: int = 100,
     pool: int = POOL,

@@ -1,6 +1,6 @@
 """An n-gram model on disk together with how its text is cut, so that it reads, scores and writes text again.
 
-write_counted(model, cut, Path("build/ngrams"))          # a folder, or model.arpa for other tools
+write_counted(model, cut, Path("build/ngrams"))          # a folder, or of words model.arpa for other tools
 model, cut = read_counted(Path("build/ngrams"))
 """
 
@@ -27,8 +27,9 @@ def is_counted(path: Path) -> bool:
 def write_counted(model: Counted, cut: Cut, out: Path, *, there: bool = False) -> None:
     """`there`: the tables lie in that folder already, for the model was trained in it."""
     if out.suffix == ARPA:
-        if not isinstance(model, NGramModel):
-            raise InputError(f"{out}: an ARPA file has no place for classes; name a folder")
+        if not isinstance(model, NGramModel) or cut.unit != Words.unit:
+            odd = cut.unit if isinstance(model, NGramModel) else "classes"
+            raise InputError(f"{out}: an ARPA file is one of words, with no place for {odd}; name a folder")
         write_arpa(model, out, cut.names)
         return
     (out / CUT).unlink(missing_ok=True)  # what stood here is no longer whole

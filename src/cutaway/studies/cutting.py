@@ -46,6 +46,10 @@ class Cut(ABC):
     def join(self, ids: Sequence[int]) -> str:
         """What some ids say; ends say nothing."""
 
+    def strange(self, text: str) -> list[str]:
+        """What is unknown of some text, each once."""
+        return []
+
     def saved(self) -> dict[str, Any]:
         """What `cut_of` makes it from again."""
         return {"unit": self.unit}
@@ -72,6 +76,9 @@ class _Learnt(Cut):
             self.index.update(zip(more, range(len(self.names), len(self.names) + len(more)), strict=True))
             self.names += more
         return np.fromiter((self.index.get(part, self.unknown) for part in parts), np.uint32, len(parts))
+
+    def strange(self, text: str) -> list[str]:
+        return [part for part in dict.fromkeys(self.parts(text)) if self.index.get(part, self.unknown) == self.unknown]
 
     def saved(self) -> dict[str, Any]:
         return {"unit": self.unit, "names": self.names}
@@ -129,6 +136,11 @@ class Tokens(Cut):
     def join(self, ids: Sequence[int]) -> str:
         return self.tokenizer.decode([i for i in ids if i != self.end])
 
+    def strange(self, text: str) -> list[str]:
+        cut = self.tokenizer.encode_full(text, special=False)
+        found = (text[slice(*place)] for id, place in zip(cut.ids, cut.offsets, strict=True) if id == self.unknown)
+        return list(dict.fromkeys(found))
+
     def saved(self) -> dict[str, Any]:
         return {"unit": self.model}
 
@@ -169,7 +181,7 @@ def read_ids(
     """The texts of some files; one that is missing, empty or no text is refused by name."""
     total = max(sum(map(file_size, files)), 1)
     pieces, texts, n_bytes = [], 0, 0
-    for piece in _pieces(files, split, lambda done: report(done, total)):
+    for piece in text_pieces(files, split, lambda done: report(done, total)):
         pieces.append(cut.ids(piece.text, new))
         n_bytes += len(piece.text.encode())
         if piece.ends:
@@ -181,7 +193,9 @@ def read_ids(
     return TextIds(ids, texts, n_bytes)
 
 
-def _pieces(files: Sequence[Path], split: Split, heard: Callable[[int], None]) -> Iterator[Piece]:
+def text_pieces(
+    files: Sequence[Path], split: Split = "file", heard: Callable[[int], None] = lambda done: None
+) -> Iterator[Piece]:
     """A file with the character 0 is no text, though it may well be UTF-8."""
     done = 0
     for path in files:

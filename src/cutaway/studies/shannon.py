@@ -8,7 +8,8 @@ next one until it is right; q_i is the share of letters that took i guesses. For
     Σ i (q_i − q_{i+1}) log₂ i   ≤   F_N   ≤   − Σ q_i log₂ q_i
 
 The upper bound holds for every guesser who would guess the same again: text and numbers of guesses can be made from
-each other. The lower one is of the best guesser; of a weaker one it may lie too high.
+each other. The lower one is of the best guesser; of a weaker one it may lie too high. Both are about the shares q_i in
+all of the text. From the shares in a few letters they come out too low (`bounds`).
 """
 
 import re
@@ -26,7 +27,8 @@ from cutaway.errors import InputError
 LETTERS = " " + ascii_lowercase  # Shannon's 27
 SEEN = 10  # a context that was seen less often says too little about what follows it
 
-# What his reader reached, by N: (lower, upper) of his Table I, 100 letters each; and F_N from tables of n-grams.
+# What his reader reached, by N: (lower, upper), as commonly quoted; not checked against the paper. From the third on
+# each is said to come from 100 letters that were guessed, the first two presumably from tables of letters and digrams.
 READER = dict(
     zip(
         (*range(1, 16), 100),
@@ -69,6 +71,9 @@ def bounds(ranks: Sequence[int]) -> Bounds:
 
     The shares are put in falling order first, which Shannon takes for granted: who always needs two guesses knows as
     much as who always needs one, and without the order his lower bound would exceed the upper one.
+
+    A sample shows fewer different numbers of guesses than there are, so both bounds are too low on average: the upper
+    one, of k different numbers in n letters, by about (k − 1) / (2 n ln 2) bits. We do not correct that, nor did he.
     """
     if not len(ranks):
         return Bounds(0, nan, nan)

@@ -136,9 +136,7 @@ class Player:
         return found
 
     def _read(self) -> None:
-        saved = read_json(self.path)
-        if saved.get("game") != "shannon":
-            raise InputError(f"{self.path} is no saved game: name another file with --game")
+        saved = read_game(self.path)
         for name, value in self.game.terms.items():
             if saved.get(name) != value:
                 what = "is a game on another text" if name in ("text", "letters") else f"was begun with another {name}"
@@ -159,6 +157,18 @@ class Player:
             for one, guessed in zip(rounds, guesses, strict=False)
         )
         return right and len({*rest}) == len(rest) and {*rest} <= {*self.game.letters}
+
+
+def read_game(path: Path) -> dict[str, Any]:
+    """A saved game, whose numbers are numbers; whether they fit a text is for the `Player` to see."""
+    saved = read_json(path)
+    if saved.get("game") != "shannon":
+        raise InputError(f"{path} is no saved game: name another file with --game")
+    known, *numbers = (saved.get(name) for name in ("known", "first", "seed", "samples"))
+    fits = isinstance(known, list) and all(type(number) is int and number >= 0 for number in [*known, *numbers])
+    if not (fits and saved["samples"]):
+        raise InputError(f"{path} is damaged, its known, samples, first or seed: begin again with another --game")
+    return saved
 
 
 def _told(value: Any) -> str:

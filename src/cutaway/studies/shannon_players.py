@@ -113,8 +113,8 @@ def person_curve(player: Player, name: str = "you") -> Curve:
 
 
 def reader_curve(game: Game) -> Curve:
-    """What Shannon's own reader reached, where he tried as many letters."""
-    each = tuple(Bounds(100, *READER[n + 1]) if n + 1 in READER else NONE for n in game.known)
+    """What Shannon's own reader reached, where he tried as many letters; the first two were hardly guessed."""
+    each = tuple(Bounds(100 if n > 1 else 0, *READER[n + 1]) if n + 1 in READER else NONE for n in game.known)
     return Curve("reader 1951", game.known, (nan,) * len(each), each)
 
 
@@ -150,6 +150,6 @@ def picture(curves: Sequence[Curve], title: str) -> Lines:
     bands = {
         curve.name: [[one.lower for one in curve.bounds], [one.upper for one in curve.bounds]]
         for curve in drawn
-        if any(one.n for one in curve.bounds)
+        if not all(isnan(one.upper) for one in curve.bounds)
     }
     return Lines(places, lines, bands, title, "N (N − 1 letters are known)", "bits for a letter", log_x=True)

@@ -16,7 +16,8 @@ from cutaway.checkpoints import load, save, tokenizer_of
 from cutaway.cli.opened import waiting
 from cutaway.inside.aligning import aligning
 from cutaway.inside.circuits import Circuit, completeness, faithfulness, minimality
-from cutaway.inside.induction import induction, repeated
+from cutaway.inside.heads import HeadScores
+from cutaway.inside.induction import Induction, induction, repeated
 from cutaway.inside.ioi import OURS, ROLES, Answers, make_prompts
 from cutaway.tokens.train import train_tokenizer
 
@@ -76,8 +77,22 @@ def test_ioi_is_found_saved_and_tested(speaker: Path, tmp_path: Path) -> None:
     assert told["minimality"] == pytest.approx(minimality(asked, kept), abs=1e-3)
     shown = said("circuit", speaker, "--preset", "ioi", *FEW, "--test", tmp_path / "c.json")
     assert "faithful" in shown
+    assert f"without a part (largest of {len(told['completeness']['subsets'])} tried)" in shown
     said("circuit", speaker, "--preset", "ioi", *FEW, "--test", tmp_path / "c.json", "--out", tmp_path / "told.json")
     assert json.loads((tmp_path / "told.json").read_text())["same_weights"] is True
+
+
+def test_idle_heads_are_counted(speaker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = ["circuit", speaker, "--preset", "induction", "--limit", 2]
+    said(*found, "--out", tmp_path / "c.json")
+    for losses, expected in (
+        ([0.1], "each of its heads adds"),
+        ([0.0], "1 adds nothing: 0"),
+        ([0, -1], "2 add nothing"),
+    ):
+        needed = {str(node): loss for node, loss in enumerate(losses)}
+        monkeypatch.setattr("cutaway.inside.circuits.minimality", lambda *_, needed=needed, **__: needed)
+        assert expected in said(*found, "--test", tmp_path / "c.json")
 
 
 def test_templates_from_a_file(speaker: Path, tmp_path: Path) -> None:
@@ -130,6 +145,45 @@ def test_alignment_of_given_and_of_own_translations(models: dict[str, Path], tmp
         assert data("circuit", models["translator"], *alone)["n_copied"] == 2
 
 
+def test_only_lines_without_a_translation_are_translated(
+    models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def translated(_model: object, _tokenizer: object, sources: list[str], **_: object) -> list[SimpleNamespace]:
+        asked.extend(sources)
+        return [SimpleNamespace(text=f"{number} 25") for number, _ in enumerate(sources)]
+
+    monkeypatch.setattr("cutaway.decoding.translate.translations", translated)
+    told: list[list[str]] = []
+    monkeypatch.setattr(
+        "cutaway.inside.aligning.aligning", lambda *args, **more: told.append(args[3]) or aligning(*args, **more)
+    )
+    (tmp_path / "mixed.txt").write_text("Tom has 25.\nI met Anna in 1999.\tIch traf Anna 1999.\nHe is 25.\t \n")
+    mixed = ["--preset", "alignment", "--prompts", tmp_path / "mixed.txt"]
+    assert data("circuit", models["translator"], *mixed)["n_copied"] == 4
+    assert asked == ["Tom has 25.", "He is 25."]
+    assert told == [["0 25", "Ich traf Anna 1999.", "1 25"]]
+    (tmp_path / "mixed.txt").write_text(" \n\n")
+    assert "mixed.txt is empty: write sentences" in failed("circuit", models["translator"], *mixed)
+
+
+def test_size_is_of_all_roles_together(speaker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"decoder.{layer}.attention.{head}" for layer in range(2) for head in range(4)]
+    looks = HeadScores("induction", dict(zip(names, (0.9, 0.5, 0.4, 0.35, 0.1, 0.1, 0.1, 0.1), strict=True)))
+    before = HeadScores("previous", dict(zip(names, (0.99, 0.1, 0.1, 0.1, 0.7, 0.6, 0.2, 0.2), strict=True)))
+    found = Induction(looks, looks, before, (2.0, 1.0))
+    monkeypatch.setattr("cutaway.inside.induction.induction", lambda *_: found)
+    order = [(0, "induction"), (4, "previous token"), (1, "induction"), (5, "previous token"), (2, "induction")]
+    for size in (1, 2, 3, 5):
+        roles = data("circuit", speaker, "--preset", "induction", "--limit", 2, "--size", size)["circuit"]["roles"]
+        assert roles == {names[node]: role for node, role in order[:size]}
+    assert len(data("circuit", speaker, "--preset", "induction", "--limit", 2)["circuit"]["nodes"]) == 6
+    shown = said("circuit", speaker, "--preset", "induction", "--limit", 2, "--size", 1)
+    assert re.search(r"induction heads +4 with a score", shown)
+    assert "1 head alone keeps" in shown
+
+
 @pytest.mark.parametrize("preset", ["ioi", "induction"])
 def test_edges_are_found_shown_and_saved(speaker: Path, tmp_path: Path, preset: str) -> None:
     asked = ["circuit", speaker, "--preset", preset, *FEW, "--edges"]
@@ -175,11 +229,17 @@ def test_what_no_preset_is_for_is_refused(models: dict[str, Path], speaker: Path
     assert "--prompts FILE" in failed("circuit", models["llama"], "--preset", "coreference")
     assert "ioi or induction" in failed("circuit", models["llama"], "--preset", "coreference", "--edges")
     assert "is no file" in failed("circuit", speaker, "--preset", "coreference", "--prompts", tmp_path / "none")
+    assert "reads no file" in failed("circuit", speaker, "--preset", "induction", "--prompts", tmp_path / "none")
+    for preset in ("ioi", "induction", "coreference"):
+        assert "--to de is for translators" in failed("circuit", speaker, "--preset", preset, "--to", "de")
     assert "are one token" in failed("circuit", models["gpt2"], "--preset", "ioi")
     (tmp_path / "c.json").write_text("{}")
     assert "without 'name'" in failed("circuit", speaker, "--preset", "ioi", "--test", tmp_path / "c.json")
     said("circuit", speaker, "--preset", "induction", "--limit", 2, "--out", tmp_path / "c.json")
     assert "ioi or induction" in failed("circuit", speaker, "--preset", "coreference", "--test", tmp_path / "c.json")
+    again = ["circuit", speaker, "--preset", "induction", "--test", tmp_path / "c.json"]
+    assert "is for translators" in failed(*again, "--to", "de")
+    assert "reads no file" in failed(*again, "--prompts", tmp_path / "none")
     assert ".json" in failed(
         "circuit", speaker, "--preset", "ioi", "--test", tmp_path / "c.json", "--out", tmp_path / "a.html"
     )

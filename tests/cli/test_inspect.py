@@ -149,7 +149,8 @@ def test_what_cannot_be_looked_into_is_refused(models: dict[str, Path], tmp_path
     assert "is empty" in failed("inspect", gpt2, " ")
     assert "has no blank" in failed("inspect", models["bert"], "no blank")
     assert "for translators" in failed("inspect", gpt2, TEXT, "--show", "alignment")
-    assert "does not translate" in failed("inspect", gpt2, TEXT, "--to", "de")
+    for name, text in (("gpt2", TEXT), ("vit", models["a.png"])):
+        assert "does not translate" in failed("inspect", models[name], text, "--to", "de")
     assert "layers 0 … 1" in failed("inspect", gpt2, TEXT, "--layer", 2)
     assert "heads 0 … 3" in failed("inspect", gpt2, TEXT, "--head", 4)
     assert "gives no answer" in failed("inspect", models["hidden"], "the dog")
@@ -179,6 +180,7 @@ def test_integrated_gradients_say_how_far_they_are_from_adding_up(models: dict[s
     assert found["error"] == pytest.approx(gap / wanted, abs=1e-4)
     shown = said("inspect", models["gpt2"], TEXT, "--show", "attribution", "--steps", 3)
     assert f"3 steps; sums are off by up to {ceil(100 * found['error'])}% of the largest" in shown
+    assert "  1 step; sums" in said("inspect", models["gpt2"], TEXT, "--show", "attribution", "--steps", 1)
     assert "steps; sums" not in said("inspect", models["gpt2"], TEXT, "--show", "attribution", "--method", "gradient")
 
 
@@ -205,6 +207,9 @@ def test_a_translator_is_looked_into_sentence_by_sentence(
     page = check_page(tmp_path / "page.html", *KINDS["translator"] * 3)
     assert page.count("<h2>") == 3
     assert "3 sentences" in failed("inspect", models["translator"], text, *quick, "--out", tmp_path / "a.svg")
+    monkeypatch.setattr("cutaway.inside.questions.translations", lambda *_, **__: [SimpleNamespace(text="xyz" * 99)])
+    assert "its translation has 297 tokens" in failed("inspect", models["translator"], "Hi.")
+    assert "the target has 297 tokens" in failed("inspect", models["translator"], "Hi.", "--target", "xyz" * 99)
 
 
 def test_words_of_the_translation_so_far_have_a_mark(models: dict[str, Path]) -> None:
@@ -215,6 +220,34 @@ def test_words_of_the_translation_so_far_have_a_mark(models: dict[str, Path]) ->
     words = found.attribution.words(tokenizer)  # type: ignore[arg-type]
     marked = [source.startswith("‹") and source.endswith("›") for source in picture.sources]  # type: ignore[attr-defined]
     assert marked == [False] * words.parts[0] + [True] * words.parts[1]
+
+
+def test_a_target_is_spelled_as_the_text_goes_on_and_shown(models: dict[str, Path]) -> None:
+    model, tokenizer = load(models["gpt2"]), pieces()
+    for text, target, spelled in (("the c", "at", "at"), ("the", "cat", " cat"), ("the ", "cat", "cat")):
+        found = data("inspect", models["gpt2"], text, "--target", target, "--show", "answer")
+        read, wanted = (tokenizer.encode(one, special=False) for one in (text, spelled))
+        ids, start = [*read, *wanted], len(read)
+        assert found["outputs"] == [tokenizer.decode([id]) for id in wanted], text
+        with torch.no_grad():
+            p = model(torch.tensor([ids]))[0].softmax(dim=-1)[range(start - 1, len(ids) - 1), ids[start:]]
+        assert near([one["probability"] for one in found["asked"]], p)
+        shown = said("inspect", models["gpt2"], text, "--target", target, "--show", "answer")
+        for one, its in zip(found["outputs"], p.tolist(), strict=True):
+            assert f"asked about «{one}», p = {its:.2g}" in shown
+    assert "asked about" not in said("inspect", models["gpt2"], TEXT, "--show", "answer")
+    label = data("inspect", models["label"], "a good film", "--target", "1", "--show", "answer")
+    assert label["asked"] in [[guess] for guess in label["guesses"][0]]
+
+
+def test_two_tokens_have_no_look_away_from_themselves_and_the_first(models: dict[str, Path]) -> None:
+    text = pieces().decode(pieces().encode(TEXT, special=False)[:3])
+    short = pieces().decode(pieces().encode(TEXT, special=False)[:2])
+    assert data("inspect", models["gpt2"], short, "--show", "heads")["heads"] == []
+    assert "Heads" not in said("inspect", models["gpt2"], short)
+    found = data("inspect", models["gpt2"], text, "--show", "heads")["heads"]
+    assert {(look["query"], look["key"]) for look in found} == {(2, 1)}
+    assert len(found) == 8
 
 
 def test_a_plain_picture_is_warned_of(models: dict[str, Path], tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ def test_an_encoder_is_read_by_its_decoder(models: dict[str, Path]) -> None:
 def test_followed_words_have_a_page_and_a_table(models: dict[str, Path], tmp_path: Path) -> None:
     shown = said("lens", models["gpt2"], TEXT, "--follow", "the", "--follow", "a")
     assert shown.count("at the last position") == 2
+    assert "␣  at the last position" in said("lens", models["gpt2"], TEXT, "--follow", " ")
     said("lens", models["gpt2"], TEXT, "--follow", "the", "--out", tmp_path / "page.html")
     check_page(tmp_path / "page.html", "lens", "lens")
 
@@ -95,6 +96,11 @@ def test_what_cannot_be_read_is_refused(models: dict[str, Path], tmp_path: Path)
     assert "are the least" in failed("lens", gpt2, *tune, *out)
     assert "models that write" in failed("lens", models["bert"], *tune, *out)
     assert "in a second call" in failed("lens", gpt2, TEXT, *tune, *out)
+    for ignored in (["--stream", "decoder"], ["--follow", "a"], ["--target", "a"], ["--to", "de"], ["--tuned", "a"]):
+        assert f"{ignored[0]} is for looking through a lens" in failed("lens", gpt2, *tune, *out, *ignored)
+    assert "does not translate" in failed("lens", models["vit"], models["a.png"], "--to", "de")
+    for name in ("gpt2", "bert", "label"):
+        assert "does not translate" in failed("lens", models[name], ASKED[name], "--target", "dog")
     assert "cannot be read" in failed("lens", gpt2, "--tune", tmp_path / "none.txt", *out)
     assert run("lens", gpt2, TEXT, "--tuned", tmp_path / "none.safetensors").exit_code == 2
     assert json.dumps(data("lens", gpt2, "the"))

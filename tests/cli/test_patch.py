@@ -113,7 +113,18 @@ def test_what_cannot_be_compared_is_refused(models: dict[str, Path]) -> None:
     assert "is no label" in failed("patch", models["label"], "a good film", "a bad film", "--right", "x")
     assert run("patch", gpt2, CLEAN, CORRUPTED, "--over", "everything").exit_code == 2
     cross = failed("patch", gpt2, CLEAN, CORRUPTED, "--over", "cross")
-    assert "cross" in cross
+    assert "'cross': the decoder of this model has residual, heads, attention, feed_forward;" in cross
+    encoder = ["--stream", "encoder", "--over", "cross", "--right", "a", "--wrong", "b"]
+    told = run("patch", models["translator"], "a", "b", *encoder)
+    assert told.exit_code == 2
+    assert "the encoder of this model has residual, heads, attention, feed_forward;" in told.stderr
+    assert "its own value" in failed("patch", gpt2, "a", "--ablate", "mean")
+    assert "«l» «z», and one is asked for: choose another word" in failed("lens", gpt2, "a", "--follow", "lz")
+
+
+def test_an_answer_of_white_space_is_seen(models: dict[str, Path]) -> None:
+    found = data("patch", models["gpt2"], CLEAN, CORRUPTED, "--right", " ", "--wrong", "\n")
+    assert (found["right"], found["wrong"]) == ("␣", "↵")
 
 
 def test_rows_say_whether_a_stream_runs_into_a_block_or_out_of_it(models: dict[str, Path], tmp_path: Path) -> None:

@@ -65,6 +65,23 @@ def test_padding_is_no_part_of_a_mean_and_a_pattern_has_none() -> None:
         ablate_sweep(model, ids[:1], metric=metric, over="attention.pattern", how="mean")
 
 
+def test_the_mean_of_one_position_takes_nothing_away() -> None:
+    model, (ids,) = tiny("gpt2"), inputs("gpt2")
+    first = LogitDifference(1, 2, at=0)
+    for wishes in ({}, {"over": "heads"}):
+        with pytest.raises(InputError, match="has 1 position, and the mean of one is its own value"):
+            ablate_sweep(model, ids[:1, :1], metric=METRIC, how="mean", **wishes)
+        with pytest.raises(InputError, match="has 1 position"):
+            ablate_sweep(model, ids[:1], metric=first, how="mean", real=torch.arange(7)[None] < 1, **wishes)
+        for some in (ids[:2, :1], ids[:1, :2]):
+            assert ablate_sweep(model, some, metric=first, how="mean", **wishes).effects.abs().max() > 0
+    translator, (source, target) = tiny("transformer"), inputs("transformer")
+    one = target[:1, :1]
+    with pytest.raises(InputError, match=r"'decoder\.0\.cross\.heads' has 1 position"):
+        ablate_sweep(translator, source[:1], one, metric=METRIC, how="mean", over="cross_heads")
+    assert ablate_sweep(translator, source[:1], one, metric=METRIC, how="mean", side="encoder").effects.any()
+
+
 def test_the_encoder_of_a_translator_has_its_own_side() -> None:
     model = tiny("transformer")
     given = tuple(x[:1] for x in inputs("transformer"))

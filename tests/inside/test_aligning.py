@@ -56,6 +56,8 @@ def test_what_is_lost_is_what_its_weights_gave() -> None:
 def test_texts_without_copies_are_refused() -> None:
     with pytest.raises(InputError, match="no word of 1 translations is surely a copy"):
         aligning(translator(), byte_level(), ["so it is"], ["so ist es"])
+    with pytest.raises(InputError, match="no sentences"):
+        aligning(translator(), byte_level(), [], [])
 
 
 def test_what_copies_cost_is_what_their_tokens_cost() -> None:

@@ -55,10 +55,14 @@ def test_weak_edges_are_left_out_and_feed_forwards_have_some(tmp_path) -> None:
     asked = trial(model, ids, metric=METRIC, reference=(ids + 7) % 50, kinds=("heads", "feed_forwards"))
     nodes = ["decoder.0.attention.1", "decoder.0.feed_forward", "decoder.1.attention.0", "decoder.1.feed_forward"]
     circuit = Circuit.of(model, "some", nodes)
-    every, few = connect(asked, circuit, least=0.0), connect(asked, circuit, least=0.05)
+    every = connect(asked, circuit, least=0.0)
     assert len(every.edges) == 4 + 6
-    assert 0 < len(few.edges) < len(every.edges)
-    assert set(few.edges) == {edge for edge in every.edges if edge in few.edges}
+    worth = (asked.whole.mean() - asked.none.mean()).abs().item()
+    fifth, fourth = sorted(abs(weight) for _, _, weight in every.edges)[-5:-3]
+    for least in (0.999 * fourth, 1.001 * fifth):
+        few = connect(asked, circuit, least=least / worth)
+        assert few.edges == tuple(edge for edge in every.edges if abs(edge[2]) >= fourth)
+    assert len(few.edges) == 4
     few.save(tmp_path / "c.json")
     assert Circuit.load(tmp_path / "c.json", model) == few
     with pytest.raises(InputError, match=r"'decoder.0.feed_forward' is not among"):

@@ -59,7 +59,7 @@ READS: dict[str, Callable[[Model, Told], object]] = {  # what each asks of a mod
     ),
     "ablate_sweep": lambda model, report: ablate_sweep(model, IDS, metric=METRIC, over="heads", rows=8, report=report),
     "means": lambda model, report: means(model, IDS, places="decoder.*.attention.heads", rows=1, report=report),
-    "trial": lambda model, report: trial(model, IDS, metric=METRIC, groups=[0, 1], report=report),
+    "trial": lambda model, report: trial(model, IDS, metric=METRIC, reference=OTHER, groups=[0, 1], report=report),
     "effects": lambda model, report: asked_of(model).effects(report=report),
     "estimates": lambda model, report: asked_of(model).estimates(report=report),
     "curve": lambda model, report: curve((asked := asked_of(model)), asked.among, [1, 4], report=report),

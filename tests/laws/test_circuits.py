@@ -244,7 +244,14 @@ def test_what_cannot_be_asked_is_refused_by_name() -> None:
             curve(asked, asked.among, [size])
         with pytest.raises(InputError, match=f"size {size} of 8 nodes"):
             find(asked, "names", sizes=[size])
-    same = trial(model, ids[:1], metric=metric)
+    for rows, groups in ((1, None), (4, [0, 0, 0, 1])):
+        with pytest.raises(InputError, match="the mean over one row is the row itself"):
+            trial(model, ids[:rows], metric=metric, groups=groups)
+        assert trial(model, ids[:rows], metric=metric, groups=groups, reference=ids[-rows:]).among
+        assert trial(model, ids[:rows], metric=metric, groups=groups, how="zero").among
+    with pytest.raises(InputError, match="inputs: 1 tensors, their reference: 2"):
+        trial(model, ids, metric=metric, reference=[ids, ids])
+    same = trial(model, ids[:1], metric=metric, reference=ids[:1])
     with pytest.raises(InputError, match="nothing for a circuit to keep"):
         curve(same, same.among, [1])
 

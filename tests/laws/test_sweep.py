@@ -150,7 +150,10 @@ def test_a_sweep_leaves_nothing_behind() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"over": "residuals"}, "over='residuals' is none of residual"),
+        (
+            {"over": "residuals"},
+            "over='residuals': the decoder of this model has residual, heads, attention, feed_forward;",
+        ),
         ({"side": "encoder"}, "this model has decoder"),
         ({"layers": [5]}, r"layers=\[5\]: the decoder has layers 0…1"),
         ({"heads": [0]}, "'residual_before' has none"),
@@ -170,6 +173,8 @@ def test_other_runs_that_cannot_be_swept_are_refused() -> None:
     model, (clean, corrupted) = tiny("gpt2"), two_runs("gpt2")
     with pytest.raises(InputError, match="need rows of one length"):
         sweep(model, clean, corrupted[0][:, :5], METRIC)
+    with pytest.raises(InputError, match="clean: 1 tensors, corrupted: 2: both need"):
+        sweep(model, clean, [*corrupted, *corrupted], METRIC)
     with pytest.raises(InputError, match="inside a watch"), watch(model, "head.logits"):
         sweep(model, clean, corrupted, METRIC)
     with pytest.raises(InputError, match=r"model\.eval"):

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from investigations import PAGES, check, needs_smollm2, pictures
+from investigations import PAGES, check, difference, needs_smollm2, pictures
 
 PAGE = """# Two numbers
 ```python
@@ -53,6 +53,7 @@ def test_a_true_page_passes(tmp_path: Path):
     ("old", "new", "said"),
     [
         ("3.01", "3.07", "where the page has 3.07: 3.0"),
+        ("max(map(max, values))", "0.01", "where the page has 3.01: 0.01"),
         ("the largest is 3.01", "the greatest is 3.01", "where the page has «greatest»: «largest»"),
         ("in row 1, head decoder.1.attention.1\n", "in row 1, head decoder.1.attention.2\n", "attention.2»"),
         ("3.01 in row 1", "3.01 in row 2", "where the page has «2,»: «1,»"),
@@ -72,6 +73,27 @@ def test_a_false_page_fails(old: str, new: str, said: str, tmp_path: Path):
     assert PAGE.count(old) == 1
     with pytest.raises(AssertionError, match=re.escape(said)):
         checked(tmp_path, PAGE.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        ("0.97", "0.96", True),  # a digit may be rounded the other way
+        ("0.02", "0.01", True),
+        ("0.02", "0.00", False),
+        ("0.30", "0.32", False),
+        ("−0.1", "0.0", True),
+        ("−0.2", "0.2", False),
+        ("117.11", "119.00", True),  # 2 %
+        ("117.11", "120.00", False),
+        ("0.0012", "0.0014", False),
+        ("3e-07", "4e-07", True),
+        ("3e-07", "5e-07", False),
+        ("1.5e-3", "0.0017", False),
+    ],
+)
+def test_numbers_are_as_near_as_their_digits(shown: str, printed: str, same: bool):
+    assert (difference(f"p = {shown}", f"p = {printed}") == "") is same
 
 
 def test_a_picture_that_nobody_kept(tmp_path: Path):

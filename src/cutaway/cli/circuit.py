@@ -176,9 +176,11 @@ def _test(
         console, table = screen(), grid()
         table.add_row(Text("circuit", "dim"), f"{kept.name}, {len(kept.nodes)} of {len(asked.among)} heads")
         table.add_row(Text("faithful", "dim"), minus(f"alone they keep {share:.0%} of the task"))
-        table.add_row(Text("complete", "dim"), f"at most {gaps.gap:.0%} between circuit and model without a part of it")
+        told = f"model and circuit differ by {gaps.gap:.0%} without a part (largest of {len(gaps.subsets)} tried)"
+        table.add_row(Text("complete", "dim"), told)
         idle = [node for node, loss in needed.items() if loss <= 0]
-        said = "each of its heads adds something" if not idle else f"{len(idle)} add nothing: {', '.join(idle[:4])}"
+        said = f"{len(idle)} add{'s' if len(idle) == 1 else ''} nothing: {', '.join(idle[:4])}"
+        said = said if idle else "each of its heads adds something"
         table.add_row(Text("minimal", "dim"), Text(said + (" …" if len(idle) > 4 else "")))
         if not same:
             table.add_row(Text("found in", "dim"), "a model with other weights")

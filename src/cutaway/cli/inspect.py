@@ -23,6 +23,7 @@ from cutaway.errors import InputError
 if TYPE_CHECKING:
     from cutaway.inside.inspected import Inspection
     from cutaway.inside.pictures import Picture
+    from cutaway.tokens import Tokenizer
 
 
 class Part(StrEnum):
@@ -118,7 +119,8 @@ def inspect(
             f"--head {head}: this model has {f'heads 0 … {n_heads - 1} in a layer' if n_heads else 'no attention'}"
         )
     if loaded.config.task == "language_model" and not across:
-        target, versus = (None if word is None else _after(given, word) for word in (target, versus))
+        assert tokenizer is not None
+        target, versus = (None if word is None else _after(tokenizer, given, word) for word in (target, versus))
     asked = [given] if not across or whole or target is not None else _sentences(loaded, tokenizer, given)
     if len(asked) > 1 and out is not None and out.suffix.lower() in (".svg", ".txt"):
         raise InputError(
@@ -156,7 +158,7 @@ def inspect(
             print("\n" if number else "", end="")
             title = f"{model.name}: {_sizes(loaded)}"
             title += f"; sentence {number + 1} of {len(found)}" if len(found) > 1 else ""
-            show_inspection(one, its, names, title)
+            show_inspection(one, its, names, title, told=target is not None)
 
 
 def _sentences(loaded: Any, tokenizer: Any, text: str) -> list[str]:
@@ -174,9 +176,13 @@ def _given(text: list[str]) -> str:
     return " ".join(text)
 
 
-def _after(text: str, word: str) -> str:
-    """A word that goes on with a text, with the space that a shell makes hard to write."""
-    return f" {word}" if word[:1].isalnum() and text[-1:].strip() else word
+def _after(tokenizer: "Tokenizer", text: str, word: str) -> str:
+    """A word that goes on with a text: with a space before it or without, whichever takes fewer tokens there."""
+    from cutaway.inside.questions import following
+
+    if not word[:1].isalnum() or not text[-1:].strip():
+        return word
+    return min(f" {word}", word, key=lambda spelled: len(following(tokenizer, text, spelled)))
 
 
 def _sizes(model: Any) -> str:
@@ -221,6 +227,6 @@ def _save(
 
 
 def _said(found: "Inspection") -> str:
-    best = found.guesses[0][0]
-    sure = f" ({best[1]:.1%})" if len(found.guesses) == 1 and best[0] == found.outputs[0] else ""
+    text, p = found.asked[0]
+    sure = f" ({p:.1%})" if len(found.asked) == 1 and text == found.outputs[0] else ""
     return found.answer.strip() + sure

@@ -18,10 +18,13 @@ MOST = 8  # writers and heads that are named
 LAST = 100  # tokens of a long text that are listed
 
 
-def show_inspection(found: "Inspection", pictures: "dict[str, Picture]", show: Sequence[str], title: str) -> None:
+def show_inspection(
+    found: "Inspection", pictures: "dict[str, Picture]", show: Sequence[str], title: str, *, told: bool = False
+) -> None:
+    """`told`: another answer than the model's own was asked about."""
     console = screen()
     if not show or "answer" in show:
-        _answer(console, found, title)
+        _answer(console, found, title, told)
     if found.attribution is not None:
         _attribution(console, pictures["attribution"], found)
     if found.alignment is not None:
@@ -46,7 +49,7 @@ def _rule(console: "Console", title: str, note: str = "") -> None:
     console.print(Text.assemble((title, "bold"), ("  " + note if note else "", "dim")), soft_wrap=True)
 
 
-def _answer(console: "Console", found: "Inspection", title: str) -> None:
+def _answer(console: "Console", found: "Inspection", title: str, told: bool) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
@@ -66,6 +69,9 @@ def _answer(console: "Console", found: "Inspection", title: str) -> None:
         _rule(console, name)
         said = [(visible(text).strip() or visible(text), p) for text, p in some]
         console.print(guesses(said, console))
+        if told:
+            text, p = found.asked[number]
+            _note(console, f"asked about «{visible(text)}», p = {p:.2g}")
     if found.question != "picture":
         for name, tokens in found.tokens.items():
             n = f"{len(tokens)}" + (f", the last {LAST}" if len(tokens) > LAST else "")
@@ -190,9 +196,12 @@ def _heads(console: "Console", found: "Inspection") -> None:
     from cutaway.cli.showing import chance, grid
     from cutaway.inside.pictures import visible
 
+    looks = sorted(found.looks(), key=lambda look: -look["weight"])[:MOST]
+    if not looks:
+        return
     _rule(console, "Heads", "the sharpest looks, away from the word itself and the first token")
     table = grid()
-    for look in sorted(found.looks(), key=lambda look: -look["weight"])[:MOST]:
+    for look in looks:
         names = [visible(look[end]).strip() or visible(look[end]) for end in ("from", "to")]
         where = Text.assemble(names[0], (" → ", "dim"), names[1])
         table.add_row(Text(f"  {look['head']}"), *chance(look["weight"], console), where)

@@ -57,6 +57,9 @@ def lens(
     if tune is not None:
         if text:
             raise InputError("--tune trains a lens: look through it with --tuned, in a second call")
+        looking = {"--follow": follow, "--stream": stream, "--tuned": tuned, "--to": to, "--target": target}
+        for option in (name for name, value in looking.items() if value):
+            raise InputError(f"{option} is for looking through a lens, and --tune trains one: leave one of them out")
         from cutaway.cli.tuning import tune_lens
 
         tune_lens(model, tune, out, steps, as_json)
@@ -71,6 +74,7 @@ def lens(
     from cutaway.inside.answering import one_token
     from cutaway.inside.lens import logit_lens
     from cutaway.inside.pages import page_of
+    from cutaway.inside.pictures import visible
     from cutaway.inside.shown import picture_of
     from cutaway.inside.tuned import TunedLens
 
@@ -91,7 +95,7 @@ def lens(
     picture = picture_of(found, tokenizer, ids, **more)
     if out is not None:
         words = [
-            picture_of(found, tokenizer, ids, follow=number, title=f"How likely «{word.strip()}» is")
+            picture_of(found, tokenizer, ids, follow=number, title=f"How likely «{visible(word).strip()}» is")
             for number, word in enumerate(follow or [])
         ]
         title = Path(text[0]).name if loaded.config.family == "vit" else " ".join(text)
@@ -107,7 +111,10 @@ def asked_about(
 ) -> "Asked":
     from cutaway.cli.asking import as_trained, reading
     from cutaway.inside.questions import question_of
+    from cutaway.model.model import EncoderDecoderModel
 
+    if target is not None and not isinstance(loaded, EncoderDecoderModel):
+        raise InputError("--target is what a translator has written so far, and this model does not translate")
     pixels: dict[str, Any] = {}
     if loaded.config.family == "vit":
         from cutaway.evaluation.examples import picture_numbers
@@ -151,11 +158,13 @@ def _followed(console: "Console", found: "Lens", words: list[str], tokenizer: "T
     from rich.text import Text
 
     from cutaway.cli.showing import chance, grid
+    from cutaway.inside.pictures import visible
     from cutaway.inside.shown import layer_names
 
     for number, word in enumerate(words):
         console.print()
-        console.print(Text.assemble((word.strip(), "bold"), ("  at the last position: rank, probability", "dim")))
+        name = visible(word).strip()
+        console.print(Text.assemble((name, "bold"), ("  at the last position: rank, probability", "dim")))
         table = grid()
         for layer, name in reversed(list(enumerate(layer_names(found.layers)))):
             rank = int(found.token_rank[layer, 0, -1, number]) + 1

@@ -37,9 +37,7 @@ def given_to(
     from cutaway.model.model import EncoderDecoderModel
 
     if not isinstance(loaded, EncoderDecoderModel):
-        if target:
-            raise InputError("--target is what a translator has written so far, and this model does not translate")
-        asked = asked_about(loaded, tokenizer, path, text, to, None)
+        asked = asked_about(loaded, tokenizer, path, text, to, target or None)
         place = int(asked.reads[0].argmax())
         return Given(text, asked.inputs, asked.more, place, tuple(asked.texts.values()))
     from cutaway.cli.asking import reading
@@ -78,6 +76,7 @@ def answers_to(
 ) -> tuple[tuple[int, int], tuple[str, str]]:
     """The two answers, as numbers and as texts: those asked for, or the likeliest of each text, or the runner-up."""
     from cutaway.inside.answering import LABELS, answer_name, answer_scores, label_names, one_token
+    from cutaway.inside.pictures import visible
 
     labels = label_names(loaded) if loaded.config.task in LABELS else None
 
@@ -97,7 +96,7 @@ def answers_to(
     a = likeliest(first) if right is None else number(right, "--right")
     own = likeliest(first, a) if second is None else likeliest(second)
     b = own if wrong is None else number(wrong, "--wrong")
-    names = tuple(answer_name(loaded, tokenizer)(one).strip() for one in (a, b))
+    names = tuple(visible(answer_name(loaded, tokenizer)(one)).strip() for one in (a, b))
     if a == b:
         raise InputError(f"both answers are «{names[0]}», so that nothing could move: give --right and --wrong")
     return (a, b), (names[0], names[1])

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from cutaway.inside.circuits import Circuit
     from cutaway.inside.heads import HeadScores
+    from cutaway.inside.induction import Induction
     from cutaway.inside.ioi import Prompts
     from cutaway.inside.progress import Told
     from cutaway.inside.trial import Trial
@@ -55,6 +56,7 @@ def study(preset: str, model: "Model", tokenizer: "Tokenizer", wishes: Wishes, r
         "coreference": _coreference,
         "alignment": _alignment,
     }
+    _check_options(preset, wishes)
     if wishes.edges and preset not in MEASURED:
         raise InputError(
             "--edges patches paths where a number says how well the task is done: --preset ioi or induction"
@@ -68,11 +70,19 @@ def trial_of(preset: str, model: "Model", tokenizer: "Tokenizer", wishes: Wishes
         raise InputError(
             "--test takes nodes away where a number says how well the task is done: --preset ioi or induction"
         )
+    _check_options(preset, wishes)
     if preset == "ioi":
         _, there = _prompts(model, tokenizer, wishes)
         _answered(there, model)
         return there.trial(model, report=report)
     return _repeating(model, tokenizer, wishes, seed=1, report=report)
+
+
+def _check_options(preset: str, wishes: Wishes) -> None:
+    if wishes.prompts is not None and preset == "induction":
+        raise InputError("--prompts: induction says random tokens twice, and reads no file: leave it out")
+    if wishes.to is not None and preset != "alignment":
+        raise InputError(f"--to {wishes.to} is for translators, and {preset} is not: leave it out")
 
 
 def _fails(what: str) -> None:
@@ -184,6 +194,22 @@ def _repeating(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, *, seed: 
     return trial(model, ids, metric=known, reference=unlike, report=report)
 
 
+def _sure(scores: "HeadScores") -> list[str]:
+    return [node for node, score in scores.best(len(scores.scores)) if score >= SURE]
+
+
+def _in_turn(found: "Induction", size: int) -> dict[str, str]:
+    """Heads by role, `size` of both together: the best of one, the best of the other, and so on."""
+    first = _sure(found.induction)
+    then = [node for node in _sure(found.previous)[:KEPT] if node not in first]
+    ranked = [
+        (rank, role, node)
+        for role, nodes in (("induction", first), ("previous token", then))
+        for rank, node in enumerate(nodes)
+    ]
+    return {node: role for _, role, node in sorted(ranked, key=lambda one: one[0])[:size]}
+
+
 def _induction(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, report: "Told") -> Studied:
     from cutaway.inside.circuits import Circuit, faithfulness
     from cutaway.inside.edges import connect
@@ -194,10 +220,7 @@ def _induction(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, report: "
     if found.loss[1] >= found.loss[0]:
         _fails(f"a token said again costs {found.loss[1]:.2f} nats, the first time {found.loss[0]:.2f}")
     scores = {"induction": found.induction, "previous token": found.previous, "duplicate token": found.duplicate}
-    roles = {node: "induction" for node, score in found.induction.best(wishes.size) if score >= SURE}
-    roles |= {
-        node: "previous token" for node, score in found.previous.best(KEPT) if score >= SURE and node not in roles
-    }
+    roles = _in_turn(found, wishes.size)
     nodes = roles or {node: "induction" for node, _ in found.induction.best(1)}
     effects = {node: scores[role].scores[node] for node, role in nodes.items()}
     more: dict[str, Any] = {"task": "random tokens said twice", "found_with": f"scores of at least {SURE}"}
@@ -209,10 +232,13 @@ def _induction(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, report: "
         circuit = connect(asked, circuit, report=then)
     facts = [
         ("a token costs", f"{found.loss[0]:.2f} nats the first time, {found.loss[1]:.2f} the second"),
-        ("induction heads", f"{sum(role == 'induction' for role in roles.values())} with a score of at least {SURE}"),
+        ("induction heads", f"{len(_sure(found.induction))} with a score of at least {SURE}"),
         (
             "they and what feeds them",
-            minus(f"{len(nodes)} heads alone keep {kept:.0%} of what the second time is worth"),
+            minus(
+                f"{len(nodes)} head{' alone keeps' if len(nodes) == 1 else 's alone keep'} {kept:.0%} of what the "
+                "second time is worth"
+            ),
         ),
     ]
     return Studied(circuit, facts, scores, found.to_dict() | {"faithfulness": kept})
@@ -276,15 +302,14 @@ def _alignment(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, report: "
         wishes, "sentences with names or numbers, a line each, and after a tab their translation if there is one"
     )
     lines = [line for line in _text(file).splitlines() if line.strip()][: wishes.limit or 64]
-    pairs = [line.split("\t", 1) for line in lines]
-    sources = [pair[0].strip() for pair in pairs]
-    given = all(len(pair) == 2 for pair in pairs)
-    translating, taking = stages(report, 0 if given else 1, 1)
-    if given:
-        targets = [pair[1].strip() for pair in pairs]
-    else:
-        made = translations(model, tokenizer, sources, to=wishes.to, split=False, report=translating)
-        targets = [one.text for one in made]
+    if not lines:
+        raise InputError(f"--prompts {file} is empty: write sentences with names or numbers, a line each")
+    sources, targets = (list(side) for side in zip(*(_pair(line) for line in lines), strict=True))
+    alone = [source for source, target in zip(sources, targets, strict=True) if not target]
+    translating, taking = stages(report, 1 if alone else 0, 1)
+    if alone:
+        made = iter(translations(model, tokenizer, alone, to=wishes.to, split=False, report=translating))
+        targets = [target or next(made).text for target in targets]
     found = aligning(model, tokenizer, sources, targets, tag=tag_for(tokenizer, wishes.to), report=taking)
     best = found.copies.best(min(KEPT, wishes.size))
     more: dict[str, Any] = {"task": "translation", "found_with": "copied words whose source a head looks at"}
@@ -298,6 +323,12 @@ def _alignment(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, report: "
     ]
     scores = {"finds copies": found.copies, "agrees with all": found.agrees, "missed for copies": found.lost_copied}
     return Studied(circuit, facts, scores, found.to_dict())
+
+
+def _pair(line: str) -> tuple[str, str]:
+    """A source and, behind a tab, its translation if there is one."""
+    source, _, target = line.partition("\t")
+    return source.strip(), target.strip()
 
 
 def _text(file: Path) -> str:

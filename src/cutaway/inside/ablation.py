@@ -15,7 +15,8 @@ from torch import Tensor
 
 from cutaway.errors import InputError
 from cutaway.inside.metrics import Measure
-from cutaway.inside.patch import fitting, means, record
+from cutaway.inside.patch import fitting, means, real_of, record
+from cutaway.inside.place import at
 from cutaway.inside.progress import Told, silent
 from cutaway.inside.resume import Run
 from cutaway.inside.sweep import Cells, Given, Plan, Sweep, Which, changed, measured
@@ -53,9 +54,21 @@ def ablate_sweep(
     base = measured(metric, run.logits, more.get("real"))
     other: Mapping[str, Tensor] = {tap: torch.zeros_like(own[tap]) for tap in taps}
     if how == "mean":
+        _check_many(model, taps[0], own[taps[0]], more)
         other = means(model, *plan.clean, places=taps, **more)
     if how == "resample":
         other = record(model, *plan.corrupted, places=taps, **more)
     instead = {tap: fitting(tap, other, own[tap]) for tap in taps}
     cells = Cells.of(plan, own[taps[0]], positions, heads)
     return cells.sweep(plan, how, changed(run, plan, cells, instead, metric, rows, report), base, None)
+
+
+def _check_many(model: Model, tap: str, value: Tensor, more: Mapping[str, Any]) -> None:
+    """A place that becomes its own value is not taken away."""
+    real = real_of(model, tap, more)
+    n = int(real.sum()) if real is not None else len(value) * value.shape[at(tap, value).position]
+    if n < 2:
+        raise InputError(
+            f"{tap!r} has {n} position{'' if n == 1 else 's'}, and the mean of one is its own value: give more text, "
+            "or make it zero"
+        )

@@ -89,6 +89,8 @@ def aligning(
     """Scores every cross head on translations; `effects=False` leaves out what is lost, a pass for each head."""
     if not isinstance(model, EncoderDecoderModel):
         raise InputError("aligning is of translators: this model has no cross-attention")
+    if not sources:
+        raise InputError("no sentences: give some with names or numbers")
     aligned = align(model, tokenizer, sources, targets, tag=tag)
     texts = [
         [tokenizer.encode_full(text, special=False) for text in pair] for pair in zip(sources, targets, strict=True)

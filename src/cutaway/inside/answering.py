@@ -69,4 +69,5 @@ def one_token(tokenizer: Tokenizer, word: str, what: str = "the word") -> int:
         raise InputError(f"{what} {word!r} is unknown to this vocabulary: choose another word")
     pieces = " ".join(f"«{piece}»" for piece in token_names(tokenizer, cut[0]))
     first = token_names(tokenizer, cut[0][:1])[0].strip()
-    raise InputError(f"{what} {word!r} is {len(cut[0])} tokens here, {pieces}, and one is asked for: try {first!r}")
+    fix = f"try {first!r}" if first else "choose another word"
+    raise InputError(f"{what} {word!r} is {len(cut[0])} tokens here, {pieces}, and one is asked for: {fix}")

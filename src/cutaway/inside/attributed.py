@@ -53,7 +53,7 @@ class Attribution:
         if self.error is None:
             return ""
         share = f"up to {ceil(100 * self.error)}%" if self.error < 10 else "more than ten times"
-        return f"{self.steps} steps; sums are off by {share} of the largest"
+        return f"{self.steps} step{'' if self.steps == 1 else 's'}; sums are off by {share} of the largest"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON writes it."""

@@ -46,6 +46,7 @@ class Inspection:
     tokens: dict[str, tuple[str, ...]]  # the inputs by name: text; source, target; patches
     outputs: tuple[str, ...]
     guesses: list[list[Guess]]  # for each output the likeliest, with their probabilities
+    asked: list[Guess]  # of each output: what is asked about, and its probability
     attribution: Attribution | None = None
     writers: Writers | None = None
     patterns: dict[str, Float[Tensor, "head query key"]] | None = None
@@ -60,15 +61,17 @@ class Inspection:
         return (first, first) if part.startswith("encoder") else (last, last)
 
     def looks(self) -> list[dict[str, Any]]:
-        """For every head its strongest look, away from the query itself and from the first token."""
+        """For every head its strongest look, away from the query itself and from the first token, if it has any."""
         found = []
         for part, pattern in (self.patterns or {}).items():
             queries, keys = self.names_of(part)
             for head, weights in enumerate(pattern):
                 away = weights.clone()
-                if not part.endswith(".cross") and len(keys) > 2:
-                    away.fill_diagonal_(-1.0)
-                    away[:, 0] = -1.0
+                if not part.endswith(".cross"):
+                    away.fill_diagonal_(0.0)
+                    away[:, 0] = 0.0
+                if not away.any():
+                    continue
                 query, key = divmod(int(away.argmax()), len(keys))
                 look = {"query": query, "key": key, "from": queries[query], "to": keys[key]}
                 found.append({"head": f"{part}.{head}", **look, "weight": weights[query, key].item()})
@@ -83,6 +86,7 @@ class Inspection:
             "tokens": {name: list(tokens) for name, tokens in self.tokens.items()},
             "outputs": list(self.outputs),
             "guesses": [[{"text": text, "probability": p} for text, p in some] for some in self.guesses],
+            "asked": [{"text": text, "probability": p} for text, p in self.asked],
         }
         for name in ("attribution", "writers"):
             if (part := getattr(self, name)) is not None:

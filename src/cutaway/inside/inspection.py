@@ -77,7 +77,9 @@ def look_inside(
     answering(1, 1)
     guesses = _guesses(seen, k)
     answer = _answer(asked, question)
-    found = Inspection(question, str(given), answer, asked.texts, asked.outputs, guesses, patterns=seen.patterns)
+    found = Inspection(
+        question, str(given), answer, asked.texts, asked.outputs, guesses, _asked(seen), patterns=seen.patterns
+    )
     if seen.writes is not None:
         found = replace(found, writers=_writers(seen))
     if "alignment" in show and isinstance(model, EncoderDecoderModel):
@@ -133,6 +135,15 @@ def _guesses(seen: _Pass, k: int) -> list[list[Guess]]:
     best = seen.scores.softmax(dim=-1).masked_fill(~seen.may, -1.0).topk(min(k, int(seen.may.sum())))
     rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
     return [[(name(id), one) for id, one in zip(*row, strict=True)] for row in rows]
+
+
+def _asked(seen: _Pass) -> list[Guess]:
+    """What is asked about, output by output, as `guesses` has it."""
+    asked, model = seen.asked, seen.asked.model
+    if model.config.task == "regress":
+        return [some[0] for some in _guesses(seen, 1)]
+    name, chances = answer_name(model, asked.tokenizer), seen.scores.softmax(dim=-1)
+    return [(name(id), row[id].item()) for id, row in zip(asked.right, chances, strict=True)]
 
 
 def _answer(asked: Asked, question: str) -> str:

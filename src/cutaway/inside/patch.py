@@ -236,7 +236,7 @@ def means(
                 raise InputError(f"{tap!r} has no mean over positions, whose keys differ: per_position=True")
             positions = _one_choice(tap, chosen)
             own = positions[some] if isinstance(positions, Tensor) and positions.ndim else positions
-            weight = _weight(tap, value, own, _real_of(model, tap, part))
+            weight = _weight(tap, value, own, real_of(model, tap, part))
             axes = (0,) if per_position or value.ndim == 2 else (0, at(tap, value).position)
             total, n = (wide(value) * weight).sum(axes, keepdim=True), weight.sum(axes, keepdim=True)
             sums[tap] = sums[tap] + total if tap in sums else total
@@ -271,7 +271,7 @@ def _weight(tap: str, value: Tensor, positions: Any, real: Bool[Tensor, "batch s
     return weight if where is None else weight * where
 
 
-def _real_of(model: Model, tap: str, more: Mapping[str, Any]) -> Tensor | None:
+def real_of(model: Model, tap: str, more: Mapping[str, Any]) -> Tensor | None:
     """Which tokens of the side that a tap belongs to are real."""
     across = any(fnmatchcase(tap, pattern) for pattern in ("encoder.*", "source_*", "*.cross.key", "*.cross.value"))
     return more.get("source_real" if across and hasattr(model, "encode") else "real")

@@ -49,6 +49,8 @@ def question_of(
 ) -> tuple[str, Asked]:
     """What this model can be asked about a text or a picture, by its name, and the question."""
     task = model.config.task
+    if to is not None and not isinstance(model, EncoderDecoderModel):
+        raise InputError(f"to={to!r}: a {model.config.family} model for task={task!r} does not translate")
     if model.config.family == "vit":
         return "picture", image(model, given, target, versus, **pixels)
     if tokenizer is None:
@@ -56,8 +58,6 @@ def question_of(
     text = str(given)
     if not text.strip():
         raise InputError("the text is empty: write a sentence to look at")
-    if to is not None and not isinstance(model, EncoderDecoderModel):
-        raise InputError(f"to={to!r}: a {model.config.family} model for task={task!r} does not translate")
     if versus is not None and (isinstance(model, EncoderDecoderModel) or task in BLANKS):
         raise InputError("versus is for next words and labels: leave it out")
     if isinstance(model, EncoderDecoderModel):
@@ -87,14 +87,14 @@ def next_word(
         read = (torch.tensor([front], device=model.device),)
         wanted = [int(answer_scores(model, tokenizer, read, {}, [-1]).argmax())]
     else:
-        wanted = _following(tokenizer, text, target)
+        wanted = following(tokenizer, text, target)
     right, wrong = tuple(wanted), tuple[int, ...]()
     if versus is None:
         ids = [*front, *wanted[:-1]]
         places = list(range(len(front) - 1, len(ids)))
         metric, names, output_ids = _said(places, wanted), token_names(tokenizer, wanted), tuple(wanted)
     else:
-        other = _following(tokenizer, text, versus)
+        other = following(tokenizer, text, versus)
         same = next((n for n, (a, b) in enumerate(zip(wanted, other, strict=False)) if a != b), None)
         if same is None:
             raise InputError(f"versus={versus!r} and target={target!r} never part: give two different words")
@@ -123,14 +123,16 @@ def translation(
     check_given(model, tokenizer)
     if not isinstance(model, EncoderDecoderModel) or model.config.start_id is None or not model.config.end_ids:
         raise InputError(f"a {model.config.family} for task={model.config.task!r} translates nothing")
+    its = "the target"
     if target is None:
+        its = "its translation"
         target = translations(model, tokenizer, [source], to=to, beam=beam, split=False)[0].text
     (read,) = encode_sources(model, tokenizer, [source], tag_for(tokenizer, to), model.config.end_ids[0])
     said = tokenizer.encode(target, special=False)
     if not read or not said:
-        raise InputError(f"the {'target' if read else 'source'} has no tokens: nothing can be said of it")
+        raise InputError(f"{its if read else 'the source'} has no tokens: nothing can be said of it")
     if model.max_len is not None and len(said) > model.max_len:
-        raise InputError(f"the target has {len(said)} tokens; this model reads at most {model.max_len}")
+        raise InputError(f"{its} has {len(said)} tokens; this model reads at most {model.max_len}")
     inputs = tuple(torch.tensor([ids], device=model.device) for ids in (read, [model.config.start_id, *said[:-1]]))
     places, names = list(range(len(said))), token_names(tokenizer, said)
     reads, ids = _rows(places, len(said)), tuple(said)
@@ -234,7 +236,7 @@ def _difference(place: int, right: int, wrong: int) -> Measure:
     return lambda logits: wide(logits[:, place, right] - logits[:, place, wrong])
 
 
-def _following(tokenizer: Tokenizer, text: str, target: str) -> list[int]:
+def following(tokenizer: Tokenizer, text: str, target: str) -> list[int]:
     """The tokens that go on with a text: those of both together, where the text's own do not change."""
     before, both = tokenizer.encode(text, special=False), tokenizer.encode(text + target, special=False)
     ids = both[len(before) :] if both[: len(before)] == before else tokenizer.encode(target, special=False)

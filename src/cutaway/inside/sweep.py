@@ -189,8 +189,13 @@ class Plan:
         tap = OVER.get(over, over)
         if f"{side}.0.{tap}" not in tap_names(model):
             inner = [name.removeprefix(f"{side}.0.") for name in tap_names(model) if name.startswith(f"{side}.0.")]
-            raise InputError(f"over={over!r} is none of {', '.join(OVER)}, nor a tap of a block: {', '.join(inner)}")
+            known = [name for name, its in OVER.items() if its in inner]
+            raise InputError(
+                f"over={over!r}: the {side} of this model has {', '.join(known)}; a tap of its blocks will do, too: "
+                f"{', '.join(inner)}"
+            )
         first, second = ((given,) if isinstance(given, Tensor) else tuple(given) for given in (clean, corrupted))
+        check_as_many("clean", first, "corrupted", second)
         for one, other in zip(first, second, strict=True):
             if one.shape != other.shape:
                 raise InputError(
@@ -258,6 +263,13 @@ def _masks(what: str, which: Which, value: Tensor, axis: int) -> Tensor | None:
         assert which is not None
         chosen = torch.tensor(_labels(what, which, n), device=value.device).expand(batch, -1)
     return chosen[..., None] == torch.arange(n, device=value.device)
+
+
+def check_as_many(name: str, one: Sequence[Tensor], other_name: str, other: Sequence[Tensor]) -> None:
+    if len(one) != len(other):
+        raise InputError(
+            f"{name}: {len(one)} tensors, {other_name}: {len(other)}: both need those that the model reads"
+        )
 
 
 def measured(metric: Measure, logits: Tensor, real: Tensor | None = None) -> Float[Tensor, " batch"]:

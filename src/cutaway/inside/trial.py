@@ -22,7 +22,7 @@ from cutaway.inside.opened import check_gradients, check_still
 from cutaway.inside.patch import Patch, intervene, means, record
 from cutaway.inside.place import Place
 from cutaway.inside.progress import Told, counted, silent, stages
-from cutaway.inside.sweep import EACH_BY_ITSELF, measured
+from cutaway.inside.sweep import EACH_BY_ITSELF, check_as_many, measured
 from cutaway.model.model import Model
 from cutaway.model.tap import edit, tap_names, uncompiled
 
@@ -184,16 +184,34 @@ def trial(
     if how == "resample" and reference is None:
         raise InputError("resampling needs prompts to take values from: reference=…, row for row as long as the inputs")
     others = inputs if reference is None else (reference,) if isinstance(reference, Tensor) else tuple(reference)
+    check_as_many("inputs", inputs, "their reference", others)
     for own, other in zip(inputs, others, strict=True):
         if own.shape != other.shape:
             raise InputError(f"inputs of {tuple(own.shape)}, their reference {tuple(other.shape)}: both need one shape")
     among = nodes_of(model, kinds)
     taps = list(_by_tap(among))
     first, then = stages(report, 1, 2)
-    instead = _instead(model, others, taps, how, groups, rows, more, first)
+    members = _members(groups, len(others[0]))
+    if how == "mean" and reference is None and min(map(len, members.values())) < 2:
+        raise InputError(
+            "the mean over one row is the row itself, and nothing would be taken away: give at least two rows of each "
+            "group, or a reference=…"
+        )
+    instead = _instead(model, others, taps, how, members, rows, more, first)
     asked = Trial(model, inputs, more, metric, among, instead, rows, torch.zeros(0), torch.zeros(0))
     whole, none = (asked.measure(kept) for kept in counted((among, ()), then))
     return replace(asked, whole=whole, none=none)
+
+
+def _members(groups: Sequence[Hashable] | None, n: int) -> dict[Hashable, list[int]]:
+    """The rows of each group."""
+    groups = [0] * n if groups is None else groups
+    if len(groups) != n:
+        raise InputError(f"{len(groups)} groups for {n} rows: give one for each")
+    found: dict[Hashable, list[int]] = {}
+    for row, group in enumerate(groups):
+        found.setdefault(group, []).append(row)
+    return found
 
 
 def _instead(
@@ -201,20 +219,14 @@ def _instead(
     others: Sequence[Tensor],
     taps: list[str],
     how: str,
-    groups: Sequence[Hashable] | None,
+    members: dict[Hashable, list[int]],
     rows: int,
     more: Mapping[str, Any],
     report: Told,
 ) -> dict[str, Tensor]:
     n = len(others[0])
-    groups = [0] * n if groups is None else groups
-    if len(groups) != n:
-        raise InputError(f"{len(groups)} groups for {n} rows: give one for each")
     if how not in ("mean", "resample", "zero"):
         raise InputError(f"how={how!r} is not one of mean, resample, zero")
-    members: dict[Hashable, list[int]] = {}
-    for row, group in enumerate(groups):
-        members.setdefault(group, []).append(row)
     if how != "mean":  # every row by itself
         members = {start: list(range(start, min(start + rows, n))) for start in range(0, n, rows)}
     found: dict[str, Tensor] = {}

@@ -163,7 +163,7 @@ def look_up(
     query: Float[Tensor, "rows head query d_head"],
     key: Float[Tensor, "batch head key d_head"],
     value: Float[Tensor, "batch head key d_head"],
-    table: Float[Tensor, "#batch 1 #query key"] | None,
+    table: Float[Tensor, "#batch 1 #hypothesis key"] | None,
     scale: float,
     packing: Packing | None,
 ) -> Float[Tensor, "rows head query d_head"]:

@@ -23,10 +23,10 @@ ELEMENTS = set(
     "button bdi output details summary table thead tbody tr th td script".split()
 )
 ATTRIBUTES = set(
-    "aria-label aria-live aria-pressed alt charset class content cx cy d data-at data-from data-high data-node "
-    "data-palette data-to fill font-size height href http-equiv lang name opacity open preserveaspectratio r role rx "
-    "scope src stroke stroke-dasharray stroke-linejoin stroke-opacity stroke-width style tabindex text-anchor title "
-    "transform type viewbox width x xmlns y".split()
+    "alt aria-label aria-live aria-pressed charset class content cx cy d data-at data-from data-high data-node "
+    "data-palette data-to fill font-size height href http-equiv image-rendering lang name opacity open "
+    "preserveaspectratio r role rx scope src stroke stroke-dasharray stroke-linejoin stroke-opacity stroke-width "
+    "style tabindex text-anchor title transform type viewbox width x xmlns y".split()
 )
 TOKENS = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=12), min_size=3, max_size=6, unique_by=visible)
 every_kind = pytest.mark.parametrize("kind", KINDS)

@@ -17,7 +17,7 @@ from cutaway.decoding.search import Job
 from cutaway.decoding.write import write
 from cutaway.model import cpu_kernels
 from cutaway.model.attention import CrossAttention, SelfAttention, look_up
-from cutaway.model.cache import LARGE, zeros
+from cutaway.model.cache import LARGE, Cache, zeros
 from cutaway.model.int8 import Int8Linear, to_int8
 from cutaway.model.masks import Mask
 from cutaway.model.norms import LayerNorm
@@ -163,6 +163,22 @@ def test_a_norm_is_the_norm(without: Callable[[], None]) -> None:
     found = norm(x)
     without()
     torch.testing.assert_close(found, norm(x), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kernels", [True, False])
+@torch.inference_mode()
+def test_a_row_moves_whole_and_no_more_than_it(kernels: bool, without: Callable[[], None]) -> None:
+    if not kernels:
+        without()
+    cache = Cache.empty(1, 3, 5, 2, 16)
+    for store in (*cache.keys, *cache.values):
+        store.normal_()
+    before = [store.clone() for store in (*cache.keys, *cache.values)]
+    cache.move(2, 0, slots=4)
+    for store, then in zip((*cache.keys, *cache.values), before, strict=True):
+        torch.testing.assert_close(store[0, :, :4], then[2, :, :4], rtol=0, atol=0)
+        torch.testing.assert_close(store[0, :, 4:], then[0, :, 4:], rtol=0, atol=0)
+        torch.testing.assert_close(store[1:], then[1:], rtol=0, atol=0)
 
 
 @here

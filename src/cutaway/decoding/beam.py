@@ -113,7 +113,8 @@ class BeamSearch(Search):
             if log_p is None:
                 offered = self._likeliest(logits, packing)
             else:
-                offered = top(log_p[:, its] if price is None else log_p[:, its] - price[:, None], self._offers(log_p))
+                worth = log_p[:, its] if price is None else log_p[:, its] - price[:, None]
+                offered = top(worth, min(self.n_candidates, worth.shape[2]))
             steps.append(self._advance(group, its, offered, log_p, price))
         self.done[:n] |= self.closed[:n].all(dim=1)
         parents, tokens = (torch.cat(parts, dim=1) for parts in zip(*steps, strict=True))
@@ -121,12 +122,13 @@ class BeamSearch(Search):
 
     def _likeliest(self, logits: Float[Tensor, "rows some vocab"], packing: Packing | None) -> Offered:
         """The likeliest tokens of every hypothesis."""
-        found = likeliest(logits, self._offers(logits), self.scores.dtype)
+        found = likeliest(logits, min(self.n_candidates, logits.shape[2]), self.scores.dtype)
         return found if packing is None else (packing.spread(found[0][0]), packing.spread(found[1][0]))
 
-    def _offers(self, scores: Float[Tensor, "rows some vocab"]) -> int:
+    @property
+    def n_candidates(self) -> int:
         """So many that enough of them do not end, even if every beam's likeliest continuations are all the ends."""
-        return min(max(2, 1 + len(self.ends)) * self.each, scores.shape[2])
+        return max(2, 1 + len(self.ends)) * self.each
 
     def _advance(
         self,
@@ -169,8 +171,10 @@ class BeamSearch(Search):
         self, its: slice, worth: Float[Tensor, "row each k"], token: Int[Tensor, "row each k"]
     ) -> tuple[Float[Tensor, "row candidate"], Int[Tensor, "row candidate"], Int[Tensor, "row candidate"]]:
         """Of what every beam offers, the likeliest: what each is worth, whom it goes on from, and by which token."""
-        n = min(max(2, 1 + len(self.ends)) * self.each, token[0].numel())
-        worth, index = (self.scores[: len(worth), its, None] + worth).flatten(1).topk(n)
+        # first of every beam, then of all: the vocabulary is gone through once
+        worth, index = (
+            (self.scores[: len(worth), its, None] + worth).flatten(1).topk(min(self.n_candidates, token[0].numel()))
+        )
         return worth, index // token.shape[2] + its.start, token.flatten(1).gather(1, index)
 
     def _pruned(

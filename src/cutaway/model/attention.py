@@ -192,7 +192,7 @@ class Attention(Part):
             if self.reads("scores", "pattern"):
                 self._show(query if packing is None else packing.spread_heads(query), key, mask, bias)
             scale = self.d_head**-0.5 if self.scale is None else self.scale
-            added = mask.added if mask.may_look is None else mask.written_out(query.dtype).added
+            added = None if mask.may_look is None else mask.written_out(query.dtype).added
             heads = cpu_kernels.look_up(query, key, value, added, scale, packing)
             return self.tap("output", self.output(self.tap("heads", heads).transpose(1, 2).flatten(2)))
         query = query if packing is None else packing.spread_heads(query)

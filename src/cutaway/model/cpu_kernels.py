@@ -34,6 +34,7 @@ PANEL, QUAD = 64, 4  # outputs and inputs whose weights stand together
 SHARE = 1 << 23  # products that are worth a thread of their own
 PATIENCE = 120  # seconds for the compiler
 WIDTHS = (16, 32, 64, 128)  # of heads
+UNAVAILABLE = (OSError, RuntimeError, subprocess.TimeoutExpired, AttributeError)  # no compiler, no room, damaged
 
 _address, _count = ctypes.c_void_p, ctypes.c_long
 ARGUMENTS = {
@@ -82,12 +83,7 @@ def library() -> ctypes.CDLL | None:
         kernels = ctypes.CDLL(str(compiled(cache_folder())))
         for name, arguments in ARGUMENTS.items():
             getattr(kernels, name).argtypes, getattr(kernels, name).restype = arguments, None
-    except (
-        OSError,
-        RuntimeError,
-        AttributeError,
-        subprocess.TimeoutExpired,
-    ):  # no compiler, room, home; a damaged file
+    except UNAVAILABLE:
         return None
     return kernels
 

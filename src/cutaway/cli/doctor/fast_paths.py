@@ -66,7 +66,7 @@ def _reason() -> str:
 
     try:
         cpu_kernels.compiled(cpu_kernels.cache_folder())
-    except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:
+    except cpu_kernels.UNAVAILABLE as error:
         return first_line(error)
     return "the compiled file is damaged"
 

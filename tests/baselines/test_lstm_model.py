@@ -102,7 +102,7 @@ def test_rows_of_a_cache_go_on_by_themselves_move_and_take_tokens_back() -> None
     MODEL(ids[2:3, :2], cache=cache.rows(2, 3))
     MODEL(ids[1:2, :4], cache=cache.rows(1, 2))
     cache.crop(torch.tensor([5, 3, 2]))
-    cache.move(2, 0)
+    cache.move([2], [0])
     last = MODEL(ids[:, 5:], cache=cache)
     for row, (whose, n) in enumerate([(2, 2), (1, 3), (2, 2)]):
         assert close(last[row, 0], MODEL(torch.cat([ids[whose, :n], ids[row, 5:]])[None])[0, -1])

@@ -65,7 +65,7 @@ def test_rows_of_a_memory_cache_keep_their_sentence_and_may_move(name: str) -> N
     alone = model(source, target, source_real=real)
     assert close(model.head(model.decode(target[1:, :3], cache=cache.rows(1, 3))), alone[1:, :3])
     assert cache.lengths.tolist() == [0, 3, 3]
-    cache.move(2, 0)
+    cache.move([2], [0])
     assert close(model.head(model.decode(target[2:, 3:], cache=cache.rows(0, 1))), alone[2:, 3:])
     assert cache.lengths.tolist() == [4, 3, 3]
 

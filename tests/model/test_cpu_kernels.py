@@ -174,7 +174,7 @@ def test_a_row_moves_whole_and_no_more_than_it(kernels: bool, without: Callable[
     for store in (*cache.keys, *cache.values):
         store.normal_()
     before = [store.clone() for store in (*cache.keys, *cache.values)]
-    cache.move(2, 0, slots=4)
+    cache.move([2], [0], slots=[4])
     for store, then in zip((*cache.keys, *cache.values), before, strict=True):
         torch.testing.assert_close(store[0, :, :4], then[2, :, :4], rtol=0, atol=0)
         torch.testing.assert_close(store[0, :, 4:], then[0, :, 4:], rtol=0, atol=0)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from cutaway.decoding.beam import BeamSearch
 from cutaway.decoding.recorded import SOURCES, Recorded
-from cutaway.decoding.search import Hypothesis, Search
+from cutaway.decoding.search import Hypothesis, Search, gaps, move_up
 from cutaway.decoding.search import Job as Job
 from cutaway.model.cache import Cache
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
@@ -214,16 +214,17 @@ class Engine:
         if not done:
             return
         self._rows_changed()
-        for row, found in zip(reversed(done), reversed(self.search.leaving(done)), strict=True):
+        for row, found in zip(done, self.search.leaving(done), strict=True):
             yield self.jobs[row], found
-            last = len(self.jobs) - 1
-            if row != last:
-                self.cache.move(last, row, slots=self.filled[last], source=self.sources[last])
-                self.search.move(last, row)
-                self.ids[row] = self.ids[last]
-            for kept in self._kept():
-                kept[row] = kept[last]
-                kept.pop()
+        rows, to = gaps(len(self.jobs), done)
+        if rows:
+            slots, source = ([kept[row] for row in rows] for kept in (self.filled, self.sources))
+            self.cache.move(rows, to, slots=slots, source=source)
+            self.search.move(rows, to)
+            self.ids[to] = self.ids[rows]
+        for kept in self._kept():
+            move_up(kept, rows, to)
+            del kept[len(kept) - len(done) :]
 
     def _rows_changed(self) -> None:
         """What was known of the rows no longer holds: texts have entered, left or been given up."""

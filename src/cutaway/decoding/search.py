@@ -92,12 +92,14 @@ class Search:
         self.limits[rows] = torch.tensor([job.limit for job in jobs], device=self.limits.device)
         self.done[rows] = False
 
-    def move(self, row: int, to: int) -> None:
-        """What stands in one row goes on in another."""
+    def move(self, rows: Sequence[int], to: Sequence[int]) -> None:
+        """What stands in these rows goes on in others."""
+        rows_, to_ = (torch.tensor(which, device=self.done.device) for which in (rows, to))
         for _, tensor in self._tensors():
             if tensor is not self.ends:
-                tensor[to] = tensor[row]
-        self.rules[to], self.listeners[to] = self.rules[row], self.listeners[row]
+                tensor.index_copy_(0, to_, tensor.index_select(0, rows_))
+        move_up(self.rules, rows, to)
+        move_up(self.listeners, rows, to)
 
     def _tensors(self) -> list[tuple[str, Tensor]]:
         return [(name, tensor) for name, tensor in vars(self).items() if isinstance(tensor, Tensor)]
@@ -196,6 +198,17 @@ class Search:
     def found(self, row: int) -> list[Hypothesis]:
         """What was written in a row that is done, the best first."""
         raise NotImplementedError
+
+
+def gaps(n: int, gone: Sequence[int]) -> tuple[list[int], list[int]]:
+    """When these of n rows are gone, the last ones take their places: who moves, and where to."""
+    left = n - len(gone)
+    return [row for row in range(left, n) if row not in gone], [row for row in gone if row < left]
+
+
+def move_up(kept: list[Any], rows: Sequence[int], to: Sequence[int]) -> None:
+    for row, place in zip(rows, to, strict=True):
+        kept[place] = kept[row]
 
 
 class GreedySearch(Search):

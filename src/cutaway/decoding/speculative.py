@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from cutaway.decoding.greedy import Ids, Real, check
+from cutaway.decoding.search import gaps, move_up
 from cutaway.errors import InputError
 from cutaway.model.cache import Cache
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
@@ -76,17 +77,20 @@ def speculative(
     while whose:
         guesses, right = _round(big, small, texts[: len(whose)], lengths[: len(whose)], k)
         proposed, accepted, rounds = proposed + guesses * len(whose), accepted + int(right.sum()), rounds + 1
-        for row in reversed(range(len(whose))):
+        gone = []
+        for row in range(len(whose)):
             text = _until_end(texts[row, begun[whose[row]] : lengths[row]].tolist()[:n], end_ids)
             last_one = None if enough is None else enough(whose[row], text)
             if last_one is not None or len(text) == n or text[-1] in end_ids:
                 done[whose[row]] = text[:last_one]
-                last = len(whose) - 1
-                texts[row], lengths[row] = texts[last], lengths[last]
-                big.cache.move(last, row)
-                small.cache.move(last, row)
-                whose[row] = whose[last]
-                whose.pop()
+                gone.append(row)
+        rows, to = gaps(len(whose), gone)
+        if rows:
+            texts[to], lengths[to] = texts[rows], lengths[rows]
+            big.cache.move(rows, to)
+            small.cache.move(rows, to)
+            move_up(whose, rows, to)
+        del whose[len(whose) - len(gone) :]
     return Speculation([done[row] for row in range(len(ids))], proposed, accepted, rounds)
 
 

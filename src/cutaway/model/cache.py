@@ -197,18 +197,29 @@ class Cache:
             mask = self._for_kernels(Mask(mask.may_look[..., :n], none_blind=mask.none_blind))
         return replace(self, cross=[(keys[:, :, :n], values[:, :, :n]) for keys, values in self.cross], cross_mask=mask)
 
-    def move(self, row: int, to: int, *, slots: int | None = None, source: int | None = None) -> None:
-        """What stands in one row goes on in another: `slots` tokens at most, and so many of its source."""
+    @torch.no_grad()
+    def move(
+        self,
+        rows: Sequence[int],
+        to: Sequence[int],
+        *,
+        slots: Sequence[int] | None = None,
+        source: Sequence[int] | None = None,
+    ) -> None:
+        """What stands in these rows goes on in others: of each so many slots, and so many places of its source."""
+        rows_, to_ = (torch.tensor(which, device=self.lengths.device) for which in (rows, to))
         for tensor in (self.positions, self.lengths, self.seen, *self._cross_table()):
-            tensor[to] = tensor[row]
-        for n, stores in ((slots, (*self.keys, *self.values)), (source, tuple(chain.from_iterable(self.cross)))):
-            if stores and cpu_kernels.keeps(stores[0]):
-                which = torch.tensor([[row], [to], [stores[0].shape[2] if n is None else n]])
+            tensor.index_copy_(0, to_, tensor.index_select(0, rows_))
+        for counts, stores in ((slots, (*self.keys, *self.values)), (source, tuple(chain.from_iterable(self.cross)))):
+            if not stores:
+                continue
+            counts = [stores[0].shape[2]] * len(rows) if counts is None else counts
+            if cpu_kernels.keeps(stores[0]):
                 for store in stores:
-                    cpu_kernels.keep(store, *which)
+                    cpu_kernels.keep(store, rows_, to_, torch.tensor(counts))
             else:
                 for store in stores:
-                    store[to, :, :n] = store[row, :, :n]
+                    store[to_, :, : max(counts)] = store[rows_, :, : max(counts)]
 
     def _cross_table(self) -> list[Tensor]:
         return [] if self.cross_mask is None or self.cross_mask.may_look is None else [self.cross_mask.may_look]

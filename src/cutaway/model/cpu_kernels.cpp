@@ -48,10 +48,10 @@ float to_bytes(const float* x, long n, uint8_t* bytes) {
         odd |= _mm512_cmp_ps_mask(some, some, _CMP_UNORD_Q);
     }
     const float size = std::fma(_mm512_reduce_max_ps(largest), 1.0f / 127, SMALLEST);
-    const __m512 one = _mm512_set1_ps(size);
+    const __m512 per_size = _mm512_set1_ps(1 / size);
     for (long i = 0; i < n; i += LANES) {
         const __mmask16 there = first(n - i);
-        const __m512i whole = _mm512_cvtps_epi32(_mm512_div_ps(_mm512_maskz_loadu_ps(there, x + i), one));
+        const __m512i whole = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_maskz_loadu_ps(there, x + i), per_size));
         const __m128i byte = _mm_xor_si128(_mm512_cvtepi32_epi8(whole), _mm_set1_epi8(-128));
         _mm_mask_storeu_epi8(bytes + i, there, byte);
     }

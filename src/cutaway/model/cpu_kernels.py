@@ -34,6 +34,7 @@ PANEL, QUAD = 64, 4  # outputs and inputs whose weights stand together
 SHARE = 1 << 23  # products that are worth a thread of their own
 PATIENCE = 120  # seconds for the compiler
 WIDTHS = (16, 32, 64, 128)  # of heads
+PLAIN = (Tensor, nn.Parameter)
 UNAVAILABLE = (OSError, RuntimeError, subprocess.TimeoutExpired, AttributeError)  # no compiler, no room, damaged
 
 _address, _count = ctypes.c_void_p, ctypes.c_long
@@ -119,16 +120,15 @@ def fit(*given: Tensor) -> bool:
 
     The number of threads has no say in it, so that whoever watches, and gets one engine, sees the same bits.
     """
+    if torch.compiler.is_compiling() or torch.is_grad_enabled() or library() is None:
+        return False
+    for x in given:
+        if x.dtype is not torch.float32 or not x.is_cpu or type(x) not in PLAIN:
+            return False
     return (
-        not torch.is_grad_enabled()
-        and all(
-            x.dtype is torch.float32 and x.device.type == "cpu" and type(x) in (Tensor, nn.Parameter) for x in given
-        )
-        and not torch.compiler.is_compiling()
-        and torch._C._get_tracing_state() is None
+        torch._C._get_tracing_state() is None
         and torch._C._functorch.peek_interpreter_stack() is None
         and forward_ad._current_level < 0
-        and library() is not None
     )
 
 

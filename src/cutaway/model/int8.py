@@ -94,8 +94,8 @@ class Int8Linear(Part):
         if self.levels == 127 and self.weight.shape[1] % cpu_kernels.QUAD == 0 and cpu_kernels.fit(x):
             return cpu_kernels.linear(x, self._as_panels())
         size = torch.add(SMALLEST, x.abs().amax(dim=-1, keepdim=True), alpha=1 / self.levels)
-        # x / size is −127 … 127 in every row, whatever its neighbours are
-        whole = (x / size).float().round_()
+        # x / size is −127 … 127 in every row, whatever its neighbours are; to multiply is faster than to divide
+        whole = (x * size.reciprocal()).float().round_()
         if x.is_cuda or not has_kernel():
             found = F.linear(whole, self.weight.float()) * self.scale
         elif size.numel() < MANY or for_many() is None:

@@ -4,6 +4,7 @@ Only the living need to be read. A beam begins with one hypothesis of each text,
 `among` says who lives, and a step then takes their tokens side by side, as one row.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
@@ -90,9 +91,9 @@ class Tree(Cache):
         """All hypotheses of a row begin with what the row holds."""
         self.ancestors.copy_((self.positions != NOTHING)[:, None])
 
-    def move(self, row: int, to: int, **filled: int | None) -> None:
-        super().move(row, to, **filled)
-        self.ancestors[to] = self.ancestors[row]
+    def move(self, rows: Sequence[int], to: Sequence[int], **filled: Sequence[int] | None) -> None:
+        super().move(rows, to, **filled)
+        self.ancestors[list(to)] = self.ancestors[list(rows)]
 
     def follow(self, parents: Int[Tensor, "batch hypothesis"]) -> None:
         """Hypothesis i of a row goes on from what parents[i] was."""

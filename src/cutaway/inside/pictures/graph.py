@@ -112,9 +112,8 @@ class CircuitGraph(Picture):
         where = {}
         for up, row in enumerate(reversed(rows.values())):
             free = width - sum(wide[n] for n in row)
-            x = (
-                self.margin + free / (2 * len(row)) + (14 if up % 2 else -14)
-            )  # so that nodes do not stand in one column
+            aside = 14 if up % 2 else -14  # so that nodes do not stand in one column
+            x = self.margin + free / (2 * len(row)) + aside
             for node in row:
                 where[node] = (x + wide[node] / 2, 24 + up * DOWN)
                 x += wide[node] + free / len(row)
@@ -166,10 +165,10 @@ class CircuitGraph(Picture):
             )
         return (width, height), parts
 
-    @property
+    @cached_property
     def margin(self) -> float:
         """Room for the names of layers."""
-        return 54 + max(width_of(self.layer_name(layer), 11) for layer in self.layers)
+        return 54 + max(width_of(self.layer_name(layer), 11) for layer in set(self.layers))
 
     def layer_name(self, layer: int) -> str:
         if self.layer_names:

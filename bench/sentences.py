@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 ENGINES = ("cutaway", "ctranslate2 1x2", "ctranslate2 2x1")
@@ -78,7 +79,10 @@ def main() -> None:
                 command = [sys.executable, *sys.argv, "--engine", name, "--exported", str(Path(folder) / "ct2")]
                 rates[name].append(float(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
     for name, found in rates.items():
-        print(f"{name:16} {min(found):5.0f} … {max(found):.0f} sentences/s")
+        print(f"{name:16} {min(found):5.0f} … {max(found):.0f} sentences/s, median {median(found):.0f}")
+    ours, *theirs = (rates[name] for name in ENGINES)
+    ratios = [mine / max(other) for mine, *other in zip(ours, *theirs, strict=True)]
+    print(f"ours to the faster of theirs, round by round: {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
 
 
 if __name__ == "__main__":

@@ -144,7 +144,8 @@ class BeamSearch(Search):
         scores = worth
         if price is not None and log_p is not None:
             scores = self.scores[:n].gather(1, parent) + _at(log_p, parent, token)
-        tokens = _pick(self.tokens[:n], parent)
+        reach = self._reach(n)
+        tokens = _pick(self.tokens[:n, :, :reach], parent)
         last = (self.written[:n] - 1)[:, None, None].expand(-1, token.shape[1], 1)
         tokens.scatter_(2, last, token[:, :, None])
         at_limit = self.written[:n] >= self.limits[:n]
@@ -157,7 +158,7 @@ class BeamSearch(Search):
             going_on = self._pruned(group, going_on, scores.masked_fill(~ended, NEVER))
         self.closed[:n, group] |= at_limit | self._nothing_to_hope(its, going_on)
         self.scores[:n, its] = going_on
-        self.tokens[:n, its] = _pick(tokens, chosen)
+        self.tokens[:n, its, :reach] = _pick(tokens, chosen)
         if self.listener is not None:
             self.listener(Considered(group, parent, token, scores, ended, chosen, going_on))
         following = token.gather(1, chosen)
@@ -167,14 +168,17 @@ class BeamSearch(Search):
             price.scatter_add_(1, taken, self.diversity * (alive & open_[:, None]).to(price.dtype))
         return parent.gather(1, chosen), following
 
+    def _reach(self, n: int) -> int:
+        """Places that have been written by now; a GPU would have to wait for the number, and copies all."""
+        return self.most if self.written.is_cuda else int(self.written[:n].max())
+
     def _candidates(
         self, its: slice, worth: Float[Tensor, "row each k"], token: Int[Tensor, "row each k"]
     ) -> tuple[Float[Tensor, "row candidate"], Int[Tensor, "row candidate"], Int[Tensor, "row candidate"]]:
         """Of what every beam offers, the likeliest: what each is worth, whom it goes on from, and by which token."""
         # first of every beam, then of all: the vocabulary is gone through once
-        worth, index = (
-            (self.scores[: len(worth), its, None] + worth).flatten(1).topk(min(self.n_candidates, token[0].numel()))
-        )
+        n = min(self.n_candidates, token[0].numel())
+        worth, index = (self.scores[: len(worth), its, None] + worth).flatten(1).topk(n)
         return worth, index // token.shape[2] + its.start, token.flatten(1).gather(1, index)
 
     def _pruned(
@@ -191,7 +195,7 @@ class BeamSearch(Search):
         self,
         its: slice,
         scores: Float[Tensor, "row candidate"],
-        tokens: Int[Tensor, "row candidate most"],
+        tokens: Int[Tensor, "row candidate reach"],
         ends: Bool[Tensor, "row candidate"],
     ) -> Bool[Tensor, "row candidate"]:
         """Puts texts that end aside, the best by score. Which were weighed."""
@@ -201,7 +205,8 @@ class BeamSearch(Search):
         lengths = self.written[:n, None].expand(ends.shape)
         scores = (scores / self._divisor(lengths)).masked_fill(~ends, NEVER)
         self.ended_scores[:n, its], best = torch.cat([self.ended_scores[:n, its], scores], dim=1).topk(self.each)
-        self.ended_tokens[:n, its] = _pick(torch.cat([self.ended_tokens[:n, its], tokens], dim=1), best)
+        ended = self.ended_tokens[:n, its, : tokens.shape[2]]
+        ended.copy_(_pick(torch.cat([ended, tokens], dim=1), best))
         self.ended_lengths[:n, its] = torch.cat([self.ended_lengths[:n, its], lengths], dim=1).gather(1, best)
         return ends
 

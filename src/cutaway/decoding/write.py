@@ -19,6 +19,8 @@ from cutaway.decoding.shelf import Room, kept_engine
 from cutaway.errors import InputError
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
 
+ROWS = {"cuda": 64, "cpu": 128}  # texts of an engine, unless somebody says
+
 
 def write(model: DecoderModel, jobs: Sequence[Job], **options: object) -> list[list[Hypothesis]]:
     """What was found for each job, the best first; `options` are those of `written`."""
@@ -60,7 +62,7 @@ def engine_for(
     check_prune(prune)
     end_ids = model.config.end_ids or () if end_ids is None else end_ids
     if rows is None:
-        rows = 64
+        rows = ROWS[model.device.type]
     if rows < 1:
         raise InputError(f"rows={rows}: at least one text is written at a time")
     room = Room(

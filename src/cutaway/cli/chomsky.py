@@ -1,12 +1,10 @@
 """`cutaway chomsky`: which formal languages small models learn, and whether they still know them in longer words."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cutaway.cli.opened import Out, as_text, check_out, draw, screen, write
+from cutaway.cli.opened import Out, as_text, check_out, draw, learning, screen, write
 from cutaway.cli.options import Json
 
 if TYPE_CHECKING:
@@ -56,7 +54,7 @@ def chomsky(
         return
     from cutaway.studies.chomsky import study
 
-    with _progress() as report:
+    with learning() as report:
         found = study(
             languages,
             list(dict.fromkeys(model or MODELS)),
@@ -81,19 +79,6 @@ def _show_words(names: list[str], length: int, n: int, seed: int, as_json: bool)
         return
     for name, some in found.items():
         print(f"{name:10s} {language_named(name).kind:26s} {'  '.join(some)}")
-
-
-@contextmanager
-def _progress() -> "Iterator[Callable[[float, str], None]]":
-    """A bar with what is being learnt; a pipe sees nothing."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description:22s}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, transient=True, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=1.0)
-        yield lambda done, what: bar.update(task, completed=done, description=what)
 
 
 def _show(found: "Found") -> None:

@@ -1,8 +1,6 @@
 """`cutaway compare`: n-grams, classes, an LSTM and a Transformer on your own text, in one table and one picture."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +10,7 @@ from cutaway.cli.options import Json
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
-    from cutaway.studies.compare import Found, Told
+    from cutaway.studies.compare import Found
 
 WIDTH = 80
 
@@ -90,7 +88,7 @@ def _climb(
     as_json: bool,
     kept: bool,
 ) -> None:
-    from cutaway.cli.opened import as_text
+    from cutaway.cli.opened import as_text, learning
     from cutaway.studies.compare import compare as climbed
 
     asked: dict[str, Any] = {"minutes": minutes, "steps": steps, "changes": changes, "start": start, "seed": seed}
@@ -101,7 +99,7 @@ def _climb(
             _show_rungs(found, shown)
 
     try:
-        with _progress() as report:
+        with learning(anew=True) as report:
             found = climbed(files, out, **asked, resume=resume, report=report, finished=finished)
     except KeyboardInterrupt:
         more = f"; cutaway compare … --out {out} --resume goes on" if kept and shown else ""
@@ -114,27 +112,6 @@ def _climb(
     _show(found)
     if kept:
         print(f"wrote {out}: table.md, compare.svg, compare.json, models/")
-
-
-@contextmanager
-def _progress() -> "Iterator[Told]":
-    """A bar for the rung that is being learnt; a pipe sees nothing."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description:12s}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, transient=True, console=console, disable=not console.is_terminal) as bar:
-        task, last = bar.add_task("", total=1.0), ""
-
-        def report(done: float, what: str) -> None:
-            nonlocal last
-            if what != last:
-                bar.reset(task)
-                last = what
-            bar.update(task, completed=done, description=what)
-
-        yield report
 
 
 def _show_rungs(found: "Found", shown: list[str]) -> None:

@@ -6,16 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.opened import (
-    Out,
-    To,
-    Which,
-    as_text,
-    check_out,
-    opened,
-    waiting,
-    write,
-)
+from cutaway.cli.opened import Out, To, Which, as_text, check_out, opened, waiting, write
 from cutaway.cli.options import Json
 from cutaway.cli.translate import Whole
 from cutaway.errors import InputError
@@ -90,7 +81,6 @@ def inspect(
 
     from cutaway.cli.asking import as_trained, reading, warn_if_plain
     from cutaway.inside.inspection import SHOWN, look_inside
-    from cutaway.inside.opened import check_blocks
     from cutaway.inside.pages import pictures_of
     from cutaway.inside.progress import stages
     from cutaway.model.model import EncoderDecoderModel
@@ -104,20 +94,7 @@ def inspect(
     else:
         tokenizer = reading(tokenizer, model)
     wanted = [part.value for part in show or Part]
-    if show and Part.alignment in show and not across:
-        raise InputError(f"--show alignment is for translators, and {model} is a {loaded.config.family} model")
-    if show and Part.writers in show:
-        check_blocks(loaded)
-    if show and Part.heads in show and not _n_heads(loaded):
-        raise InputError(f"--show heads: {loaded.config.family} has no attention")
-    if layer is not None:
-        n = max(len(getattr(loaded, side)) for side in ("encoder", "decoder") if hasattr(loaded, side))
-        if layer >= n:
-            raise InputError(f"--layer {layer}: this model has layers 0 … {n - 1}")
-    if head is not None and head >= (n_heads := _n_heads(loaded)):
-        raise InputError(
-            f"--head {head}: this model has {f'heads 0 … {n_heads - 1} in a layer' if n_heads else 'no attention'}"
-        )
+    _check_parts(loaded, model, show or [], layer, head)
     if loaded.config.task == "language_model" and not across:
         assert tokenizer is not None
         target, versus = (None if word is None else _after(tokenizer, given, word) for word in (target, versus))
@@ -151,14 +128,28 @@ def inspect(
     if out is not None:
         _save(out, model, given, found, pictures, show)
     elif not as_json:
-        from cutaway.cli.inspected import show_inspection
+        _print(found, pictures, f"{model.name}: {_sizes(loaded)}", show or [], told=target is not None)
 
-        names = [part.value for part in show or []]
-        for number, (one, its) in enumerate(zip(found, pictures, strict=True)):
-            print("\n" if number else "", end="")
-            title = f"{model.name}: {_sizes(loaded)}"
-            title += f"; sentence {number + 1} of {len(found)}" if len(found) > 1 else ""
-            show_inspection(one, its, names, title, told=target is not None)
+
+def _check_parts(loaded: Any, model: Path, show: list[Part], layer: int | None, head: int | None) -> None:
+    """What is asked for has to be there."""
+    from cutaway.inside.opened import check_blocks
+    from cutaway.model.model import EncoderDecoderModel
+
+    if Part.alignment in show and not isinstance(loaded, EncoderDecoderModel):
+        raise InputError(f"--show alignment is for translators, and {model} is a {loaded.config.family} model")
+    if Part.writers in show:
+        check_blocks(loaded)
+    if Part.heads in show and not _n_heads(loaded):
+        raise InputError(f"--show heads: {loaded.config.family} has no attention")
+    if layer is not None:
+        n = max(len(getattr(loaded, side)) for side in ("encoder", "decoder") if hasattr(loaded, side))
+        if layer >= n:
+            raise InputError(f"--layer {layer}: this model has layers 0 … {n - 1}")
+    if head is not None and head >= (n_heads := _n_heads(loaded)):
+        raise InputError(
+            f"--head {head}: this model has {f'heads 0 … {n_heads - 1} in a layer' if n_heads else 'no attention'}"
+        )
 
 
 def _sentences(loaded: Any, tokenizer: Any, text: str) -> list[str]:
@@ -194,6 +185,17 @@ def _sizes(model: Any) -> str:
 def _n_heads(model: Any) -> int:
     """In each layer; of an LSTM with attention one, without it none."""
     return max((part.n_heads for part in model.modules() if hasattr(part, "n_heads")), default=0)
+
+
+def _print(
+    found: "list[Inspection]", pictures: "list[dict[str, Picture]]", title: str, show: list[Part], *, told: bool
+) -> None:
+    from cutaway.cli.inspected import show_inspection
+
+    for number, (one, its) in enumerate(zip(found, pictures, strict=True)):
+        print("\n" if number else "", end="")
+        which = f"; sentence {number + 1} of {len(found)}" if len(found) > 1 else ""
+        show_inspection(one, its, [part.value for part in show], title + which, told=told)
 
 
 def _save(

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +14,7 @@ from cutaway.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
     from cutaway.inside.pictures import Picture
     from cutaway.inside.progress import Told
@@ -92,14 +93,34 @@ def as_text(data: Mapping[str, Any]) -> str:
 @contextmanager
 def waiting(what: str) -> "Iterator[Told]":
     """A bar for whoever waits at a terminal, and the `report` that moves it; a pipe sees nothing."""
+    with _bar(f"{what} …") as bar:
+        task = bar.add_task("", total=None)  # to and fro, until it is told something
+        yield lambda done, total: bar.update(task, completed=done / total, total=1.0)
+
+
+@contextmanager
+def learning(*, anew: bool = False) -> "Iterator[Callable[[float, str], None]]":
+    """The same with the name of what is being learnt; `anew`: each has a bar of its own."""
+    with _bar("{task.description:22s}") as bar:
+        task, last = bar.add_task("", total=1.0), ""
+
+        def report(done: float, what: str) -> None:
+            nonlocal last
+            if anew and what != last:
+                bar.reset(task)
+                last = what
+            bar.update(task, completed=done, description=what)
+
+        yield report
+
+
+def _bar(text: str) -> "Progress":
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
-    columns = (TextColumn(f"{what} …"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, transient=True, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=None)  # to and fro, until it is told something
-        yield lambda done, total: bar.update(task, completed=done / total, total=1.0)
+    columns = (TextColumn(text), BarColumn(), TimeRemainingColumn())
+    return Progress(*columns, transient=True, console=console, disable=not console.is_terminal)
 
 
 def screen() -> "Console":

@@ -45,8 +45,8 @@ def needs_smollm2(page: Path) -> bool:
     return "build/smollm2" in page.read_text()
 
 
-def check(page: Path, folder: Path) -> None:
-    """Runs the page in a folder and says where it shows something else than what happens."""
+def check(page: Path, folder: Path) -> int:
+    """Runs the page in a folder and says where it shows something else than what happens. How much was compared."""
     blocks = run(page, folder)
     assert any(block.shown.strip() for block in blocks), f"{page.name} shows nothing of what it prints"
     for block in blocks:
@@ -60,6 +60,7 @@ def check(page: Path, folder: Path) -> None:
         assert kept.exists(), f"{page.name} shows {shown}, which is not there"
         found = other_picture(kept, made)
         assert not found, f"{page.name}: {shown} is not what its block draws: {found}"
+    return len(blocks) + len(pictures(page))
 
 
 def update(page: Path) -> None:

@@ -24,7 +24,7 @@ the largest is 3.01 in row 1, head decoder.1.attention.1
 
 @pytest.mark.parametrize("page", [page for page in PAGES if not needs_smollm2(page)], ids=lambda page: page.stem)
 def test_a_page_shows_what_its_blocks_do(page: Path, tmp_path: Path):
-    check(page, tmp_path)
+    assert check(page, tmp_path) >= len(pictures(page)) + 2
 
 
 def test_the_pages_are_listed_and_every_picture_is_shown():
@@ -35,18 +35,18 @@ def test_the_pages_are_listed_and_every_picture_is_shown():
     assert shown == sorted((folder / "pictures").iterdir())
 
 
-def checked(folder: Path, page: str = PAGE, picture: str = PAGE) -> None:
+def checked(folder: Path, page: str = PAGE, picture: str = PAGE) -> int:
     """Checks a page; its picture was drawn by another one, as it were before."""
     (folder / "run").mkdir()
     (folder / "pictures").mkdir()
     (folder / "page.md").write_text(page)
     source = re.findall(r"^```python\n(.*?)^```$", picture, re.M | re.S)[0]
     exec(source.replace('"values.svg"', f'"{folder}/pictures/values.svg"'), {})
-    check(folder / "page.md", folder / "run")
+    return check(folder / "page.md", folder / "run")
 
 
 def test_a_true_page_passes(tmp_path: Path):
-    checked(tmp_path)
+    assert checked(tmp_path) == 3  # two blocks and a picture
 
 
 @pytest.mark.parametrize(

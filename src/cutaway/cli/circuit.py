@@ -95,7 +95,7 @@ def _save(out: Path, found: "Studied", preset: str, model: Path) -> None:
     from cutaway.inside.shown import picture_of
 
     if out.suffix.lower() == ".json":
-        write(out, None, found.circuit.to_dict())  # type: ignore[arg-type]
+        write(out, None, found.circuit.to_dict())
         return
     drawn = picture_of(found.circuit)
     pictures: list[Picture] = [drawn]
@@ -171,7 +171,7 @@ def _test(
     if as_json:
         print(as_text(data), end="")
     if out is not None:
-        write(out, None, data)  # type: ignore[arg-type]
+        write(out, None, data)
     elif not as_json:
         console, table = screen(), grid()
         table.add_row(Text("circuit", "dim"), f"{kept.name}, {len(kept.nodes)} of {len(asked.among)} heads")

@@ -113,14 +113,13 @@ def inspect(
             )
             for one, told in zip(asked, stages(report, *(len(one) ** 2 for one in asked)), strict=True)
         ]  # fmt: skip
-    if as_json or (out is not None and out.suffix.lower() == ".json"):
-        each = [one.to_dict(whole_patterns=bool(show) and Part.heads in (show or ())) for one in found]
-        data = {"model": str(model), **(each[0] if len(each) == 1 else {"given": given, "sentences": each})}
+    numbers_out = out if out is not None and out.suffix.lower() == ".json" else None
+    if as_json or numbers_out:
+        numbers = _numbers(model, given, found, whole_patterns=Part.heads in (show or []))
         if as_json:
-            print(as_text(data), end="")
-        if out is not None and out.suffix.lower() == ".json":
-            write(out, None, data)  # type: ignore[arg-type]
-            return
+            print(as_text(numbers), end="")
+        if numbers_out:
+            return write(numbers_out, None, numbers)
     for one in found:
         if one.image is not None:
             warn_if_plain(one.given, one.image)
@@ -185,6 +184,11 @@ def _sizes(model: Any) -> str:
 def _n_heads(model: Any) -> int:
     """In each layer; of an LSTM with attention one, without it none."""
     return max((part.n_heads for part in model.modules() if hasattr(part, "n_heads")), default=0)
+
+
+def _numbers(model: Path, given: str, found: "list[Inspection]", *, whole_patterns: bool) -> dict[str, Any]:
+    each = [one.to_dict(whole_patterns=whole_patterns) for one in found]
+    return {"model": str(model), **(each[0] if len(each) == 1 else {"given": given, "sentences": each})}
 
 
 def _print(

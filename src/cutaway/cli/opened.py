@@ -72,7 +72,7 @@ def check_out(out: Path | None, *endings: str) -> None:
         raise InputError(f"--out {out}: there is no folder {out.parent}")
 
 
-def write(out: Path, picture: "Picture", data: Mapping[str, Any], page: str | None = None) -> None:
+def write(out: Path, picture: "Picture | None", data: Mapping[str, Any], page: str | None = None) -> None:
     """A page, a picture or the data, by the file's ending, whole or not at all."""
     from cutaway.files import replacing
 
@@ -82,6 +82,7 @@ def write(out: Path, picture: "Picture", data: Mapping[str, Any], page: str | No
         with replacing(out) as temporary:
             temporary.write_text(text, encoding="utf-8", newline="\n")
     else:
+        assert picture is not None, "only .json has none"
         picture.save(out)
     print(f"{out}: {out.stat().st_size / 1000:,.0f} kB", file=sys.stderr)
 

@@ -94,10 +94,10 @@ class Search:
 
     def move(self, rows: Sequence[int], to: Sequence[int]) -> None:
         """What stands in these rows goes on in others."""
-        rows_, to_ = (torch.tensor(which, device=self.done.device) for which in (rows, to))
+        which, where = (torch.tensor(some, device=self.done.device) for some in (rows, to))
         for _, tensor in self._tensors():
             if tensor is not self.ends:
-                tensor.index_copy_(0, to_, tensor.index_select(0, rows_))
+                tensor.index_copy_(0, where, tensor.index_select(0, which))
         move_up(self.rules, rows, to)
         move_up(self.listeners, rows, to)
 

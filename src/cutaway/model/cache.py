@@ -206,20 +206,25 @@ class Cache:
         slots: Sequence[int] | None = None,
         source: Sequence[int] | None = None,
     ) -> None:
-        """What stands in these rows goes on in others: of each so many slots, and so many places of its source."""
-        rows_, to_ = (torch.tensor(which, device=self.lengths.device) for which in (rows, to))
+        """What stands in these rows goes on in others: of each so many slots, and so many places of its source.
+
+        No row is both: who moves leaves a place that nobody takes.
+        """
+        which, where = (torch.tensor(some, device=self.lengths.device) for some in (rows, to))
         for tensor in (self.positions, self.lengths, self.seen, *self._cross_table()):
-            tensor.index_copy_(0, to_, tensor.index_select(0, rows_))
+            tensor.index_copy_(0, where, tensor.index_select(0, which))
         for counts, stores in ((slots, (*self.keys, *self.values)), (source, tuple(chain.from_iterable(self.cross)))):
             if not stores:
                 continue
             counts = [stores[0].shape[2]] * len(rows) if counts is None else counts
             if cpu_kernels.keeps(stores[0]):
+                each = torch.tensor(counts)
                 for store in stores:
-                    cpu_kernels.keep(store, rows_, to_, torch.tensor(counts))
+                    cpu_kernels.keep(store, which, where, each)
             else:
+                most = max(counts)
                 for store in stores:
-                    store[to_, :, : max(counts)] = store[rows_, :, : max(counts)]
+                    store[where, :, :most] = store[which, :, :most]
 
     def _cross_table(self) -> list[Tensor]:
         return [] if self.cross_mask is None or self.cross_mask.may_look is None else [self.cross_mask.may_look]

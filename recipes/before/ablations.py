@@ -83,12 +83,12 @@ def table(out: Path, root: str) -> None:
     found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(out.glob("*/ablation.json"))]
     found.sort(key=lambda facts: list(CHANGES).index(facts["name"]))
     metric = BLEU()
-    print("| | BLEU | validation loss | parameters | seconds |\n|---|---|---|---|---|")
+    print("| | BLEU | validation loss | parameters |\n|---|---|---|---|")
     for facts in found:
         score = metric.corpus_score(facts["said"], [wanted], n_bootstrap=1000)
         low, high = score._mean - score._ci, score._mean + score._ci
         print(f"| {facts['name']} | {score.score:.1f} ({low:.1f} … {high:.1f}) | {facts['loss']:.3f} "
-              f"| {facts['parameters'] / 1e6:.1f} M | {facts['seconds']:.0f} |")  # fmt: skip
+              f"| {facts['parameters'] / 1e6:.1f} M |")  # fmt: skip
     print(f"\n{metric.get_signature()}")
 
 

@@ -6,9 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from decoding.test_fill import wordpiece
+from evaluation.test_tasks import wordpiece as without_blanks
 from looked_into import ASKED, MORE, TEXT, check_page, data, failed, pieces, run, said, write_models
 
 from cutaway.checkpoints import load
+from cutaway.cli.tuning import _with_blanks
+from cutaway.errors import InputError
 from cutaway.inside.lens import logit_lens
 from cutaway.inside.pictures import LensGrid, read_picture
 from cutaway.inside.tuned import TunedLens
@@ -79,6 +83,31 @@ def test_a_lens_is_trained_and_looked_through(models: dict[str, Path], tmp_path:
     assert "another model" in failed("lens", models["llama"], TEXT, "--tuned", tmp_path / "lens.safetensors")
 
 
+@pytest.mark.parametrize(("name", "side"), [("bert", "encoder"), ("translator", "decoder")])
+def test_a_lens_for_blanks_and_for_translations(models: dict[str, Path], tmp_path: Path, name: str, side: str) -> None:
+    (tmp_path / "text.txt").write_text("".join(f"{TEXT} the cat sat down{'.' * (i % 3)}\n" for i in range(40)))
+    made = ["--tune", tmp_path / "text.txt", "--out", tmp_path / "lens.safetensors", "--steps", 12]
+    told = data("lens", models[name], *made)
+    first = f"{side}.0.residual_before"
+    assert told["kl_tuned"][first] < told["kl"][first]
+    assert told["kl"][list(told["kl"])[-1]] < 1e-6
+    found = data("lens", models[name], ASKED[name], *MORE.get(name, []), "--tuned", tmp_path / "lens.safetensors")
+    assert found["layers"][0] == first
+
+
+def test_a_model_for_blanks_learns_its_lens_from_blanks() -> None:
+    tokenizer = wordpiece()
+    word = tokenizer.id("dog")
+    rows = torch.full((50, 40), word)
+    read = _with_blanks(rows, tokenizer)
+    assert set(read[:, 0].tolist()) == {tokenizer.cls_id}
+    assert set(read[:, -1].tolist()) == {tokenizer.sep_id}
+    assert 0.1 < (read == tokenizer.mask_id).float().mean() < 0.2
+    assert (rows == word).all()  # a copy
+    with pytest.raises(InputError, match="no token for a blank"):
+        _with_blanks(rows, without_blanks())
+
+
 def test_what_cannot_be_read_is_refused(models: dict[str, Path], tmp_path: Path) -> None:
     gpt2 = models["gpt2"]
     assert "a text is missing" in failed("lens", gpt2)
@@ -94,9 +123,11 @@ def test_what_cannot_be_read_is_refused(models: dict[str, Path], tmp_path: Path)
     assert ".safetensors" in failed("lens", gpt2, *tune, "--out", tmp_path / "a.html")
     out = ["--out", tmp_path / "a.safetensors"]
     assert "are the least" in failed("lens", gpt2, *tune, *out)
-    assert "models that write" in failed("lens", models["bert"], *tune, *out)
+    assert "models that say words" in failed("lens", models["label"], *tune, *out)
+    assert "--to is for translators" in failed("lens", gpt2, *tune, *out, "--to", "de")
+    assert "1 sentences: 2 are the least" in failed("lens", models["translator"], *tune, *out)
     assert "in a second call" in failed("lens", gpt2, TEXT, *tune, *out)
-    for ignored in (["--stream", "decoder"], ["--follow", "a"], ["--target", "a"], ["--to", "de"], ["--tuned", "a"]):
+    for ignored in (["--stream", "decoder"], ["--follow", "a"], ["--target", "a"], ["--tuned", "a"]):
         assert f"{ignored[0]} is for looking through a lens" in failed("lens", gpt2, *tune, *out, *ignored)
     assert "does not translate" in failed("lens", models["vit"], models["a.png"], "--to", "de")
     for name in ("gpt2", "bert", "label"):

@@ -8,13 +8,16 @@ import torch.nn.functional as F
 from tiny import DECODERS, VOCAB, tiny
 from torch import Tensor
 
+from cutaway.checkpoints import load
 from cutaway.errors import InputError
 from cutaway.families import build
 from cutaway.inside.induction import induction, over_training, repeated
 from cutaway.model.model import Model
 from cutaway.model.norms import LayerNorm
 from cutaway.model.tap import edit
+from cutaway.training.presets import recipe_for
 from cutaway.training.state import write_checkpoint
+from cutaway.training.train import train
 
 
 def test_what_is_said_is_said_twice() -> None:
@@ -130,7 +133,7 @@ def test_an_induction_head_appears_in_training() -> None:
 def test_the_rise_is_read_from_the_checkpoints_of_a_run(tmp_path: Path) -> None:
     models = {step: tiny("llama", seed=step, dtype=torch.float32) for step in (100, 20, 3)}
     for step, model in models.items():
-        write_checkpoint(tmp_path / "checkpoints", step, {"weights": dict(model.named_parameters())}, {})
+        write_checkpoint(tmp_path / "run/checkpoints", step, {"weights": dict(model.named_parameters())}, {})
     ids = repeated(VOCAB, rows=2, length=6)
     found = dict(over_training(tiny("llama", seed=9, dtype=torch.float32), tmp_path, ids))
     assert list(found) == [3, 20, 100]
@@ -138,6 +141,23 @@ def test_the_rise_is_read_from_the_checkpoints_of_a_run(tmp_path: Path) -> None:
         assert found[step].to_dict() == induction(model, ids).to_dict()
     with pytest.raises(InputError, match="no checkpoints"):
         next(over_training(tiny("llama"), tmp_path / "else", ids))
+
+
+def test_the_checkpoints_are_where_a_run_puts_them(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("the cat sat on the mat and saw the dog\n" * 60)
+    small = [
+        "model.n_layers=1",
+        "model.d_model=32",
+        "model.d_ff=32",
+        "train.tokens=256",
+        "data.seq_len=32",
+        "data.valid_share=0.1",
+    ]
+    kept = ["train.steps=3", "checkpoint.every=1", "checkpoint.keep=3"]
+    train(recipe_for([tmp_path / "text.txt"], [*small, *kept]), tmp_path / "out")
+    model = load(tmp_path / "out")
+    found = dict(over_training(model, tmp_path / "out", repeated(model.config.vocab_size, rows=2, length=6)))  # type: ignore[attr-defined]
+    assert list(found) == [1, 2, 3]
 
 
 def test_what_is_not_said_twice_is_refused() -> None:

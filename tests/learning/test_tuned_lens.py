@@ -33,3 +33,12 @@ def test_after_training_every_layer_is_closer_on_text_it_has_not_seen() -> None:
     assert told == [(step, 150) for step in range(1, 151)]
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
+
+
+def test_the_mean_is_over_positions_whatever_batches_they_come_in() -> None:
+    model = tiny("gpt2", dtype=torch.float64)
+    rows = torch.arange(24).view(4, 6) % 11
+    together = kl_by_layer(model, [(rows,)])
+    apart = kl_by_layer(model, [(rows[:1],), (rows[1:],)])
+    assert all(abs(together[layer] - apart[layer]) < 1e-9 for layer in together)
+    assert max(together.values()) > 0

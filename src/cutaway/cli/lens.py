@@ -29,7 +29,12 @@ class Stream(StrEnum):
 Words = Annotated[list[str] | None, typer.Argument(metavar="[TEXT…]", help="A sentence, or a picture's file.")]
 Side = Annotated[Stream | None, typer.Option("--stream", help="A translator's encoder is read by its decoder.")]
 Tuned = Annotated[Path | None, typer.Option("--tuned", help="A tuned lens: what --tune wrote.")]
-Tune = Annotated[Path | None, typer.Option("--tune", help="Train a tuned lens on this text; --out says where to.")]
+Tune = Annotated[
+    Path | None,
+    typer.Option(
+        "--tune", help="Train a tuned lens on this text (a translator: a sentence a line); --out says where to."
+    ),
+]
 Steps = Annotated[int, typer.Option("--steps", min=1, help="Of the training, with --tune.")]
 Follow = Annotated[list[str] | None, typer.Option("--follow", help="Follow this word through the layers; repeatable.")]
 Target = Annotated[str | None, typer.Option("--target", help="A translator is told this translation, not its own.")]
@@ -57,12 +62,12 @@ def lens(
     if tune is not None:
         if text:
             raise InputError("--tune trains a lens: look through it with --tuned, in a second call")
-        looking = {"--follow": follow, "--stream": stream, "--tuned": tuned, "--to": to, "--target": target}
+        looking = {"--follow": follow, "--stream": stream, "--tuned": tuned, "--target": target}
         for option in (name for name, value in looking.items() if value):
             raise InputError(f"{option} is for looking through a lens, and --tune trains one: leave one of them out")
         from cutaway.cli.tuning import tune_lens
 
-        tune_lens(model, tune, out, steps, as_json)
+        tune_lens(model, tune, out, steps, to, as_json)
         return
     if not text:
         raise InputError("a text is missing: write a sentence after the model, or train a lens with --tune")

@@ -83,8 +83,9 @@ def induction(model: Model, ids: Int[Tensor, "rows twice"]) -> Induction:
 
 
 def over_training(model: Model, run: Path | str, ids: Int[Tensor, "rows twice"]) -> Iterator[tuple[int, Induction]]:
-    """Step and scores for every checkpoint of a run, oldest first; `model` ends with the weights of the last."""
-    folder = Path(run) / "checkpoints"
+    """Step and scores for every checkpoint of the folder that was trained into, oldest first; `model` ends with the
+    weights of the last."""
+    folder = Path(run) / "run" / "checkpoints"
     steps = {int(found[1]): path for path in folder.glob("step-*") if (found := re.fullmatch(r"step-(\d+)", path.name))}
     if not steps:
         raise InputError(

@@ -128,5 +128,5 @@ def kl_by_layer(
 ) -> dict[str, float]:
     """The mean KL between what the last layer says and what each says, in nats per position."""
     found = [logit_lens(model, *given, top=1, tuned=tuned) for given in counted(batches, report)]
-    mean = torch.stack([lens.kl.double().flatten(1).mean(1) for lens in found]).mean(0)
+    mean = torch.cat([lens.kl.double().flatten(1) for lens in found], dim=1).mean(1)
     return dict(zip(found[0].layers, mean.tolist(), strict=True))

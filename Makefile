@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check mutants bench
+.PHONY: help setup demo test check mutants bench wheel
 .DELETE_ON_ERROR:
 
 bin := .venv/bin
@@ -26,6 +26,15 @@ check: .venv/.full  ## format, lint and types
 
 mutants: .venv/.full  ## break the code line by line and see that the tests notice
 	$(bin)/python tests/mutants.py
+
+# Linux: unshare gives a process no network; who may not use it is told so by the command itself.
+wheel: .venv/.core  ## build the wheel, install it into an empty environment, and translate there without a network
+	rm -rf build/wheel && mkdir -p build/wheel
+	$(bin)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	$(bin)/python -m venv build/wheel/empty
+	build/wheel/empty/bin/pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
+	build/wheel/empty/bin/pip install --quiet --disable-pip-version-check build/wheel/cutaway-*.whl
+	cd build/wheel && unshare --map-root-user --net empty/bin/cutaway translate "Where is the station?" --model en-de --to de
 
 bench: .venv/.full  ## list the benchmarks and run the first: our forward pass beside transformers'
 	@for file in bench/*.py; do printf '  %-24s %s\n' "$$file" "$$(sed -n '1s/"""//gp' "$$file")"; done

@@ -15,11 +15,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-ENGINES = ("cutaway", "ctranslate2 1x2", "ctranslate2 2x1")
+THEIRS = ("1x2", "2x1")  # translators x threads
 WARM = 64  # sentences before the clock starts
 
 
-def translator(name: str, model: Path, exported: Path, to: str, beam: int, prune: float | None) -> Any:
+def translator(name: str, model: Path, exported: Path, to: str, beam: int, prune: float | None, batch: int) -> Any:
     import cutaway
     from cutaway.decoding.precision import with_precision
     from cutaway.decoding.translate import encode_sources, translate_all
@@ -39,7 +39,7 @@ def translator(name: str, model: Path, exported: Path, to: str, beam: int, prune
     def theirs(texts: list[str]) -> list[str]:
         sources = encode_sources(net, tokenizer, texts, tag, net.config.end_ids[0])
         words = [[vocabulary.id_to_token(id) for id in source] for source in sources]
-        found = engine.translate_batch(words, beam_size=beam, max_decoding_length=256, max_batch_size=32)
+        found = engine.translate_batch(words, beam_size=beam, max_decoding_length=256, max_batch_size=batch)
         return [tokenizer.decode([vocabulary.token_to_id(word) for word in one.hypotheses[0]]) for one in found]
 
     return theirs
@@ -52,15 +52,17 @@ def main() -> None:
     parser.add_argument("--to", default="")
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--prune", type=float)
+    parser.add_argument("--batch", type=int, default=32, help="CTranslate2's max_batch_size")
     parser.add_argument("--limit", type=int, default=600, help="only the first so many sentences")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--theirs", nargs="+", choices=THEIRS, default=THEIRS, help="how CTranslate2 uses two cores")
     parser.add_argument("--cpu-time", action="store_true", help="sentences in a second of one core, on a busy machine")
     parser.add_argument("--engine", help=argparse.SUPPRESS)
     parser.add_argument("--exported", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.engine:
         texts = given.sentences.read_text(encoding="utf-8").splitlines()[: given.limit]
-        run = translator(given.engine, given.model, given.exported, given.to, given.beam, given.prune)
+        run = translator(given.engine, given.model, given.exported, given.to, given.beam, given.prune, given.batch)
         run(texts[:WARM])
         clock = time.process_time if given.cpu_time else time.perf_counter
         start = clock()
@@ -73,14 +75,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         tokenizer = cutaway.load_tokenizer(given.model)
         export(cutaway.load(given.model), Path(folder) / "ct2", to="ctranslate2", tokenizer=tokenizer)
-        rates: dict[str, list[float]] = {name: [] for name in ENGINES}
+        engines = ["cutaway", *(f"ctranslate2 {way}" for way in given.theirs)]
+        rates: dict[str, list[float]] = {name: [] for name in engines}
         for _ in range(given.rounds):
-            for name in ENGINES:
+            for name in engines:
                 command = [sys.executable, *sys.argv, "--engine", name, "--exported", str(Path(folder) / "ct2")]
                 rates[name].append(float(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
     for name, found in rates.items():
         print(f"{name:16} {min(found):5.0f} … {max(found):.0f} sentences/s, median {median(found):.0f}")
-    ours, *theirs = (rates[name] for name in ENGINES)
+    ours, *theirs = rates.values()
     ratios = [mine / max(other) for mine, *other in zip(ours, *theirs, strict=True)]
     print(f"ours to the faster of theirs, round by round: {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
 

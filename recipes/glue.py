@@ -4,10 +4,16 @@
     python recipes/glue.py run build/glue build/cloze build/cloze-untrained --jobs 5     what is not there yet
     python recipes/glue.py table build/glue                                              dev scores
 
-Every start has the same recipe of a task; `--set` changes it for all.
+Every start has the same recipe of a task; `--set` changes it for all. What a decoder has no use for (the pooling of an
+encoder) is left out. What the auxiliary loss of a GPT buys, and an LSTM in its place (Radford et al. 2018, table 5):
+
+    python recipes/glue.py run build/beside books build/books-untrained build/lstm-books --set objective.auxiliary=0.5
+    python recipes/glue.py run build/alone books
+    python recipes/glue.py table build/beside build/alone
 """
 
 import argparse
+import dataclasses
 import json
 import subprocess
 import sys
@@ -19,10 +25,14 @@ TASKS = {"sst2": "SST-2", "stsb": "STS-B", "cola": "CoLA", "rte": "RTE", "mrpc":
 
 def one(task: str, start: Path, out: Path, more: list[str]) -> None:
     """Fine-tunes on one task, and writes down what the dev set says at the end."""
+    import cutaway
     from cutaway.training.recipe import read_recipe
     from cutaway.training.train import train
 
     recipe = read_recipe(Path(f"recipes/glue-{task}.toml"), [f"model.start={start}", *more])
+    has = cutaway.load(start).config.to_dict()
+    changes = {name: value for name, value in recipe.model.changes.items() if name in has}
+    recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, changes=changes))
     outcome = train(recipe, out)
     facts = {"task": task, "start": start.name, "metric": recipe.evaluate.metric, "scores": outcome.scores,
              "seconds": outcome.seconds}  # fmt: skip
@@ -44,15 +54,19 @@ def run(out: Path, starts: list[Path], tasks: list[str], jobs: int, more: list[s
         list(pool.map(lambda its: begin(*its), [(task, start) for task in tasks for start in starts]))
 
 
-def table(out: Path) -> None:
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(out.glob("*/glue.json"))]
-    starts = sorted({facts["start"] for facts in found}, key=lambda name: ("untrained" in name, name))
-    print(f"| dev | {' | '.join(starts)} |\n|---|{'---|' * len(starts)}")
+def table(outs: list[Path]) -> None:
+    found = [
+        json.loads(path.read_text(encoding="utf-8")) | {"out": out.name}
+        for out in outs
+        for path in sorted(out.glob("*/glue.json"))
+    ]
+    columns = sorted({(facts["out"], facts["start"]) for facts in found}, key=lambda it: ("untrained" in it[1], it))
+    print(f"| dev | {' | '.join(f'{start}, {out}' for out, start in columns)} |\n|---|{'---|' * len(columns)}")
     for task, name in TASKS.items():
-        its = {facts["start"]: facts for facts in found if facts["task"] == task}
+        its = {(facts["out"], facts["start"]): facts for facts in found if facts["task"] == task}
         if its:
             (metric,) = {facts["metric"] for facts in its.values()}
-            cells = [f"{100 * its[start]['scores'][metric]:.1f}" if start in its else "–" for start in starts]
+            cells = [f"{100 * its[key]['scores'][metric]:.1f}" if key in its else "–" for key in columns]
             print(f"| {name}, {metric} | {' | '.join(cells)} |")
 
 
@@ -60,7 +74,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("what", choices=["run", "one", "table"])
     parser.add_argument("out", type=Path)
-    parser.add_argument("starts", type=Path, nargs="*", help="model folders")
+    parser.add_argument("starts", type=Path, nargs="*", help="model folders or names; for table, further outputs")
     parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=TASKS)
     parser.add_argument("--jobs", type=int, default=1, help="so many at a time")
     parser.add_argument("--set", action="append", default=[], dest="more", help="for all: --set data.root=FOLDER")
@@ -70,7 +84,7 @@ def main() -> None:
     elif given.what == "run":
         run(given.out, given.starts, given.tasks, given.jobs, given.more)
     else:
-        table(given.out)
+        table([given.out, *given.starts])
 
 
 if __name__ == "__main__":

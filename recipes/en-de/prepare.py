@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 TRAIN = ("everyday-en-de/train.tatoeba.en-de.tsv.gz", "bcontrast/train+dev.en-de.tsv.gz")
-FRENCH = "everyday-en-fr/train.tatoeba.en-fr.tsv.gz"
 TEST = "everyday-en-de/test.tatoeba-v2020-07-28.en-de.tsv.gz"
 DEV = 2000
 
@@ -36,10 +35,7 @@ def main() -> None:
     check(dev, test)
     write(out / "train.tsv", train)
     write(out / "dev.tsv", dev)
-    known = {plain(english) for english, _ in train} | test | apart
-    more = {plain(english): english for english, _ in pairs(data / FRENCH) if plain(english) not in known}
-    (out / "more.en").write_text("".join(f"{text}\n" for text in more.values()), encoding="utf-8")
-    print(f"{len(train):,} pairs to train on, {len(dev):,} to choose with; {len(more):,} more English sentences")
+    print(f"{len(train):,} pairs to train on, {len(dev):,} to choose with")
     print(f"dropped: {len(found) - len(allowed):,} that touch the test, {len(allowed) - len(train) - len(dev):,} dev")
 
 

@@ -13,7 +13,7 @@ from cutaway.cli import app
 from cutaway.training.recipe import read_recipe
 
 ROOT = Path(__file__).parents[2]
-RECIPES = {"en-de": "en-de/en-de.toml", "books": "books.toml", "digits": "mnist.toml"}
+RECIPES = {"en-de": "en-de/en-de.toml", "books": "books.toml", "cloze": "cloze.toml", "digits": "mnist.toml"}
 MEGABYTE = 10**6
 
 
@@ -49,12 +49,13 @@ def test_all_weights_are_small() -> None:
     sizes = {name: sum(f.stat().st_size for f in (HERE / name).glob("*.safetensors")) for name in RECIPES}
     assert sizes["en-de"] <= 32 * MEGABYTE
     assert sum(sizes.values()) <= 85 * MEGABYTE
-    limits = {"en-de": 30e6, "books": 35e6, "digits": 1e6}
-    for model in cutaway.models():
-        if model.folder.parent == HERE:
-            assert model.stored == "int8"
-            assert model.parameters is not None
-            assert model.parameters <= limits[model.name]
+    limits = {"en-de": 30e6, "books": 35e6, "cloze": 20e6, "digits": 1e6}
+    here = [model for model in cutaway.models() if model.folder.parent == HERE]
+    assert {model.name for model in here} == set(RECIPES)
+    for model in here:
+        assert model.stored == "int8"
+        assert model.parameters is not None
+        assert model.parameters <= limits[model.name]
 
 
 @pytest.mark.parametrize("source", ["English", "German"])
@@ -78,3 +79,10 @@ def test_the_books_know_how_a_sentence_goes_on() -> None:
     model, tokenizer = cutaway.load("books"), cutaway.load_tokenizer("books")
     text = cutaway.generate(model, tokenizer, "Once upon a", max_tokens=2)
     assert text.strip() == "time,"
+
+
+def test_a_verb_agrees_with_its_subject_and_not_with_the_nearest_noun() -> None:
+    model, tokenizer = cutaway.load("cloze"), cutaway.load_tokenizer("cloze")
+    texts = ["The men who live next door [MASK] very kind.", "The man who knows the ladies [MASK] very kind."]
+    said = [cutaway.fill(model, tokenizer, text).blanks[0][0].word for text in texts]
+    assert said == ["are", "is"]

@@ -40,7 +40,7 @@ def test_it_is_read_as_it_was_written(folder: Path, certificate: Certificate) ->
     load(folder)  # the file disturbs nobody
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
 def test_another_model_makes_it_stale(folder: Path, certificate: Certificate, name: str) -> None:
     data = bytearray((folder / name).read_bytes())
     data[-2] ^= 1
@@ -51,7 +51,8 @@ def test_another_model_makes_it_stale(folder: Path, certificate: Certificate, na
 def test_shards_are_counted(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "model-1.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "model-1.safetensors"}}))
-    assert set(fingerprint(folder)) == {"config.json", "model.safetensors.index.json", "model-1.safetensors"}
+    shards = {"model.safetensors.index.json", "model-1.safetensors"}
+    assert set(fingerprint(folder)) == {"config.json", "tokenizer.json", *shards}
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../model-1.safetensors"}}))
     with pytest.raises(CheckpointError, match="not found"):
         fingerprint(folder)

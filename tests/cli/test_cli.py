@@ -71,6 +71,7 @@ OFFERED = {
         "--length-penalty",
         "--limit",
         "--no-start",
+        "--prune",
         "--resamples",
         "--second-column",
         "--seed",

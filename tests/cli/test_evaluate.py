@@ -13,7 +13,8 @@ from tokens.test_tokenizer import byte_level
 from typer.testing import CliRunner
 
 from cutaway import cli
-from cutaway.checkpoints import save
+from cutaway.checkpoints import load, save
+from cutaway.decoding.precision import with_precision
 from cutaway.evaluation import LastWord, Pair, Schema, Sureness, evaluate
 from cutaway.tokens.train import train_tokenizer
 
@@ -39,6 +40,20 @@ def said(*args: object) -> dict:
     return json.loads(run(*args, *FEW, "--json", "--device", "cpu"))
 
 
+def test_a_translator_in_8_bits(tmp_path):
+    model, tokenizer = translator(), byte_level()
+    save(model, tmp_path / "model", tokenizer)
+    sources = [text for text in TEXTS if text]
+    (tmp_path / "a.en").write_text("\n".join(sources) + "\n")
+    (tmp_path / "a.de").write_text("\n".join(reversed(sources)) + "\n")
+    files = f"{tmp_path}/a.en,{tmp_path}/a.de"
+    found = said(tmp_path / "model", files, "--dtype", "int8")
+    eight = with_precision(load(tmp_path / "model"), "int8")
+    assert found["scores"] == evaluate(eight, tokenizer, sources, sources[::-1]).scores
+    assert found["scores"] != said(tmp_path / "model", files)["scores"]
+    assert found["dtype"] == "int8"
+
+
 def test_a_translator(tmp_path):
     model, tokenizer = translator(), byte_level()
     save(model, tmp_path / "model", tokenizer)
@@ -51,6 +66,9 @@ def test_a_translator(tmp_path):
     assert found["signatures"] == expected.signatures
     assert (found["n"], found["settings"]["beam"], found["task"]) == (6, 2, "translate")
     assert said(tmp_path / "model", tmp_path / "a.en", tmp_path / "a.de", "--beam", 2)["scores"] == found["scores"]
+    pruned = said(tmp_path / "model", f"{tmp_path}/a.en,{tmp_path}/a.de", "--beam", 4, "--prune", 0.001)
+    assert pruned["settings"]["prune"] == 0.001
+    assert pruned["scores"] == evaluate(model, tokenizer, sources, sources[::-1], beam=4, prune=0.001).scores
     table = tmp_path / "a.tsv"
     table.write_text("".join(f"{a}\t{b}\n" for a, b in zip(sources, sources[::-1], strict=True)))
     again = said(tmp_path / "model", table, "--beam", 2, "--header", "en,de", "--to", "de")

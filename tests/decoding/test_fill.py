@@ -54,7 +54,7 @@ def test_a_model_for_pretraining_fills_too(words: Tokenizer) -> None:
     assert len(fill(masked(task="pretrain"), words, TEXTS[2]).blanks) == 2
 
 
-@pytest.mark.parametrize("blank", ["[MASK]", "<mask>", "___", "______"])
+@pytest.mark.parametrize("blank", ["[MASK]", "[mask]", "<mask>", "___", "______"])
 @pytest.mark.parametrize("mask", ["[MASK]", "<mask>"])
 def test_a_blank_has_many_names(mask: str, blank: str) -> None:
     model, tokenizer = masked(), wordpiece(mask, lstrip=mask == "<mask>")

@@ -1,12 +1,15 @@
 """docs/results.md and its picture are what docs/results.toml says, and every figure of ours has its command."""
 
 import importlib.util
+import re
 import tomllib
 from pathlib import Path
 from types import ModuleType
 from xml.etree import ElementTree
 
 import pytest
+
+from cutaway.bundled import HERE
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -39,10 +42,20 @@ def test_the_picture_is_xml_and_holds_every_label_inside(results: ModuleType) ->
 def test_what_is_ours_says_how_to_measure_it_and_flops_say_where_from() -> None:
     tests = tomllib.loads((DOCS / "results.toml").read_text(encoding="utf-8"))["test"]
     rows = [row for test in tests for row in test["row"]]
-    assert all(row["command"].startswith("cutaway ") for row in rows if row.get("ours"))
+    assert all(row["command"].startswith(("cutaway ", "python recipes/")) for row in rows if row.get("ours"))
     assert all(row["how"] for row in rows if "flops" in row)
     numbers = [(row["score"].split()[0], row["value"]) for row in rows if "value" in row]
     assert all(float(score) == value for score, value in numbers)  # the plot and the table say one thing
+
+
+def test_a_card_says_what_the_results_say() -> None:
+    tests = tomllib.loads((DOCS / "results.toml").read_text(encoding="utf-8"))["test"]
+    shipped = [row for test in tests for row in test["row"] if re.fullmatch("`[a-z-]+`", row["who"])]
+    assert {row["who"] for row in shipped} == {"`en-de`", "`books`", "`cloze`", "`digits`"}
+    for row in shipped:
+        card = (HERE / row["who"].strip("`") / "README.md").read_text(encoding="utf-8")
+        score, interval = re.match(r"([\d.]+) (\(.*?\))", row["score"]).groups()  # type: ignore[union-attr]
+        assert re.search(rf"{re.escape(score)}\**( %\**)? {re.escape(interval)}", card), row["score"]
 
 
 def test_a_test_without_ours_is_left_out(results: ModuleType) -> None:

@@ -1,9 +1,12 @@
 """The wheel carries every model that lies in src/cutaway/bundled: hatchling is asked what it would pack."""
 
 import shutil
+import tomllib
 from pathlib import Path
 
 from hatchling.builders.wheel import WheelBuilder
+
+from cutaway.bundled.cards import card_of
 
 ROOT = Path(__file__).parents[2]
 BUNDLED = ROOT / "src" / "cutaway" / "bundled"
@@ -31,3 +34,12 @@ def test_a_new_model_is_packed_whatever_its_files_are_called(tmp_path: Path) -> 
     for name in names:
         (model / name).touch()
     assert {f"cutaway/bundled/en-de/{name}" for name in names} <= packed(tmp_path)
+
+
+def test_the_licences_of_all_weights_are_named() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    models = [folder for folder in BUNDLED.iterdir() if (folder / "config.json").is_file()]
+    assert {folder.name for folder in models} == {"en-de", "books", "cloze", "digits"}
+    assert {"Apache-2.0", *(card_of(folder)["license"] for folder in models)} == set(project["license"].split(" AND "))
+    there = {path for pattern in project["license-files"] for path in ROOT.glob(pattern)}
+    assert {folder / "LICENSE" for folder in models} | {ROOT / "LICENSE"} == there

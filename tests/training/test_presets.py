@@ -105,6 +105,9 @@ def test_a_start_replaces_the_size_and_the_tokenizer(tmp_path: Path) -> None:
         recipe = recipe_for(paths, ["model.start=old"])
         assert (recipe.model.size, recipe.model.start, recipe.model.changes) == (None, "old", {})
         assert recipe.tokenizer.kind is None
+        assert (recipe.optimizer.kind, recipe.optimizer.rate) == ("adamw", 1e-4)  # a new model's rate would undo it
+        assert recipe_for(paths).optimizer.rate > 2 * recipe.optimizer.rate
+        assert recipe_for(paths, ["model.start=old", "optimizer.rate=0.5"]).optimizer.rate == 0.5
     recipe = recipe_for([path], ["model.dropout=0.3", "model.start=old"])
     assert recipe.model.changes == {"dropout": 0.3}
     with pytest.raises(ConfigError, match=r"\[model\] names a `size` .* or a `start`"):

@@ -2,7 +2,7 @@
 
 ---
 about: "Translates everyday sentences between English and German."
-license: "CC-BY-2.0"
+license: "CC-BY-SA-4.0"
 score: "what was measured, and on which test"
 ---
 

@@ -9,6 +9,7 @@ from cutaway.certificate.entry import Entry
 from cutaway.checkpoints.tensors import INDEX, SINGLE
 from cutaway.errors import CheckpointError
 from cutaway.files import MEGABYTE, plain_child, read_json, write_json
+from cutaway.tokens.tokenizer import FILE
 
 SCHEMA = 2
 NAME = "certificate.json"
@@ -92,7 +93,7 @@ def read_certificate(path: Path | str) -> Certificate:
 
 
 def fingerprint(model: Path) -> dict[str, str]:
-    """The SHA-256 of every file that makes the model's numbers."""
+    """The SHA-256 of every file that makes the model's answers."""
     if not model.is_dir():
         return {model.name: _sha256(model)}
     names = ["config.json"]
@@ -101,6 +102,7 @@ def fingerprint(model: Path) -> dict[str, str]:
     elif (model / INDEX).exists():
         shards = read_json(model / INDEX).get("weight_map")
         names += [INDEX, *sorted({str(name) for name in (shards.values() if isinstance(shards, dict) else ())})]
+    names += [FILE] * (model / FILE).exists()
     return {name: _sha256(plain_child(model, name)) for name in names}
 
 

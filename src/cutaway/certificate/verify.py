@@ -68,7 +68,11 @@ def verify(
         precision="int8" if has_8_bits(model) else "fp32",
         files=files,
         versions={"cutaway": __version__, "torch": torch.__version__, "python": platform.python_version()},
-        machine={"system": platform.platform(), "processor": _processor(model.device), "device": model.device.type},
+        machine={
+            "system": f"{platform.system()} {platform.machine()}",
+            "processor": _processor(model.device),
+            "device": model.device.type,
+        },
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         seed=seed,
         quick=quick,

@@ -33,7 +33,7 @@ Texts = Annotated[
     list[str] | None, typer.Argument(metavar="[TEXT…]", help="Texts; without any, or with -, stdin's lines.")
 ]
 Where = Annotated[Path, typer.Option("--model", callback=located, help="A model's folder, file or name.")]
-In = Annotated[Precision, typer.Option("--precision", help="fp32, bf16, or 8-bit matrices on the CPU.")]
+In = Annotated[Precision, typer.Option("--precision", help="fp32; bf16; or int8, the fastest on a CPU.")]
 
 
 @contextmanager

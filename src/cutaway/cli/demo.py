@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SENTENCE = "I ate an apple."
 STORY = "In the middle of the night he heard a"
-BLANK = "The captain stood on the deck of the [MASK]."
+BLANK = "The cat sat on the [MASK]."
 DIGIT = HERE / "digits" / "example.png"
 SIDE = 28  # pixels of DIGIT
 WIDE = 80  # columns at most
@@ -258,7 +258,7 @@ def _next(here: set[str], console: "Console") -> None:
         ("en-de", 'demo "Where is the station?"', "your own sentence"),
         ("en-de", "translate - --model en-de --to de", "line by line, as you type"),
         ("books", 'generate "The ship" --model books --temperature 0.8', ""),
-        ("cloze", 'fill "The [MASK] barked." --model cloze', ""),
+        ("cloze", 'fill "The men who live next door [MASK] very kind." --model cloze', ""),
         ("digits", f"classify {_near(DIGIT)} --model digits", ""),
         ("", "demo --reverse", "train one, in half a minute"),
         ("", "models", "all that is here"),

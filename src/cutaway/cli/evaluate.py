@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.options import Device, Dtype, Json, On, located
+from cutaway.cli.options import Device, Json, On, located
 from cutaway.cli.words import EMBEDDING, At, score_words
 from cutaway.errors import InputError
 
@@ -28,6 +28,15 @@ class Split(StrEnum):
     line = "line"
     form_feed = "form_feed"
     blank_line = "blank_line"
+
+
+class Weights(StrEnum):
+    """What the model computes with."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+    int8 = "int8"
 
 
 Where = Annotated[Path, typer.Argument(metavar="MODEL", callback=located, help="A model's folder, file or name.")]
@@ -63,7 +72,10 @@ Limit = Annotated[
 Resamples = Annotated[int, typer.Option("--resamples", min=0, help="Draws for the intervals; 0 leaves them out.")]
 Seed = Annotated[int, typer.Option("--seed", help="Of those draws, and of the words that are hidden.")]
 Vocab = Annotated[int, typer.Option("--vocab", min=1, help="Words: search among the first so many, as gensim does.")]
-Kind = Annotated[Dtype, typer.Option("--dtype", help="Of the weights.")]
+Prune = Annotated[
+    float | None, typer.Option("--prune", min=0, help="Translation: give up what is so far behind its best, in log p.")
+]
+Kind = Annotated[Weights, typer.Option("--dtype", help="Of the weights; int8 is for the CPU.")]
 
 
 def evaluate(
@@ -81,6 +93,7 @@ def evaluate(
     to: To = None,
     beam: Beam = 4,
     length_penalty: LengthPenalty = 1.0,
+    prune: Prune = None,
     context: Context = None,
     stride: Stride = None,
     split: SplitAt = Split.file,
@@ -88,7 +101,7 @@ def evaluate(
     limit: Limit = None,
     resamples: Resamples = 1000,
     seed: Seed = 0,
-    dtype: Kind = Dtype.float32,
+    dtype: Kind = Weights.float32,
     device: On = Device.auto,
     at: At = EMBEDDING,
     vocab: Vocab = 300_000,
@@ -106,6 +119,7 @@ def evaluate(
     from cutaway.evaluation import evaluate as score
     from cutaway.evaluation.examples import Columns, read_examples
     from cutaway.evaluation.word_files import read_word_test
+    from cutaway.model.int8 import to_int8
 
     sure = Sureness(seed=seed, resamples=resamples)
     questions = None if header else read_word_test(_files(data), limit)
@@ -120,14 +134,16 @@ def evaluate(
         )
     chosen = device.value
     if device is Device.auto:
-        chosen = "cuda" if torch.cuda.is_available() else "cpu"
-    loaded = load(model, dtype=getattr(torch, dtype.value), device=chosen)
+        chosen = "cuda" if torch.cuda.is_available() and dtype is not Weights.int8 else "cpu"
+    loaded = load(model, dtype=torch.float32 if dtype is Weights.int8 else getattr(torch, dtype.value), device=chosen)
+    if dtype is Weights.int8:
+        to_int8(loaded)
     tokenizer = tokenizer_of(model)
     names = None if header is None else tuple(header.split(","))
     columns = Columns(source_column, target_column, text_column, second_column, label_column, names,
                       good_column, bad_column)  # fmt: skip
     examples = read_examples(loaded, _files(data), columns, to=to, split=split.value, limit=limit)
-    options = _options(loaded, tokenizer, model, examples, to=to, beam=beam, length_penalty=length_penalty,
+    options = _options(loaded, tokenizer, model, examples, to=to, beam=beam, length_penalty=length_penalty, prune=prune,
                        before=before, context=context, stride=stride, start=not no_start)  # fmt: skip
     with _progress() as report:
         found = score(loaded, tokenizer, examples.inputs, examples.wanted, sure=sure, report=report, **options)
@@ -161,7 +177,7 @@ def _options(
     if isinstance(model, EncoderDecoderModel):
         # of a model that knows one language, --to chooses the column only
         tag = tag_for(tokenizer, to) if tokenizer is not None and languages(tokenizer) else None
-        return {"beam": asked["beam"], "length_penalty": asked["length_penalty"], "tag": tag}
+        return {name: asked[name] for name in ("beam", "length_penalty", "prune")} | {"tag": tag}
     if model.config.task == "language_model":
         return {name: asked[name] for name in ("context", "stride", "start")}
     if model.config.task in ("masked_language_model", "pretrain"):

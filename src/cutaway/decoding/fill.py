@@ -20,7 +20,7 @@ from cutaway.errors import InputError
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
 
-BLANK = re.compile(r"\[MASK\]|<mask>|_{3,}")
+BLANK = re.compile(r"\[MASK\]|<mask>|_{3,}", re.IGNORECASE)
 TASKS = ("masked_language_model", "pretrain")
 PIECE = "##"  # WordPiece's mark of a piece that goes on with the word before it
 

@@ -21,9 +21,11 @@ from cutaway.training.recipe import DataPart, ModelPart, Recipe, change, read_pa
 
 PACKED = (".gz", ".xz")
 SMALL_TEXT = 200_000  # bytes: too little for word pieces, so its letters are learnt
+GENTLE = {"kind": "adamw", "rate": 1e-4, "betas": [0.9, 0.98], "weight_decay": 0.01}
 COLUMNS = (
     "columns named source and target, or text and label (and second, for pairs), are needed; --set data.text=… --set "
-    "data.label=…, or data.source and data.target, say what they are called here"
+    "data.label=…, or data.source and data.target, say what they are called here; where line 1 has no names, --set "
+    'data.header=["text","label"] gives them'
 )
 
 
@@ -42,11 +44,10 @@ def recipe_for(paths: Sequence[Path], changes: Iterable[str] = ()) -> Recipe:
     values["data"] |= {"root": "", "train": [os.fspath(path) for path in paths], **data}
     if kind == "text" and sum(path.stat().st_size for path in paths) < SMALL_TEXT:
         values["tokenizer"] = {"kind": "char"}
-    if (
-        read_part(ModelPart, asked["model"], "model", where).start is not None
-    ):  # a trained model brings its size and its tokenizer along
-        values["model"] = {}
+    if read_part(ModelPart, asked["model"], "model", where).start is not None:
+        values["model"] = {}  # a trained model brings its size and its tokenizer along …
         values.pop("tokenizer", None)
+        values["optimizer"] = dict(GENTLE)  # … and would forget what it knows at the rate of a new one
     for text in changes:
         change(values, text)
     return recipe_from(values, where)

@@ -31,8 +31,8 @@ def recipe_for(folder: Path) -> dict[str, Any]:
         "tokenizer": {"kind": "char"},
         "data": {"root": str(folder), "format": "parallel", "train": ["read", "write"], "seq_len": LONGEST + 2},
         "objective": {"kind": "translate"},
-        "train": {"steps": 500, "tokens": 1024, "threads": 1},
-        "optimizer": {"rate": 3e-3, "betas": [0.9, 0.98], "weight_decay": 0.01},
+        "train": {"steps": 400, "tokens": 1024, "threads": 1},
+        "optimizer": {"kind": "muon", "rate": 3e-3, "weight_decay": 0.01},
         "schedule": {"kind": "linear", "warmup": 50},
     }  # fmt: skip
 

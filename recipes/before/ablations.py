@@ -2,6 +2,7 @@
 
     python recipes/before/ablations.py run build/ablations --jobs 3      trains what is not there yet
     python recipes/before/ablations.py table build/ablations             BLEU with intervals
+    python recipes/before/ablations.py pictures build/ablations --into docs/before
 
 Every variant has the same pairs, tokens, steps and rate as recipes/multi30k-en-de.toml; only `CHANGES` differ.
 """
@@ -9,6 +10,7 @@ Every variant has the same pairs, tokens, steps and rate as recipes/multi30k-en-
 import argparse
 import gzip
 import json
+import math
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +34,16 @@ CHANGES: dict[str, list[str]] = {
     "layers: 6": ["model.n_encoder_layers=6", "model.n_decoder_layers=6"],
     "norm: post": ["model.wiring=post_norm"],
     "norm: post, 6 layers": ["model.wiring=post_norm", "model.n_encoder_layers=6", "model.n_decoder_layers=6"],
+}
+PICTURES: dict[str, tuple[str, dict[str, dict[int, str]]]] = {
+    "heads.svg": ("heads", {"4 + 4 layers": {n: WHOLE if n == 4 else f"heads: {n}" for n in (1, 2, 4, 8, 16)}}),
+    "layers.svg": (
+        "layers on each side",
+        {
+            "norm before each part": {n: WHOLE if n == 4 else f"layers: {n}" for n in (1, 2, 4, 6)},
+            "norm behind (2017)": {4: "norm: post", 6: "norm: post, 6 layers"},
+        },
+    ),
 }
 
 
@@ -75,7 +87,9 @@ def run(out: Path, root: str, jobs: int, only: list[str], more: list[str]) -> No
         list(pool.map(start, only or CHANGES))
 
 
-def table(out: Path, root: str) -> None:
+def scored(out: Path, root: str) -> tuple[dict[str, dict[str, Any]], str]:
+    """What is known of each variant that is done, with its BLEU and its interval, in the order of CHANGES; and the
+    signature of BLEU."""
     from sacrebleu.metrics.bleu import BLEU
 
     with gzip.open(f"{root}/{TEST}.de.gz", "rt", encoding="utf-8") as file:
@@ -83,31 +97,59 @@ def table(out: Path, root: str) -> None:
     found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(out.glob("*/ablation.json"))]
     found.sort(key=lambda facts: list(CHANGES).index(facts["name"]))
     metric = BLEU()
-    print("| | BLEU | validation loss | parameters |\n|---|---|---|---|")
     for facts in found:
         score = metric.corpus_score(facts["said"], [wanted], n_bootstrap=1000)
-        low, high = score._mean - score._ci, score._mean + score._ci
-        print(f"| {facts['name']} | {score.score:.1f} ({low:.1f} … {high:.1f}) | {facts['loss']:.3f} "
-              f"| {facts['parameters'] / 1e6:.1f} M |")  # fmt: skip
-    print(f"\n{metric.get_signature()}")
+        facts |= {"bleu": score.score, "low": score._mean - score._ci, "high": score._mean + score._ci}
+    return {facts["name"]: facts for facts in found}, str(metric.get_signature())
+
+
+def table(out: Path, root: str) -> None:
+    found, signature = scored(out, root)
+    print("| | BLEU | validation loss | parameters |\n|---|---|---|---|")
+    for name, its in found.items():
+        print(f"| {name} | {its['bleu']:.1f} ({its['low']:.1f} … {its['high']:.1f}) | {its['loss']:.3f} "
+              f"| {its['parameters'] / 1e6:.1f} M |")  # fmt: skip
+    print(f"\n{signature}")
+
+
+def pictures(out: Path, root: str, into: Path) -> None:
+    """BLEU by heads, and by layers with the norm before and behind each part."""
+    from cutaway.inside.pictures import Lines
+
+    found, _ = scored(out, root)
+    for file, (x_name, lines) in PICTURES.items():
+        x = sorted({n for line in lines.values() for n in line})
+        its = {name: [found.get(line.get(n, ""), {}) for n in x] for name, line in lines.items()}
+        values = {
+            name: [[facts.get(key, math.nan) for facts in row] for key in ("bleu", "low", "high")]
+            for name, row in its.items()
+        }
+        Lines(
+            x, {name: bleu for name, (bleu, _, _) in values.items()},
+            bands={name: (low, high) for name, (_, low, high) in values.items()},
+            title=f"BLEU by {x_name}, with 95 % intervals", x_name=x_name, y_name="BLEU", log_x=x_name == "heads",
+        ).save(into / file)  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=["run", "one", "table"])
+    parser.add_argument("what", choices=["run", "one", "table", "pictures"])
     parser.add_argument("out", type=Path)
     parser.add_argument("--root", default="../shared/data")
     parser.add_argument("--jobs", type=int, default=1, help="so many at a time")
     parser.add_argument("--only", nargs="*", default=[], choices=CHANGES, help="these alone")
     parser.add_argument("--set", action="append", default=[], dest="more", help="for all: --set train.steps=100")
+    parser.add_argument("--into", type=Path, default=Path("."), help="the folder for pictures")
     parser.add_argument("--name", choices=CHANGES, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.what == "one":
         one(given.name, given.out, given.root, given.more)
     elif given.what == "run":
         run(given.out, given.root, given.jobs, given.only, given.more)
-    else:
+    elif given.what == "table":
         table(given.out, given.root)
+    else:
+        pictures(given.out, given.root, given.into)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,15 @@ def test_texts_and_pairs(tmp_path: Path) -> None:
     assert json.loads(run(tmp_path, SENTENCES[0], "--json"))["label"] == expected[0].label
 
 
+def test_a_file_s_name_is_pointed_out_where_texts_are_read(tmp_path: Path) -> None:
+    kept(classifier(dtype=torch.float32), tmp_path / "texts")
+    file = tmp_path / "reviews.txt"
+    file.write_text("a man")
+    args = ["classify", "--model", str(tmp_path / "texts")]
+    assert f"hint: {file} is a file" in CliRunner().invoke(cli.app, [*args, str(file)]).stderr
+    assert CliRunner().invoke(cli.app, [*args, "a man", "x" * 300, "--cut", "8"]).stderr == ""
+
+
 def test_numbers_and_tags(tmp_path: Path) -> None:
     model = kept(tiny("bert", task="regress", dtype=torch.float32), tmp_path / "number")
     value = json.loads(run(tmp_path / "number", "a man", "--json"))["value"]

@@ -7,9 +7,9 @@ from evaluation.test_bleu import corpora
 from sacrebleu.significance import PairedTest
 
 from cutaway.errors import InputError
-from cutaway.evaluation import bootstrap
+from cutaway.evaluation import Sureness, bootstrap
 from cutaway.evaluation.bleu import bleu_counts, chrf_counts
-from cutaway.evaluation.bootstrap import compare, corpus, each, interval, mean_of, ratio_of
+from cutaway.evaluation.bootstrap import Interval, compare, corpus, each, interval, mean_of, ratio_of
 from cutaway.evaluation.scores import accuracy, pearson
 
 
@@ -28,6 +28,13 @@ def test_95_percent_of_the_intervals_hold_the_truth():
         for found in [interval(mean_of(sample), 150, seed=seed, resamples=300, level=0.5)]
     ]
     assert 0.42 < np.mean(narrow) < 0.58
+
+
+def test_one_example_has_no_interval():
+    """Drawn a thousand times it is the same thousand times, which looks like certainty."""
+    assert interval(mean_of([0.3]), 1, seed=0) is None
+    assert interval(mean_of([0.3, 0.4]), 2, seed=0) is not None
+    assert Sureness().of({"one": lambda: None, "two": lambda: Interval(0.0, 1.0)}) == {"two": Interval(0.0, 1.0)}
 
 
 @pytest.mark.parametrize("counts", [bleu_counts, chrf_counts])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading, ready, warn_if_plain
-from cutaway.cli.lines import Cut, Input, Output, Resume, answer_lines, given, of_model, of_words
+from cutaway.cli.lines import Cut, Input, Output, Resume, answer_lines, given, hint_at_files, of_model, of_words
 from cutaway.cli.options import Json
 from cutaway.cli.showing import chance, grid, stdout
 from cutaway.errors import InputError
@@ -43,6 +43,8 @@ def classify(
     pictures = loaded.config.family == "vit"
     if cut and pictures:
         raise InputError("--cut ends texts, and this model reads pictures: leave it out")
+    if not pictures:
+        hint_at_files(asked)
     bad: list[str] = []
     answers = _of_pictures(loaded, model, bad) if pictures else _of_texts(loaded, found, model, cut)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading, ready
-from cutaway.cli.lines import Cut, Input, Output, Resume, answer_lines, given, of_model, of_words
+from cutaway.cli.lines import Cut, Input, Output, Resume, answer_lines, given, hint_at_files, of_model, of_words
 from cutaway.cli.options import Json
 from cutaway.cli.showing import GAP, echo, grid, stdout
 from cutaway.cli.words import EMBEDDING, At, neighbours
@@ -92,6 +92,7 @@ def embed(
             silent = Path("/dev/null") if out and not as_json else None
             answer_lines(lines, input, output or silent, resume, settings)
             return
+        hint_at_files(asked)
         said = vectors(asked)
         keep(said)
         if as_json:

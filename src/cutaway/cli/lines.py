@@ -1,6 +1,7 @@
 """What the commands that answer line by line share: where lines come from and go to, and a bar for whoever watches."""
 
 import hashlib
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,6 +33,13 @@ def given(texts: list[str] | None, input: Path | None, output: Path | None, resu
     if resume and not output:
         raise InputError("--resume goes on with a file: give --output")
     return texts
+
+
+def hint_at_files(texts: list[str]) -> None:
+    """A file's name is taken for words, which is hardly ever meant."""
+    for text in texts:
+        if os.path.isfile(text):
+            print(f"hint: {text} is a file, and its name is taken for a text: --input {text} reads it", file=sys.stderr)
 
 
 def answer_lines(

@@ -4,7 +4,6 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cutaway.cli.asking import In, Precision, Where, reading, ready
-from cutaway.cli.lines import Input, Output, Resume, answer_lines, given, of_model
+from cutaway.cli.lines import Input, Output, Resume, answer_lines, given, hint_at_files, of_model
 from cutaway.cli.options import Json
 from cutaway.cli.showing import looks
 from cutaway.errors import InputError
@@ -73,7 +72,7 @@ def translate(
                "aligned": align, "prefix": prefix, "terms": glossary, "split": not whole}  # fmt: skip
     answers = _answers(model, precision, options)
     if texts:
-        _hint(texts)
+        hint_at_files(texts)
         found = answers(texts, lambda done, total: None)
         readable = sys.stdout.isatty() and not as_json
         for one in found:
@@ -89,14 +88,6 @@ def translate(
         return [_line(one, scores, align, as_json) for one in answers(lines, report)]
 
     answer_lines(answer, input, output, resume, settings, unit="sentences")
-
-
-def _hint(texts: list[str]) -> None:
-    """A file's name is taken for words, which is hardly ever meant."""
-    for text in texts:
-        with suppress(OSError, ValueError):  # most texts could be no name at all
-            if Path(text).is_file():
-                print(f"hint: {text} is a file, and its name was translated: --input {text} reads it", file=sys.stderr)
 
 
 def _answers(model: Path, precision: Precision, options: dict[str, Any]) -> Callable[..., "list[Translation]"]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cutaway.data.batches import Batch, Sequences, Windows
 from cutaway.data.order import SEGMENTS, Indices, generator
 from cutaway.errors import InputError
+from cutaway.tokens.tokenizer import Tokenizer
 
 FAR = 3  # windows: from so far away a second part may come in a text that is one document
 
@@ -144,3 +145,8 @@ class SentencePairs:
             if low == lowest:
                 return document if document >= floor else -1
             reach *= 2
+
+
+def sentence_ends(tokenizer: Tokenizer) -> NDArray[np.bool_]:
+    """For each id: does a sentence end with it?"""
+    return np.array([tokenizer.token(i).rstrip("Ċ▁").endswith((".", "!", "?")) for i in range(tokenizer.vocab_size)])

@@ -41,12 +41,15 @@ class Comparison:
     p_value: float
 
 
-def interval(statistic: Statistic, n: int, *, seed: int, resamples: int = 1000, level: float = 0.95) -> Interval:
-    """The percentile interval of a statistic of n examples. The same seed gives the same draws."""
+def interval(statistic: Statistic, n: int, *, seed: int, resamples: int = 1000, level: float = 0.95) -> Interval | None:
+    """The percentile interval of a statistic of n examples. The same seed gives the same draws.
+
+    None of a single example: drawn again and again it is always the same, and says nothing of others.
+    """
     if not 0 < level < 1:
         raise InputError(f"level={level} is not between 0 and 1")
     values = np.concatenate([statistic(draws) for draws in _draws(n, seed, resamples)])
-    return _interval(values, level)
+    return _interval(values, level) if n > 1 else None
 
 
 def compare(

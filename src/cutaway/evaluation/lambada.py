@@ -146,7 +146,7 @@ def _places(cut_up: tuple[list[int], int, bool]) -> range:
     return range(len(ids) - n, len(ids))
 
 
-def _interval(statistic: bootstrap.Statistic, n: int, sure: Sureness) -> Callable[[], bootstrap.Interval]:
+def _interval(statistic: bootstrap.Statistic, n: int, sure: Sureness) -> Callable[[], bootstrap.Interval | None]:
     return partial(bootstrap.interval, statistic, n, **sure.options())
 
 

@@ -40,8 +40,9 @@ class Sureness:
     resamples: int = 1000
     level: float = 0.95
 
-    def of(self, statistics: Mapping[str, Callable[[], Interval]]) -> dict[str, Interval]:
-        return {name: make() for name, make in statistics.items()} if self.resamples else {}
+    def of(self, statistics: Mapping[str, Callable[[], Interval | None]]) -> dict[str, Interval]:
+        made = {name: make() for name, make in statistics.items()} if self.resamples else {}
+        return {name: interval for name, interval in made.items() if interval is not None}
 
     def options(self) -> dict[str, Any]:
         return {"seed": self.seed, "resamples": self.resamples, "level": self.level}

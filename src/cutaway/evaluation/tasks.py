@@ -33,6 +33,7 @@ from cutaway.decoding.translate import translate_all
 from cutaway.errors import InputError
 from cutaway.evaluation import bleu, bootstrap, scores
 from cutaway.evaluation.blanks import fill_blanks
+from cutaway.evaluation.following import tell_what_follows
 from cutaway.evaluation.lambada import LastWord, last_words
 from cutaway.evaluation.pairs import MASKED, Pair, minimal_pairs
 from cutaway.evaluation.perplexity import surprisal
@@ -177,23 +178,28 @@ def masked_words(
     **asking: Any,
 ) -> Report:
     """The loss (nats for each blank) and the accuracy of `fill_blanks`, whose options `asking` are; `sure.seed` draws
-    the blanks, too."""
+    the blanks, too. Of a model that was also trained to tell what follows, the share of pairs that it tells."""
     context = min(getattr(model, "max_len", None) or LONGEST_CONTEXT, LONGEST_CONTEXT) if context is None else context
     pieces = [[text] if isinstance(text, str) else text for text in texts]
     documents = [[id for ids in tokenizer.encode_batch(text, special=False) for id in ids] for text in pieces]
     found = fill_blanks(model, tokenizer, documents, context=context, seed=sure.seed, **asking)
-    sums, n = {"loss": found.nats, "accuracy": found.right}, found.blanks.sum()
+    sums = {"loss": (found.nats, found.blanks), "accuracy": (found.right, found.blanks)}
+    settings = {"context": context, "blanks": int(found.blanks.sum()), "rows": len(found.blanks), "seed": sure.seed}
+    notes: tuple[str, ...] = ()
+    if model.config.task == "pretrain":
+        try:
+            right = tell_what_follows(model, tokenizer, documents, context=context, seed=sure.seed, **asking)
+            sums["next_sentence"] = (right.astype(np.float64), np.ones(len(right)))
+            settings["pairs"] = len(right)
+        except InputError as error:  # too little text for pairs is enough for blanks
+            notes = (f"whether one part follows another was not asked: {error}",)
     return Report(
         "masked_language_model",
         len(texts),
-        {name: float(each.sum() / n) for name, each in sums.items()},
-        sure.of(
-            {
-                name: _interval(bootstrap.ratio_of(each, found.blanks), len(found.blanks), sure)
-                for name, each in sums.items()
-            }
-        ),
-        settings={"context": context, "blanks": int(n), "rows": len(found.blanks), "seed": sure.seed},
+        {name: float(each.sum() / n.sum()) for name, (each, n) in sums.items()},
+        sure.of({name: _interval(bootstrap.ratio_of(*both), len(both[0]), sure) for name, both in sums.items()}),
+        settings=settings,
+        notes=notes,
     )
 
 
@@ -334,7 +340,7 @@ def _numbers(wanted: Sequence[Any] | np.ndarray) -> np.ndarray:
         raise InputError(f"this model answers with a number, but a label is none: {error}") from None
 
 
-def _interval(statistic: bootstrap.Statistic, n: int, sure: Sureness) -> Callable[[], bootstrap.Interval]:
+def _interval(statistic: bootstrap.Statistic, n: int, sure: Sureness) -> Callable[[], bootstrap.Interval | None]:
     return partial(bootstrap.interval, statistic, n, **sure.options())
 
 

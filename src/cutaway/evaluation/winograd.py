@@ -212,5 +212,5 @@ def _by_schema(schemas: Sequence[Schema], found: Tensor, texts: Sequence[str]) -
     return [[next(flat) for _ in schema.candidates] for schema in schemas]
 
 
-def _interval(points: np.ndarray, sure: Sureness) -> Callable[[], bootstrap.Interval]:
+def _interval(points: np.ndarray, sure: Sureness) -> Callable[[], bootstrap.Interval | None]:
     return partial(bootstrap.interval, bootstrap.mean_of(points), len(points), **sure.options())

@@ -3,12 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from cutaway.data.apart import Repeats, repeats, without
 from cutaway.data.batches import Batch, Examples, Source, Windows
 from cutaway.data.corpus import Corpus, part_of, size_of, tokenised_documents
-from cutaway.data.sentence_pairs import SentencePairs
+from cutaway.data.sentence_pairs import SentencePairs, sentence_ends
 from cutaway.data.text import read_documents
 from cutaway.errors import ConfigError
 from cutaway.objectives import NextToken, Pretraining, SpanCorruption
@@ -111,8 +109,3 @@ class WithoutLast:
 
     def __call__(self, step: int) -> Batch:
         return {name: values[:, :-1] for name, values in self.windows(step).items()}
-
-
-def sentence_ends(tokenizer: Tokenizer) -> Any:
-    """For each id: does a sentence end with it?"""
-    return np.array([tokenizer.token(i).rstrip("Ċ▁").endswith((".", "!", "?")) for i in range(tokenizer.vocab_size)])

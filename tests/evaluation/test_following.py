@@ -17,7 +17,7 @@ from cutaway.tokens import Tokenizer
 from cutaway.tokens.train import train_tokenizer
 
 LINES = ["the dog saw a man. he ran. ", "a man saw the dog! it barked. did he run? "]
-TEXTS = [LINES[i % 2] * (3 + i) for i in range(6)]
+TEXTS = [*(LINES[i % 2] * (3 + i) for i in range(6)), "the dog saw the man " * 30]  # the last has no sentence's end
 CONTEXT = 24
 
 
@@ -59,6 +59,11 @@ def test_the_answers_are_those_of_the_objective(batch: int, tokenizer: Tokenizer
     made: list[SentencePairs] = []
     monkeypatch.setattr(following, "SentencePairs", lambda *a, **k: made.append(SentencePairs(*a, **k)) or made[-1])
     model = pretrained(tokenizer)
+    for name, parameter in model.named_parameters():
+        if "segment" in name:
+            parameter.normal_(
+                0, 3, generator=torch.Generator().manual_seed(0)
+            )  # so that it matters which part is which
     right = tell_what_follows(model, tokenizer, documents(tokenizer), context=CONTEXT, batch=batch)
     assert right.tolist() == asked_in_training(model, tokenizer, made[0])
     assert 0 < right.sum() < len(right)  # an untrained model guesses

@@ -2,7 +2,7 @@
 
     translate        BLEU and chrF of its beam search
     language_model   bits per byte and perplexity
-    masked words     loss and accuracy of the blanks
+    masked words     loss and accuracy of the blanks, and of what follows where that was learnt
     both             accuracy of minimal pairs: BLiMP; of Winograd schemas: WSC273
     language_model   accuracy and perplexity of last words: LAMBADA
     classify         accuracy, F1 (of class 1, or the mean of all classes), Matthews: GLUE's

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,6 +21,7 @@ from cutaway.inside.heads import HeadScores
 from cutaway.inside.induction import Induction, induction, repeated
 from cutaway.inside.ioi import OURS, ROLES, Answers, make_prompts
 from cutaway.tokens.train import train_tokenizer
+from cutaway.training.state import write_checkpoint
 
 FEW = ["--limit", 4, "--size", 6]
 SCHEMAS = """The cat didn't see the dog because it was old.
@@ -114,6 +116,38 @@ def test_induction_scores_are_the_library_s(speaker: Path, tmp_path: Path) -> No
     said("circuit", speaker, "--preset", "induction", "--out", tmp_path / "c.json")
     told = data("circuit", speaker, "--preset", "induction", "--limit", 2, "--test", tmp_path / "c.json")
     assert told["nodes"] == len(found["circuit"]["nodes"])
+
+
+def test_the_rise_is_that_of_every_checkpoint(speaker: Path, tmp_path: Path) -> None:
+    """25 of them: the terminal shows every second one, the last among them."""
+    folder = tmp_path / "run"
+    shutil.copytree(speaker, folder)
+    assert "no checkpoints" in failed("circuit", folder, "--preset", "induction", "--over-training")
+    tokenizer, steps = tokenizer_of(speaker), range(10, 260, 10)
+    assert tokenizer is not None
+    made = {"vocab_size": tokenizer.vocab_size, "max_len": 64, "dtype": torch.float32}
+    for step in steps:
+        weights = dict(tiny("gpt2", seed=step, **made).named_parameters())
+        write_checkpoint(folder / "run/checkpoints", step, {"weights": weights}, {})
+    asked = ["circuit", folder, "--preset", "induction", "--over-training", "--limit", 2]
+    found = data(*asked)["steps"]
+    assert [one["step"] for one in found] == list(steps)
+    least = max(tokenizer.special_ids().values(), default=-1) + 1
+    expected = induction(tiny("gpt2", seed=130, **made), repeated(tokenizer.vocab_size, rows=2, length=31, least=least))
+    for kind in ("induction", "previous"):
+        assert found[12][kind] == pytest.approx(getattr(expected, kind).best(1)[0])
+    assert (found[12]["first"], found[12]["second"]) == pytest.approx(expected.loss)
+    shown = said(*asked).splitlines()
+    at = next(place for place, line in enumerate(shown) if line.split()[:1] == ["step"])
+    assert [line.split()[0] for line in shown[at + 1 :]] == [str(step) for step in steps[::2]]
+    (_, block, _, head), score = found[-1]["induction"][0].split("."), found[-1]["induction"][1]
+    assert f"{score:.2f}  block {block} head {head}" in shown[-1]
+    assert max(map(len, shown)) <= 80
+    said(*asked, "--out", tmp_path / "rise.html")
+    check_page(tmp_path / "rise.html", "lines")
+    for more in (["--edges"], ["--to", "de"], ["--test", tmp_path / "c.json"], ["--prompts", tmp_path / "none"]):
+        assert "--over-training: with" in failed(*asked, *more)
+    assert "--over-training: with" in failed("circuit", speaker, "--preset", "ioi", "--over-training")
 
 
 def test_coreference(models: dict[str, Path], tmp_path: Path) -> None:

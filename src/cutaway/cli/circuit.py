@@ -35,6 +35,9 @@ Prompts = Annotated[
 Limit = Annotated[int | None, typer.Option("--limit", min=2, help="How many prompts.")]
 Size = Annotated[int, typer.Option("--size", min=1, help="Heads at most.")]
 Edges = Annotated[bool, typer.Option("--edges", help="Find out who speaks to whom: a pass for every two heads.")]
+Rising = Annotated[
+    bool, typer.Option("--over-training", help="induction: the best heads of every checkpoint of a run's folder.")
+]
 Test = Annotated[Path | None, typer.Option("--test", help="Put this circuit to the test: faithful, complete, minimal?")]
 
 
@@ -47,6 +50,7 @@ def circuit(
     to: To = None,
     edges: Edges = False,
     test: Test = None,
+    over_training: Rising = False,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -65,6 +69,13 @@ def circuit(
     from cutaway.cli.presets import Wishes, study
 
     wishes = Wishes(prompts, limit, size, to, edges)
+    if over_training:
+        from cutaway.cli.rising import rise
+
+        if preset is not Preset.induction or any((test, edges, prompts, to)):
+            raise InputError("--over-training: with --preset induction, without --test, --edges, --prompts and --to")
+        rise(model, loaded, reading(tokenizer, model), wishes, out, as_json=as_json)
+        return
     if test is not None:
         if edges:
             raise InputError("--edges is for finding a circuit: leave it out, or leave out --test")

@@ -163,7 +163,8 @@ def _ioi(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, report: "Told")
 # --- induction --------------------------------------------------------------------------------------------------------
 
 
-def _twice(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, seed: int) -> "Tensor":
+def twice(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, seed: int) -> "Tensor":
+    """Rows of random tokens of this model, each said twice."""
     from cutaway.inside.induction import repeated
 
     _writes(model)
@@ -181,7 +182,7 @@ def _repeating(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, *, seed: 
     """log p of the tokens that are said again; what is taken away is as where nothing is."""
     from cutaway.inside.trial import trial
 
-    ids, other = _twice(model, tokenizer, wishes, seed), _twice(model, tokenizer, wishes, seed + 100)
+    ids, other = twice(model, tokenizer, wishes, seed), twice(model, tokenizer, wishes, seed + 100)
     length, front = divmod(ids.shape[1], 2)
     again = slice(front + length, ids.shape[1] - 1)
 
@@ -190,7 +191,7 @@ def _repeating(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, *, seed: 
         return log_p.gather(-1, ids[:, front + length + 1 :, None])[..., 0].mean(dim=1)
 
     unlike = other.clone()
-    unlike[:, front + length :] = _twice(model, tokenizer, wishes, seed + 200)[:, front : front + length]
+    unlike[:, front + length :] = twice(model, tokenizer, wishes, seed + 200)[:, front : front + length]
     return trial(model, ids, metric=known, reference=unlike, report=report)
 
 
@@ -216,7 +217,7 @@ def _induction(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, report: "
     from cutaway.inside.induction import induction
     from cutaway.inside.progress import stages
 
-    found = induction(model, _twice(model, tokenizer, wishes, 0))
+    found = induction(model, twice(model, tokenizer, wishes, 0))
     if found.loss[1] >= found.loss[0]:
         _fails(f"a token said again costs {found.loss[1]:.2f} nats, the first time {found.loss[0]:.2f}")
     scores = {"induction": found.induction, "previous token": found.previous, "duplicate token": found.duplicate}

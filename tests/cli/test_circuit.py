@@ -5,6 +5,7 @@ import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from decoding.test_translate import quick
 from looked_into import check_page, data, failed, run, said, write_models
 from tiny import tiny
 from tokens.test_tokenizer import byte_level
+from torch import Tensor
 
 from cutaway.checkpoints import load, save, tokenizer_of
 from cutaway.cli.opened import waiting
@@ -20,6 +22,8 @@ from cutaway.inside.circuits import Circuit, completeness, faithfulness, minimal
 from cutaway.inside.heads import HeadScores
 from cutaway.inside.induction import Induction, induction, repeated
 from cutaway.inside.ioi import OURS, ROLES, Answers, make_prompts
+from cutaway.inside.trial import Trial, trial
+from cutaway.model.model import Model
 from cutaway.tokens.train import train_tokenizer
 from cutaway.training.state import write_checkpoint
 
@@ -116,6 +120,34 @@ def test_induction_scores_are_the_library_s(speaker: Path, tmp_path: Path) -> No
     said("circuit", speaker, "--preset", "induction", "--out", tmp_path / "c.json")
     told = data("circuit", speaker, "--preset", "induction", "--limit", 2, "--test", tmp_path / "c.json")
     assert told["nodes"] == len(found["circuit"]["nodes"])
+
+
+def test_induction_is_tested_on_other_tokens_and_against_some_said_once(
+    speaker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found_on: list[Tensor] = []
+    tested_on: list[tuple[Tensor, Tensor]] = []
+
+    def looked(model: Model, ids: Tensor) -> Induction:
+        found_on.append(ids)
+        return induction(model, ids)
+
+    def tried(model: Model, ids: Tensor, *, reference: Tensor, **more: Any) -> Trial:
+        tested_on.append((ids, reference))
+        return trial(model, ids, reference=reference, **more)
+
+    monkeypatch.setattr("cutaway.inside.induction.induction", looked)
+    monkeypatch.setattr("cutaway.inside.trial.trial", tried)
+    asked = ["circuit", speaker, "--preset", "induction", "--limit", 2]
+    said(*asked, "--out", tmp_path / "c.json")
+    said(*asked, "--test", tmp_path / "c.json")
+    (ours,) = found_on
+    assert len(tested_on) == 2  # once when it is found
+    for ids, reference in tested_on:
+        assert ids.shape == reference.shape == ours.shape == (2, 62)
+        assert torch.equal(ids[:, :31], ids[:, 31:])
+        for one, other in ((ids, ours), (ids, reference), (reference[:, :31], reference[:, 31:])):
+            assert (one == other).double().mean() < 0.1
 
 
 def test_the_rise_is_that_of_every_checkpoint(speaker: Path, tmp_path: Path) -> None:

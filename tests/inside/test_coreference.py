@@ -1,5 +1,7 @@
 """Heads that look at whom a pronoun means: hand-set ones do, in whatever order the candidates are named."""
 
+from itertools import combinations
+
 import pytest
 import torch
 from pieces import bert_tokenizer
@@ -8,7 +10,7 @@ from tokenizers import AddedToken
 from torch import Tensor
 
 from cutaway.errors import InputError
-from cutaway.evaluation.winograd import Schema
+from cutaway.evaluation.winograd import Schema, winograd
 from cutaway.inside.coreference import _read, coreference, matters
 from cutaway.model.attention import Attention
 from cutaway.model.tap import edit
@@ -70,6 +72,28 @@ def test_what_names_nobody_is_skipped_and_counted() -> None:
         coreference(model, tokenizer, [hidden])
     with pytest.raises(InputError, match="neither 'pronoun' nor 'end'"):
         coreference(model, tokenizer, [TIRED], where="start")
+
+
+def test_without_heads_answers_are_those_of_a_model_whose_heads_write_nothing() -> None:
+    """Of eight heads four are taken away, so that the four drawn at random are the others."""
+    tokenizer = bert_tokenizer(WORDS, AddedToken("[MASK]"))
+    pairs = [pair for pair in combinations(WORDS[1:], 2) if "it" not in pair]
+    schemas = [Schema(TIRED.before, TIRED.after, pair, 0, "it") for pair in pairs]
+    taken = [(0, 0), (0, 3), (1, 1), (1, 2)]
+    others = [(layer, head) for layer in range(2) for head in range(4) if (layer, head) not in taken]
+
+    def accuracy(gone: list[tuple[int, int]]) -> float:
+        model = tiny("bert")
+        for layer, head in gone:
+            output = model.get_submodule(f"encoder.{layer}.attention.output")
+            output.weight.data[:, 6 * head : 6 * head + 6] = 0  # type: ignore[union-attr, index]
+        return winograd(model, tokenizer, schemas).scores["accuracy"]
+
+    expected = [accuracy(gone) for gone in ([], taken, others)]
+    assert len(set(expected)) == 3
+    heads = [f"encoder.{layer}.attention.{head}" for layer, head in taken]
+    found = matters(tiny("bert"), tokenizer, schemas, heads, draws=2)
+    assert [found.whole, found.without, *found.without_random] == [*expected, expected[2]]
 
 
 def test_heads_that_write_nothing_do_not_matter() -> None:

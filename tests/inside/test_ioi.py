@@ -14,6 +14,7 @@ from cutaway.inside.circuits import Circuit, completeness, faithfulness, minimal
 from cutaway.inside.finding import curve, find, grow
 from cutaway.inside.heads import HeadScores
 from cutaway.inside.ioi import OURS, ROLES, Templates, copying, head_scores, make_prompts, role_of
+from cutaway.inside.patch import record
 from cutaway.model.model import DecoderModel
 from cutaway.model.tap import edit
 from cutaway.studies.names import train_names, word_tokenizer
@@ -92,8 +93,9 @@ def test_hand_set_patterns_score_one(name: str) -> None:
     assert mover["decoder.1.attention.3"] == copied["decoder.1.attention.3"]
 
 
-@pytest.mark.parametrize(("sign", "score"), [(1, 1), (-1, 0)])
-def test_a_head_that_hands_on_what_it_reads_copies(sign: int, score: float) -> None:
+@pytest.mark.parametrize(("sign", "norm", "score"), [(1, 1, 1), (-1, 1, 0), (1, -1, 0), (-1, -1, 1)])
+def test_a_head_that_hands_on_what_it_reads_copies(sign: int, norm: int, score: float) -> None:
+    """Unless the final norm turns it round."""
     tokenizer = word_tokenizer()
     width = 96
     model = build(
@@ -103,6 +105,7 @@ def test_a_head_that_hands_on_what_it_reads_copies(sign: int, score: float) -> N
     attention = model.decoder[0].attention
     attention.query_key_value.weight.data[2 * width :] = torch.eye(width)  # type: ignore[union-attr, index]
     attention.output.weight.data.copy_(sign * torch.eye(width))  # type: ignore[union-attr, operator]
+    model.decoder.final_norm.weight.data.fill_(norm)  # type: ignore[union-attr, operator]
     asked = make_prompts(tokenizer, 16)
     assert copying(model, asked).scores == {"decoder.0.attention.0": score}
     assert copying(model, asked, name="s2", against=True).scores == {"decoder.0.attention.0": 1 - score}
@@ -145,6 +148,20 @@ def test_answers_are_those_of_the_last_position() -> None:
         assert abs(float(logits[asked.io[row]] - logits[asked.s[row]] - found.ahead[row])) < 1e-9
         assert bool(found.first[row]) == (int(logits.argmax()) == int(asked.io[row]))
     assert close(found.ahead, asked.trial(model).whole)
+
+
+def test_a_head_is_replaced_by_its_mean_over_the_same_template_and_order() -> None:
+    tokenizer = word_tokenizer()
+    asked = make_prompts(tokenizer, 24)
+    model = tiny("gpt2", vocab_size=tokenizer.vocab_size)
+    instead = asked.trial(model).instead
+    own = record(model, asked.abc, places=list(instead), real=asked.real)
+    for row, group in enumerate(asked.groups):
+        mates = [other for other in range(24) if asked.groups[other] == group]
+        assert len(mates) == 3
+        end = int(asked.at["end"][row]) + 1
+        for tap, value in instead.items():
+            assert close(value[row, :, :end], own[tap][mates, :, :end].mean(dim=0))
 
 
 def test_a_model_trained_on_names_has_a_circuit(tmp_path: Path) -> None:

@@ -23,6 +23,13 @@ LOGITS = torch.randn(3, 5, 11, dtype=torch.float64, generator=torch.Generator().
 ROW, OWN = [[0], [1], [2]], [[0, 1], [1, 2], [3, 3]]
 
 
+@pytest.mark.parametrize("metric", [LogProbability(4), Probability(2), Kl(LOGITS.flip(0).bfloat16())], ids=str)
+def test_logits_in_16_bits_are_measured_in_32(metric: Metric) -> None:
+    given = LOGITS.bfloat16() * 8
+    assert metric(given).dtype == torch.float32
+    assert torch.equal(metric(given), metric(given.float()))
+
+
 @pytest.mark.parametrize(
     ("metric", "by_hand"),
     [

@@ -102,6 +102,15 @@ def test_of_a_circuit_the_edges_that_were_measured_and_no_others() -> None:
     assert short_name("decoder.2.cross.3") == "2.cross.3"
 
 
+def test_a_decoder_stands_above_its_encoder() -> None:
+    nodes = ("decoder.0.cross.1", "encoder.0.attention.2", "encoder.1.attention.0", "decoder.1.attention.3")
+    edges = ((nodes[2], nodes[0], 0.5), (nodes[1], nodes[2], 0.2), (nodes[0], nodes[3], 0.1))
+    drawn = picture_of(Circuit("c", {}, nodes, edges=edges))
+    assert isinstance(drawn, CircuitGraph)
+    assert drawn.layer_names == ("encoder block 0", "encoder block 1", "decoder block 0", "decoder block 1")
+    assert list(drawn.layers) == [2, 0, 1, 3]
+
+
 def test_of_scores_and_of_nothing_else() -> None:
     scores = {f"decoder.{layer}.attention.{head}": layer + head / 10 for layer in range(2) for head in range(12)}
     picture = picture_of(HeadScores("looks", scores))

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 import torch
 from tiny import ALL, TRANSLATORS, close, inputs, some_ids, tiny
+from tokens.test_tokenizer import byte_level
 from torch import Tensor
 
+from cutaway.decoding.generate import generate
 from cutaway.errors import InputError
 from cutaway.inside.patch import Ablate, Patch, Place, intervene, means, record
 from cutaway.model.tap import tap_names
@@ -287,12 +289,26 @@ def test_rows_with_other_padding_do_not_take_values_from_each_other() -> None:
         place = Place("decoder.0.residual_after")
         with torch.no_grad(), intervene(model, Ablate(place, "resample")):
             model(*given, **same)
-            with pytest.raises(InputError, match=f"of which {name}= differs would put padding into tokens"):
-                model(*given, **{name: padded})
+            for run in (model, model.hidden):
+                with pytest.raises(InputError, match=f"of which {name}= differs would put padding into tokens"):
+                    run(*given, **{name: padded})
         pool = record(model, *given, places=place)
         with torch.no_grad(), intervene(model, Ablate(place, "resample", pool)):
             model(*given, **{name: padded})
-    assert not model._forward_pre_hooks
+    assert not any(part._forward_pre_hooks for part in model.modules())
+
+
+@pytest.mark.parametrize("lengths", [(4, 4), (2, 6)])
+def test_nor_while_text_is_written(lengths: tuple[int, int]) -> None:
+    """The engine calls no forward pass: what it reads is padded all the same."""
+    model, tokenizer = tiny("gpt2", vocab_size=400, dtype=torch.float32), byte_level()
+    prompts = ["a" * length for length in lengths]
+    with intervene(model, Ablate(Place("decoder.0.residual_after"), "resample")):
+        if len(set(lengths)) == 1:
+            assert len(generate(model, tokenizer, prompts, max_tokens=3)) == 2
+        else:
+            with pytest.raises(InputError, match="would put padding into tokens"):
+                generate(model, tokenizer, prompts, max_tokens=3)
 
 
 def test_what_dropout_changes_is_not_recorded() -> None:

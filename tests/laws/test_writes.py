@@ -28,6 +28,20 @@ def test_the_parts_are_the_whole_at_every_place(name: str, dtype: torch.dtype) -
         assert len(set(found.names)) == len(found.names) == len(found.vectors)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", ALL)
+def test_a_model_in_16_bits_is_taken_apart_in_32(name: str, dtype: torch.dtype) -> None:
+    """What is left between sum and stream is the model's own rounding, after each part."""
+    model, given = tiny(name, dtype=dtype), inputs(name, dtype=dtype)
+    for cross in ("heads", "source", "encoder") if name in TRANSLATORS else ("heads",):
+        found = writes(model, *given, cross=cross)
+        assert found.vectors.dtype == torch.float32
+        assert (found.total() - found.stream).abs().max() < 0.03 * found.stream.abs().max()
+        tokens = None if name == "vit" else [3, 1, 4]
+        expected = model(*given).float() if tokens is None else model(*given)[..., tokens].float()
+        assert (found.to_logits(tokens).total() - expected).abs().max() < 0.03 * expected.abs().max()
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_the_parts_of_the_logits_are_the_logits(name: str) -> None:
     model, given = tiny(name), inputs(name)

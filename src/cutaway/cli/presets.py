@@ -181,13 +181,14 @@ def twice(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, seed: int) -> 
 def _repeating(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, *, seed: int, report: "Told") -> "Trial":
     """log p of the tokens that are said again; what is taken away is as where nothing is."""
     from cutaway.inside.trial import trial
+    from cutaway.inside.wide import wide
 
     ids, other = twice(model, tokenizer, wishes, seed), twice(model, tokenizer, wishes, seed + 100)
     length, front = divmod(ids.shape[1], 2)
     again = slice(front + length, ids.shape[1] - 1)
 
     def known(logits: "Tensor") -> "Tensor":
-        log_p = logits[:, again].log_softmax(dim=-1)
+        log_p = wide(logits[:, again]).log_softmax(dim=-1)
         return log_p.gather(-1, ids[:, front + length + 1 :, None])[..., 0].mean(dim=1)
 
     unlike = other.clone()

@@ -21,7 +21,7 @@ from cutaway.inside.progress import Told, silent
 from cutaway.inside.resume import Run
 from cutaway.inside.sweep import Cells, Given, Plan, Sweep, Which, changed, measured
 from cutaway.model.model import Model
-from cutaway.model.tap import watch
+from cutaway.model.tap import uncompiled, watch
 
 
 @torch.no_grad()
@@ -47,6 +47,7 @@ def ablate_sweep(
         raise InputError("resampling takes values from another run, source=…; zero and mean need none")
     if how == "mean" and over.endswith(("scores", "pattern")):
         raise InputError(f"over={over!r} has no mean over positions, whose keys differ: how='zero' or 'resample'")
+    model = uncompiled(model)  # type: ignore[assignment]
     plan = Plan.of(model, inputs, inputs if source is None else source, over, side, layers)
     taps = [plan.tap(layer) for layer in plan.layers]
     with watch(model, *taps) as own:

@@ -25,7 +25,9 @@ from cutaway.inside.heads import HeadScores, patterns
 from cutaway.inside.patch import Ablate, intervene
 from cutaway.inside.progress import Told, counted, silent
 from cutaway.inside.trial import HEADS, nodes_of, place_of
+from cutaway.inside.wide import wide
 from cutaway.model.model import EncoderDecoderModel
+from cutaway.model.tap import uncompiled
 from cutaway.tokens import Tokenizer
 from cutaway.tokens.tokenizer import Encoded
 
@@ -87,6 +89,7 @@ def aligning(
     report: Told = silent,
 ) -> Aligning:
     """Scores every cross head on translations; `effects=False` leaves out what is lost, a pass for each head."""
+    model = uncompiled(model)  # type: ignore[assignment]
     if not isinstance(model, EncoderDecoderModel):
         raise InputError("aligning is of translators: this model has no cross-attention")
     if not sources:
@@ -163,7 +166,7 @@ def _lost(
     real = more["real"] if more["real"] is not None else torch.ones_like(said, dtype=torch.bool)
 
     def log_p() -> tuple[float, float]:
-        each = model(*inputs, **more).log_softmax(dim=-1).gather(-1, said[..., None])[..., 0]
+        each = wide(model(*inputs, **more)).log_softmax(dim=-1).gather(-1, said[..., None])[..., 0]
         return each[real].mean().item(), each[copies.to(each.device) & real].mean().item()
 
     whole = log_p()

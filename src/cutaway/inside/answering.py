@@ -11,7 +11,7 @@ from cutaway.decoding.classify import FOLLOWS
 from cutaway.decoding.fill import writable
 from cutaway.errors import InputError
 from cutaway.inside.attributed import token_names
-from cutaway.inside.opened import wide
+from cutaway.inside.wide import wide
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
 

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from cutaway.errors import InputError
+from cutaway.inside.wide import wide
 from cutaway.model.heads import (
     ClassificationHead,
     First,
@@ -48,19 +49,20 @@ class Step:
 def norm_step(name: str, norm: nn.Module, scale: Float[Tensor, "*batch 1"]) -> Step:
     """A norm with the scale of the run."""
     if isinstance(norm, LayerNorm):
-        weight = norm.weight
-        return Step(name, lambda x: (x - x.mean(-1, keepdim=True)) * (scale * weight), norm.bias, frozen=True)
+        weight, bias = wide(norm.weight), None if norm.bias is None else wide(norm.bias)
+        return Step(name, lambda x: (x - x.mean(-1, keepdim=True)) * (scale * weight), bias, frozen=True)
     if isinstance(norm, RMSNorm):
-        return Step(name, lambda x: x * (scale * norm.weight), frozen=True)
+        return Step(name, lambda x: x * (scale * wide(norm.weight)), frozen=True)
     raise InputError(f"{name} is a {type(norm).__name__}, and not a norm whose scale can be frozen")
 
 
 def linear_step(name: str, part: nn.Linear) -> Step:
-    return Step(name, lambda x: x @ part.weight.T, part.bias)
+    return Step(name, lambda x: x @ wide(part.weight).T, None if part.bias is None else wide(part.bias))
 
 
 def gate_step(name: str, z: Tensor, found: Tensor) -> Step:
     """An activation as a gate. All of ours are 0 at 0, where any gate will do."""
+    z, found = wide(z), wide(found)
     gate = torch.where(z == 0, 0.0, found / torch.where(z == 0, 1.0, z))
     return Step(name, lambda x: x * gate, frozen=True)
 
@@ -75,8 +77,8 @@ def word_step(name: str, head: LanguageModelHead, tokens: Tokens | None, shape: 
             f"tokens of shape {tuple(chosen.shape)} for positions of shape {tuple(shape)}: "
             "give a list that is the same everywhere, or one token for each position that is kept"
         )
-    bias = None if head.bias is None else head.bias[chosen]
-    rows = head.matrix[chosen] * head.scale
+    bias = None if head.bias is None else wide(head.bias[chosen])
+    rows = wide(head.matrix[chosen]) * head.scale
     if chosen.ndim == 1:
         return Step(name, lambda x: x @ rows.T, bias)
     return Step(name, lambda x: (x * rows).sum(-1, keepdim=True), None if bias is None else bias[..., None])
@@ -106,9 +108,8 @@ class Reading:
         kept = share if self.positions is None else share[:, list(self.positions)]
         if not torch.allclose(kept.sum(dim=1), share.sum(dim=1)):
             raise InputError(f"{name} reads positions that are not among positions={list(self.positions or ())}")
-        return Step(name, lambda x: torch.einsum("bs,wbsd->wbd", kept, x)), torch.einsum(
-            "bs,bsd->bd", kept, self.hidden
-        )
+        pooled = torch.einsum("bs,bsd->bd", kept, self.hidden)
+        return Step(name, lambda x: torch.einsum("bs,wbsd->wbd", wide(kept), x)), pooled
 
     def steps(self, head: nn.Module, tokens: Tokens | None, name: str = "head") -> list[Step]:
         """From the hidden states to the logits of `tokens`, or of some classes: None means all."""
@@ -122,7 +123,7 @@ class Reading:
                 found = head.activation(z)
                 with watch(head.norm, "scale") as seen:
                     head.norm(found)
-                norm = norm_step(f"{name}.norm", head.norm, seen["scale"])
+                norm = norm_step(f"{name}.norm", head.norm, wide(seen["scale"]))
                 gate = gate_step(f"{name}.activation", z, found)
                 return [
                     linear_step(f"{name}.dense", head.dense),
@@ -152,7 +153,7 @@ def _classes(name: str, part: nn.Linear, labels: Tokens | None) -> Step:
     chosen = _numbers("label", labels, len(part.weight), part.weight.device)
     if chosen.ndim != 1:
         raise InputError("labels are the same for all rows: give their numbers in a list")
-    return Step(name, lambda x: x @ part.weight[chosen].T, None if part.bias is None else part.bias[chosen])
+    return Step(name, lambda x: x @ wide(part.weight[chosen]).T, None if part.bias is None else wide(part.bias[chosen]))
 
 
 def _numbers(what: str, given: Tokens, n: int, device: torch.device) -> Tensor:

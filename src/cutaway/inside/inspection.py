@@ -28,13 +28,13 @@ from cutaway.inside.answering import answer_name, may_answer
 from cutaway.inside.asked import Asked
 from cutaway.inside.inspected import Guess, Inspection, Writers
 from cutaway.inside.lens import POOLED
-from cutaway.inside.opened import wide
 from cutaway.inside.progress import Told, silent, stages
 from cutaway.inside.questions import question_of
 from cutaway.inside.stream import Writes, writes
+from cutaway.inside.wide import wide
 from cutaway.model.blocks import has_blocks
 from cutaway.model.model import EncoderDecoderModel, Model
-from cutaway.model.tap import tap_names, watch
+from cutaway.model.tap import tap_names, uncompiled, watch
 from cutaway.tokens import Tokenizer
 
 SHOWN = ("answer", "attribution", "writers", "heads", "alignment")
@@ -65,6 +65,7 @@ def look_inside(
     gradients take so many `steps`, where the answer changes most, and say how far they are from adding up (`error`);
     None takes as many as they need, which may be minutes. A translator takes the text for one sentence.
     """
+    model = uncompiled(model)  # type: ignore[assignment]
     unknown = set(show) - set(SHOWN)
     if unknown:
         raise InputError(f"show={sorted(unknown)[0]!r} is not one of {', '.join(SHOWN)}")

@@ -20,7 +20,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from cutaway.errors import InputError
-from cutaway.inside.opened import check_blocks, readable, wide
+from cutaway.inside.opened import check_blocks, readable
+from cutaway.inside.wide import wide
 from cutaway.model.encoder import Stack
 from cutaway.model.heads import ClassificationHead, HiddenStates, LastTokenHead, NextSentenceHead
 from cutaway.model.model import EncoderDecoderModel, Model

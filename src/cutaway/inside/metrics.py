@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from cutaway.errors import InputError
+from cutaway.inside.wide import wide
 
 Logits = Float[Tensor, "batch *seq vocab"]
 Measure = Callable[[Tensor], Tensor]  # any metric; a `Metric` also says where it reads
@@ -31,7 +32,7 @@ class Metric(ABC):
 
     @abstractmethod
     def read(self, logits: Float[Tensor, "batch n vocab"]) -> Float[Tensor, "batch n"]:
-        """A number for each position that is read."""
+        """A number for each position that is read, off logits in single precision at least."""
 
     def positions(self, batch: int, seq: int, device: torch.device) -> Int[Tensor, "batch n"]:
         """Which positions of each row it reads, counted from 0."""
@@ -48,9 +49,9 @@ class Metric(ABC):
 
     def __call__(self, logits: Logits) -> Float[Tensor, " batch"]:
         if logits.ndim == 2:  # a classifier's: there is one position
-            return self.read(logits[:, None])[:, 0]
+            return self.read(wide(logits)[:, None])[:, 0]
         batch, seq, _ = logits.shape
-        return self.read(at_positions(logits, self.positions(batch, seq, logits.device))).mean(dim=1)
+        return self.read(wide(at_positions(logits, self.positions(batch, seq, logits.device)))).mean(dim=1)
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -117,7 +118,7 @@ class Kl(Metric):
             reference = at_positions(reference, self.positions(batch, seq, reference.device))
         if reference.shape != logits.shape:
             raise InputError(f"the reference of Kl is {tuple(reference.shape)}, the logits are {tuple(logits.shape)}")
-        known, found = reference.log_softmax(dim=-1), logits.log_softmax(dim=-1)
+        known, found = wide(reference).log_softmax(dim=-1), logits.log_softmax(dim=-1)
         return (known.exp() * (known - found)).sum(dim=-1)
 
 

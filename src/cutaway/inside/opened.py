@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from cutaway.errors import InputError
 from cutaway.inside.frozen import Step, norm_step
+from cutaway.inside.wide import wide
 from cutaway.model.attention import Attention, CrossAttention
 from cutaway.model.blocks import Block, has_blocks, post_norm, pre_norm
 from cutaway.model.embeddings import PatchEmbedding
@@ -126,7 +127,7 @@ class Opened:
             return
         if not isinstance(part.output, Linear):
             raise InputError(f"{path}.output is rounded to 8 bits, where parts do not add up: take the model before it")
-        out = part.output.weight.unflatten(1, (part.n_heads, -1))  # d_model head d_head
+        out = wide(part.output.weight).unflatten(1, (part.n_heads, -1))  # d_model head d_head
         if isinstance(part, CrossAttention) and self.cross == "source":
             yield from self._by_source(path, out)
         elif isinstance(part, CrossAttention) and self.cross == "encoder":
@@ -136,7 +137,7 @@ class Opened:
             yield [f"{path}.{head}" for head in range(part.n_heads)], torch.einsum("bhqd,mhd->hbqm", heads, out)
         if part.output.bias is not None:
             like = self.seen[f"{self.side}.0.attention.heads"]
-            bias = part.output.bias.expand(1, len(like), like.shape[2], -1)
+            bias = wide(part.output.bias).expand(1, len(like), like.shape[2], -1)
             yield [f"{path}.bias"], bias
 
     def _by_source(self, path: str, out: Tensor) -> Iterator[tuple[list[str], Tensor]]:
@@ -148,13 +149,13 @@ class Opened:
 
     def _by_encoder(self, path: str, part: CrossAttention, out: Tensor) -> Iterator[tuple[list[str], Tensor]]:
         pattern, ledger = wide(self.seen[f"{path}.pattern"]), self.memory
-        written, (_, to_value) = torch.cat(ledger.chunks), part.key_value.weight.chunk(2)
+        written, (_, to_value) = torch.cat(ledger.chunks), wide(part.key_value.weight).chunk(2)
         for head, matrix in enumerate(to_value.unflatten(0, (part.n_heads, -1))):
             through = out[:, head] @ matrix  # from the memory to the stream
             vectors = torch.einsum("bqs,wbsd->wbqd", pattern[:, head], written) @ through.T
             yield [f"{path}.{head} < {writer}" for writer in ledger.names], vectors
             if part.key_value.bias is not None:
-                bias = part.key_value.bias.chunk(2)[1].unflatten(0, (part.n_heads, -1))[head]
+                bias = wide(part.key_value.bias).chunk(2)[1].unflatten(0, (part.n_heads, -1))[head]
                 looked = pattern[:, head].sum(-1, keepdim=True)  # 1, or 0 where there is nothing to look at
                 yield [f"{path}.{head} < value.bias"], (looked * (out[:, head] @ bias))[None]
 
@@ -217,8 +218,3 @@ def embedding_of(model: Model, side: str) -> str:
     if not isinstance(model, EncoderDecoderModel):
         return "embedding"
     return "source_embedding" if side == "encoder" else "target_embedding"
-
-
-def wide(x: Tensor) -> Tensor:
-    """In single precision at least: sums of many small numbers, and logarithms, need it."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,10 +23,13 @@ from jaxtyping import Bool
 from torch import Tensor, nn
 
 from cutaway.errors import InputError
-from cutaway.inside.opened import check_still, wide
+from cutaway.inside.opened import check_still
 from cutaway.inside.place import Place, as_places, at, mask_of, written
 from cutaway.inside.progress import Told, counted, silent
+from cutaway.inside.wide import wide
 from cutaway.model.decoder import Decoder
+from cutaway.model.encoder import Stack
+from cutaway.model.masks import Mask
 from cutaway.model.model import Model
 from cutaway.model.tap import Seen, edit, tap_names, uncompiled, watch
 
@@ -183,20 +187,27 @@ def _no_cache(model: nn.Module, changes: Sequence[Intervention]) -> Iterator[Non
 def _no_padding(model: nn.Module) -> Iterator[None]:
     """Refuses a pass whose rows, which take values from each other, have different padding."""
 
-    def look(module: nn.Module, given: tuple[Any, ...], more: dict[str, Any]) -> None:
-        for name in ("real", "source_real"):
-            real = more.get(name)
-            if real is not None and bool((real != real[:1]).any()):
+    def look(own: str, block: nn.Module, given: tuple[Any, ...], more: dict[str, Any]) -> None:
+        masks: list[tuple[str, Mask | None]] = [(own, given[1] if len(given) > 1 else more.get("mask"))]
+        for name, mask in (*masks, ("source_real", more.get("memory_mask"))):
+            may_look = None if mask is None else mask.may_look
+            if may_look is not None and bool((may_look != may_look[:1]).any()):
                 raise InputError(
                     f"resampling among rows of which {name}= differs would put padding into tokens: "
                     "source=record(…) of rows without padding"
                 )
 
-    hook = uncompiled(model).register_forward_pre_hook(look, with_kwargs=True)
+    stacks = [part for part in uncompiled(model).modules() if isinstance(part, Stack) and len(part)]
+    of = ["source_real" if len(stacks) > 1 and not isinstance(stack, Decoder) else "real" for stack in stacks]
+    hooks = [
+        stack[0].register_forward_pre_hook(partial(look, own), with_kwargs=True)
+        for own, stack in zip(of, stacks, strict=True)
+    ]
     try:
         yield
     finally:
-        hook.remove()
+        for hook in hooks:
+            hook.remove()
 
 
 def record(model: Model, *inputs: Tensor, places: Sequence[Place | str] | Place | str, **more: Any) -> Seen:

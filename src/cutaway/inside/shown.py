@@ -261,10 +261,13 @@ def _(
     edges, effects = found.edges, {} if found.edges else found.effects
     ends = [end for end in ("input", "logits") if any(end in edge[:2] for edge in edges)]
     names = [*found.nodes, *ends]
-    plain = {node: _layer(node, fine=False) for node in found.nodes}
+    both = len({node.split(".")[0] for node in found.nodes}) > 1
+    # the decoder stands above all of an encoder: it reads what comes out at its top
+    below = 1 + max((_layer(node) for node in found.nodes if node.startswith("encoder")), default=-1) if both else 0
+    plain = {node: _layer(node) + below * node.startswith("decoder") for node in found.nodes}
     fine = any(a in plain and b in plain and plain[a] >= plain[b] for a, b, _ in edges)
-    layers = {node: _layer(node, fine=fine) for node in found.nodes}
-    named = {layer: _block(node, fine=fine) for node, layer in layers.items()}
+    layers = {node: 3 * layer + _within(node) if fine else layer for node, layer in plain.items()}
+    named = {layer: _block(node, fine=fine, side=both) for node, layer in layers.items()}
     top = max(layers.values(), default=0) + 1
     layers |= {"input": -1, "logits": top}
     named |= {-1: "input", top: "output"}
@@ -285,16 +288,18 @@ def _(
     )
 
 
-def _layer(node: str, *, fine: bool) -> int:
-    """The height of a node: its block; `fine` also tells attention, cross-attention and feed-forward apart."""
-    _, number, part = node.split(".")[:3]
-    within = ("attention", "cross", "feed_forward").index(part)
-    return int(number) * 3 + within if fine else int(number)
+def _layer(node: str) -> int:
+    return int(node.split(".")[1])
 
 
-def _block(node: str, *, fine: bool) -> str:
-    _, number, part = node.split(".")[:3]
-    return f"block {number}" + (f" {part.replace('_', '-')}" if fine else "")
+def _within(node: str) -> int:
+    """Attention, cross-attention and feed-forward of a block, one above the other."""
+    return ("attention", "cross", "feed_forward").index(node.split(".")[2])
+
+
+def _block(node: str, *, fine: bool, side: bool) -> str:
+    own, number, part = node.split(".")[:3]
+    return (f"{own} " if side else "") + f"block {number}" + (f" {part.replace('_', '-')}" if fine else "")
 
 
 def short_name(node: str) -> str:

@@ -26,9 +26,10 @@ from cutaway.inside.opened import check_blocks, check_still
 from cutaway.inside.place import at
 from cutaway.inside.progress import Told, silent
 from cutaway.inside.resume import Change, Copies, Run
+from cutaway.inside.wide import wide
 from cutaway.model.heads import LanguageModelHead, MaskedLanguageModelHead, TaggingHead
 from cutaway.model.model import EncoderDecoderModel, Model
-from cutaway.model.tap import tap_names, watch, watching
+from cutaway.model.tap import tap_names, uncompiled, watch, watching
 
 OVER = {
     "residual": "residual_before",
@@ -120,6 +121,7 @@ def sweep(
     over heads, and what has none over positions. `rows` bounds memory: so many rows are computed side by side, or one
     cell. What is left over (`real=`, `source_real=`) is handed to both runs.
     """
+    model = uncompiled(model)  # type: ignore[assignment]
     plan = Plan.of(model, clean, corrupted, over, side, layers)
     with watch(model, *map(plan.tap, plan.layers)) as seen:
         wanted = measured(metric, model(*plan.clean, **more), more.get("real"))
@@ -282,9 +284,9 @@ def measured(metric: Measure, logits: Tensor, real: Tensor | None = None) -> Flo
 
 
 def _end(metric: Measure, run: Run) -> Int[Tensor, " batch"]:
-    """The last position that is asked about, of each row."""
+    """The last position that is asked about, of each row; all of them where whatever is asked sees everything."""
     batch, seq = run.last.shape[:2]
-    if isinstance(metric, Metric) and run.logits.ndim == 3:
+    if run.causal and isinstance(metric, Metric) and run.logits.ndim == 3:
         return metric.positions(batch, seq, run.last.device).amax(dim=1)
     return torch.full((batch,), seq - 1, device=run.last.device)
 
@@ -301,7 +303,7 @@ def _read(metric: Measure, run: Run, copies: Copies) -> list[Float[Tensor, " bat
     elif isinstance(metric, Metric) and isinstance(model.head, EACH_BY_ITSELF):
         positions = metric.positions(batch, seq, run.last.device)
         logits = model.head(copies.hidden(positions.repeat(n, 1)))
-        return [metric.read(each).mean(dim=1) for each in logits.unflatten(0, (n, batch))]
+        return [metric.read(wide(each)).mean(dim=1) for each in logits.unflatten(0, (n, batch))]
     else:
         logits = model.head(copies.hidden(), by_copy.get("real"))
     return [measured(metric, each) for each in logits.unflatten(0, (n, batch))]

@@ -23,6 +23,7 @@ from cutaway.inside.patch import Patch, intervene, means, record
 from cutaway.inside.place import Place
 from cutaway.inside.progress import Told, counted, silent, stages
 from cutaway.inside.sweep import EACH_BY_ITSELF, check_as_many, measured
+from cutaway.inside.wide import wide
 from cutaway.model.model import Model
 from cutaway.model.tap import edit, tap_names, uncompiled
 
@@ -132,7 +133,7 @@ class Trial:
             check_real(self.metric, hidden, self.more.get("real"))
             batch, seq, _ = hidden.shape
             positions = self.metric.positions(batch, seq, hidden.device)
-            return self.metric.read(head(at_positions(hidden, positions))).mean(dim=1)
+            return self.metric.read(wide(head(at_positions(hidden, positions)))).mean(dim=1)
         real = self.more.get("real")
         return measured(self.metric, head(hidden, real), real)
 

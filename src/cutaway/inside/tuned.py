@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from cutaway.checkpoints.tensors import open_tensors, write_tensors
 from cutaway.errors import InputError
 from cutaway.inside.lens import POOLED, logit_lens, streams
-from cutaway.inside.opened import readable, wide
+from cutaway.inside.opened import readable
 from cutaway.inside.progress import Told, counted, silent
+from cutaway.inside.wide import wide
 from cutaway.model.encoder import Stack
 from cutaway.model.model import Model
 from cutaway.model.tap import uncompiled

@@ -194,20 +194,24 @@ class Attention(Part):
             scale = self.d_head**-0.5 if self.scale is None else self.scale
             added = None if mask.may_look is None else mask.written_out(query.dtype).added
             heads = cpu_kernels.look_up(query, key, value, added, scale, packing)
-            return self.tap("output", self.output(self.tap("heads", heads).transpose(1, 2).flatten(2)))
-        query = query if packing is None else packing.spread_heads(query)
-        dropout = self.dropout if self.training else 0.0
-        if self.edits("scores", "pattern"):
-            pattern = self._show(query, key, mask, bias)
-            heads = mix(F.dropout(pattern, dropout), value)
+            if packing is not None and (self.reads("heads") or self.edits("heads")):
+                heads = packing.spread_heads(heads)  # whoever looks finds them in rows, whichever kernel it was
+            else:
+                packing = None  # they stay as they are
         else:
-            if self.reads("scores", "pattern"):
-                self._show(query, key, mask, bias)
-            heads = look_up_fused(query, key, value, mask, bias=bias, scale=self.scale, dropout=dropout)
+            heads = self._found(query if packing is None else packing.spread_heads(query), key, value, mask, bias)
         side_by_side = self.tap("heads", heads).transpose(1, 2).flatten(2)
         if packing is not None:
             side_by_side = packing.gather(side_by_side)[None]
         return self.tap("output", self.output(side_by_side))
+
+    def _found(self, query: Queries, key: Keys, value: Values, mask: Mask, bias: Bias | None) -> Tensor:
+        dropout = self.dropout if self.training else 0.0
+        if self.edits("scores", "pattern"):
+            return mix(F.dropout(self._show(query, key, mask, bias), dropout), value)
+        if self.reads("scores", "pattern"):
+            self._show(query, key, mask, bias)
+        return look_up_fused(query, key, value, mask, bias=bias, scale=self.scale, dropout=dropout)
 
     def _in_one_go(self, query: Tensor, key: Keys, value: Values, mask: Mask, packing: Packing | None) -> bool:
         """Whether our own kernel on the CPU does it: for few queries or few keys, whose scores nobody edits."""

@@ -1,7 +1,7 @@
 """The text of recipes/rise.toml: Python's own library, which says the same names again and again.
 
 python recipes/rise.py build/stdlib.txt
-cutaway train recipes/rise.toml --out build/rise                                   half an hour of one core
+cutaway train recipes/rise.toml --out build/rise                                   46 minutes of one busy core
 cutaway circuit build/rise --preset induction --over-training --out rise.svg       when the heads appeared
 cutaway circuit build/rise --preset induction --out circuit.json                   which they are at the end
 cutaway circuit build/rise --preset induction --test circuit.json                  what is lost without each

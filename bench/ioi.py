@@ -5,10 +5,10 @@
     python bench/ioi.py --model tiny --most 12 --shortlist 12
 
 `smollm2` is SmolLM2-135M-Instruct from a package (tests/real/weights.py), in fp32; `tiny` is trained here, on our own
-sentences, in half a minute (studies/names.py); anything else is a model folder. The file of templates has NAMES, PLACES,
-OBJECTS and BABA_TEMPLATES: the lists of Wang et al. 2022, as JSON (github.com/redwoodresearch/Easy-Transformer, MIT);
-without one, our own few sentences serve. All heads are ranked by attribution patching, the best of them exactly, and
-faithfulness is measured on both sets against size.
+sentences, in half a minute (studies/names.py); anything else is a model folder. The file of templates has NAMES,
+PLACES, OBJECTS and BABA_TEMPLATES, the lists of Wang et al. 2022 as JSON (redwoodresearch/Easy-Transformer on GitHub,
+MIT); without one, our own few sentences serve. All heads are ranked by attribution patching, the best of them exactly,
+and faithfulness is measured on both sets against size.
 """
 
 import argparse

@@ -10,6 +10,7 @@ import pytest
 from cutaway.checkpoints import load
 from cutaway.errors import CheckpointError, InputError
 from cutaway.evaluation.perplexity import surprisal
+from cutaway.files import read_json, write_json
 from cutaway.studies.compare import compare
 from cutaway.studies.compare_network import (
     NETWORKS,
@@ -238,10 +239,15 @@ def test_another_text_or_setting_does_not_go_on(ladder, tmp_path):
     with pytest.raises(CheckpointError, match="begun with another text"):
         compare([path], out, resume=True, steps=4, changes=TINY)
     files = [out.parent / "text.txt", out.parent / "other.txt"]
-    with pytest.raises(CheckpointError, match="begun with another asked steps"):
+    with pytest.raises(CheckpointError, match="begun with another steps"):
         compare(files, out, resume=True, steps=3, changes=TINY)
     with pytest.raises(CheckpointError, match="holds a comparison"):
         compare(files, out, steps=4, changes=TINY)
+    begun = read_json(out / "compare.json")
+    write_json(out / "compare.json", begun | {"settings": begun["settings"] | {"asked_steps": None, "minutes": 2.0}})
+    with pytest.raises(CheckpointError, match=r"begun with another minutes \(2\.0, now 3\.0\)"):
+        compare(files, out, resume=True, minutes=3.0, changes=TINY)
+    write_json(out / "compare.json", begun)
 
 
 def test_too_little_is_named(tmp_path):

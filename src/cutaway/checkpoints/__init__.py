@@ -30,6 +30,11 @@ from cutaway.model.blocks import has_blocks
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer, find_tokenizer, gguf_tokenizer, llama2c_tokenizer
 
+OTHERS = {  # folders that other commands read
+    "ngrams.json": "an n-gram model: cutaway ngram {}",
+    "vectors.npy": "word vectors: cutaway embed --model {} --near WORD",
+    "compare.json": "a comparison: its models are in {}/models",
+}
 LLAMA2C_TOKENIZER = "tokenizer.bin"  # beside its model
 
 
@@ -129,7 +134,9 @@ def _reader(path: Path) -> Callable[..., Model]:
     if path.is_dir():
         check_ended(path)
         if not (path / "config.json").exists():
-            raise CheckpointError(f"{path} holds no config.json: a model folder has one beside its .safetensors files")
+            usual = "no config.json: a model folder has one beside its .safetensors files"
+            holds = next((what for file, what in OTHERS.items() if (path / file).exists()), usual)
+            raise CheckpointError(f"{path} holds {holds.format(path)}")
         return load_folder if "family" in read_json(path / "config.json") else load_hf
     if path.suffix == ".gguf":
         return load_gguf

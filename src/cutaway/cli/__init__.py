@@ -84,6 +84,12 @@ class _LazyCommands(_Lazy):
                 raise
             print("error:", in_options(" ".join(str(error).split()), self._options(ctx)), file=sys.stderr)
             raise typer.Exit(2) from None
+        except (RuntimeError, MemoryError) as error:
+            if ctx.params["debug"] or not _out_of_memory(error):
+                raise
+            print("error: not enough memory:", " ".join(str(error).split())[:200], file=sys.stderr)
+            print("       smaller batches need less (--set train.tokens=…), and so do shorter texts", file=sys.stderr)
+            raise typer.Exit(2) from None
 
     def _options(self, ctx: Any) -> set[str]:
         """Those of the command that was asked for, or of all in its group."""
@@ -92,6 +98,12 @@ class _LazyCommands(_Lazy):
         if isinstance(asked, TyperGroup):
             each = [asked.get_command(ctx, name) for name in asked.commands]
         return {name for command in each for option in command.params for name in option.opts}
+
+
+def _out_of_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or any(
+        said in str(error) for said in ("can't allocate memory", "out of memory")
+    )
 
 
 app = typer.Typer(

@@ -22,7 +22,7 @@ Steps = Annotated[
 Changes = Annotated[
     list[str] | None, typer.Option("--set", help="Change the recipe of both networks: --set train.tokens=4096")
 ]
-Start = Annotated[str, typer.Option("--start", help="What the samples begin with; else a new line.")]
+Start = Annotated[str, typer.Option("--start", help="What the samples begin with.", show_default="a new line")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the samples.")]
 Out = Annotated[
     Path | None, typer.Option("--out", help="A folder for table.md, compare.svg, compare.json and the models.")
@@ -66,8 +66,9 @@ def _check(out: Path | None, resume: bool) -> None:
         if resume:
             raise InputError("--resume goes on in a folder: name it with --out")
         return
-    if out.exists() and not out.is_dir():
-        raise InputError(f"--out {out} is a file: name a folder")
+    above = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if not above.is_dir():
+        raise InputError(f"--out {out}: {above} is a file: name a folder")
     there = (out / "compare.json").exists()
     if resume and not there:
         raise InputError(f"--out {out} holds no comparison: begin it without --resume")
@@ -128,6 +129,8 @@ def _show_rungs(found: "Found", shown: list[str]) -> None:
     for rung in found.rungs[len(shown) :]:
         told = f"{rung.name:12s} {rung.bits_per_byte:13.3f} {rung.parameters:12,} {rung.seconds:7.1f} s"
         print(f"{told}  {work(rung.to_dict())}", flush=True)
+        if rung.flops is not None:
+            print(f"{'':12s} {rung.about}", flush=True)
         shown.append(rung.name)
 
 

@@ -31,8 +31,8 @@ def word_vectors(path: Path, at: str, words: Iterable[str]) -> "WordVectors":
     from cutaway.checkpoints import load, tokenizer_of
     from cutaway.cli.asking import reading
 
-    tokenizer = reading(tokenizer_of(path), path)
-    return WordVectors.of_model(load(path), tokenizer, at, words)
+    model = load(path)  # before its tokenizer: who gives neither a model nor vectors is told so
+    return WordVectors.of_model(model, reading(tokenizer_of(path), path), at, words)
 
 
 def score_words(path: Path, questions: Sequence[Any], at: str, most: int, **options: Any) -> "Report":

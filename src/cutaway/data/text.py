@@ -29,6 +29,7 @@ LONGEST_LINE_OF_A_DOCUMENT = 10 * MEGABYTE
 PIECE = 1 << 16  # characters; small, so that all cores get some
 WINDOW = 1 << 14  # so far behind a full piece we look for a good place to cut
 WIDTHS = range(64, 77)  # of the lines of printed books
+BINARY = 1 << 13  # bytes among which a binary file has a 0
 DESERT = 1 << 14  # white space that is cut anywhere: its tokens teach nothing, and to look for its end takes long
 
 GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
@@ -219,6 +220,8 @@ def _text(data: bytes, path: Path, line: int, first: bool) -> str:
         text = data.decode("utf-8-sig" if first else "utf-8")
     except UnicodeDecodeError as error:
         data = error.object  # without the byte-order mark
+        if b"\0" in data[:BINARY]:
+            raise InputError(f"{path} is binary: give it text") from None
         line += data.count(b"\n", 0, error.start)
         column = error.start - data.rfind(b"\n", 0, error.start)
         raise InputError(

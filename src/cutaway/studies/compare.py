@@ -28,7 +28,7 @@ from cutaway.baselines.predictor import Predictor
 from cutaway.errors import CheckpointError
 from cutaway.files import read_json, replacing, write_json
 from cutaway.inside.pictures import Lines
-from cutaway.studies.compare_network import NETWORKS, Clock, Network, steps_for, trained_network
+from cutaway.studies.compare_network import NETWORKS, Clock, Network, network_recipe, steps_for, trained_network
 from cutaway.studies.compare_rungs import NAMES, ORDERS, Counting, Rung, bits_per_byte, numbers_in, scores_of
 from cutaway.studies.compare_table import table
 from cutaway.studies.compare_text import FEW, Parts, Tokenised, read_parts, tokenised
@@ -151,12 +151,14 @@ class Ladder:
             for folder in FOLDERS:  # of one that was stopped before its first rung
                 shutil.rmtree(out / folder, ignore_errors=True)
         self.text = tokenised(self.parts, out / "text")
+        for name in NETWORKS:  # a change that no recipe knows is refused before anything is counted
+            network_recipe(name, self.text, 1, changes)
         self.places, self.counting = places_of(self.parts, self.text), Counting(self.text)
 
     def settings(self) -> dict[str, Any]:
         """What a resumed comparison must not change, and how many steps the networks take."""
         fixed = {"seed": self.seed, "start": self.start, "changes": list(self.changes), "asked_steps": self.steps}
-        return {**fixed, "steps": self.planned}
+        return {**fixed, "minutes": None if self.steps else self.seconds / 60, "steps": self.planned}
 
     def _go_on(self) -> None:
         before = read_json(self.out / "compare.json")
@@ -165,11 +167,14 @@ class Ladder:
             settings = {"text": before["text"], **before["settings"]}
             self.planned = {str(name): int(n) for name, n in settings["steps"].items()}
             self.rungs = [Rung(**rung) for rung in before["rungs"]]
+            settings.setdefault("minutes", mine["minutes"])  # older ones did not say
             self.scores = {rung.name: np.load(self._scores(rung.name)) for rung in self.rungs}
         except (KeyError, TypeError, ValueError, OSError):
             raise CheckpointError(f"{self.out} is damaged: compare.json or scores/ is not whole") from None
-        if odd := [name for name in mine if name != "steps" and mine[name] != settings[name]]:
-            raise CheckpointError(f"{self.out} was begun with another {odd[0].replace('_', ' ')}: name another --out")
+        for name, value in mine.items():
+            if name != "steps" and value != settings[name]:
+                what = "text" if name == "text" else f"{name.replace('asked_', '')} ({settings[name]!r}, now {value!r})"
+                raise CheckpointError(f"{self.out} was begun with another {what}: name another --out")
         self.spent = sum(rung.seconds for rung in self.rungs)
 
     def found(self) -> Found:

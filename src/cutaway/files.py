@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NoReturn
 from uuid import uuid4
 
@@ -139,6 +140,23 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def check_writable(folder: Path) -> None:
+    """Refuses a folder that cannot be made or written to, before the work that should end there; it leaves nothing."""
+    made: list[Path] = []
+    try:
+        for place in (*reversed(folder.parents), folder):
+            if not place.exists():
+                place.mkdir()
+                made.append(place)
+        TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise CheckpointError(f"{folder} cannot be written: {error.strerror or error}") from None
+    finally:
+        for place in reversed(made):
+            with suppress(OSError):
+                place.rmdir()
 
 
 def _flush(path: Path) -> None:

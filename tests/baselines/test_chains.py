@@ -2,6 +2,8 @@
 
 import math
 import re
+import subprocess
+import sys
 from collections import Counter
 from itertools import pairwise
 
@@ -11,8 +13,7 @@ import scipy.stats
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from cutaway.baselines import Chain, MarkovChain, Masked, Skips, informative, marked, sentences
-from cutaway.baselines.as_attention import as_attention
+from cutaway.baselines import Chain, MarkovChain, Masked, Skips, as_attention, informative, marked, sentences
 from cutaway.errors import ConfigError, InputError
 from cutaway.inside.pictures import HeatMap
 
@@ -302,6 +303,22 @@ def test_what_cannot_be_started_from_is_said():
         as_attention(masked, ["show"])
 
 
+def test_a_bare_word_is_no_feature():
+    lines = sentences("check the battery\ncheck the program")
+    assert MarkovChain(lines).row(("the",)) == {"battery": 0.5, "program": 0.5}
+    with pytest.raises(InputError, match=re.escape("'the' is a text: a feature is a tuple of words, as ('the',)")):
+        MarkovChain(lines).row("the")
+    with pytest.raises(InputError, match=re.escape("as ('check', 'the')")):
+        MarkovChain(lines, 2).row("check the")
+
+
+def test_chains_do_without_torch_and_the_bridge_is_no_module():
+    """Whichever is imported first: the module has the name of its function."""
+    code = "import cutaway.baselines.as_attention, sys; from cutaway.baselines import as_attention; "
+    code += "sys.exit('torch' in sys.modules or not callable(as_attention))"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
 def test_a_long_line_is_counted_within_reach():
     line = [str(i % 300) for i in range(3000)]
     chain = Skips([line], reach=5)
@@ -369,9 +386,9 @@ def test_the_story_of_the_room_is_true():
     shown = [re.split("  +", line.strip()) for line in room.__doc__.splitlines() if line.startswith("       ")]
     checked = 0
     for code, *result in shown:
-        if result and result[0].startswith("{"):
+        if result and result[0].startswith(("{", "[")):
             assert eval(code, names) == eval(result[0])
             checked += 1
         else:
             exec(code, names)
-    assert (checked, len(shown)) == (4, 7)
+    assert (checked, len(shown)) == (5, 8)

@@ -1,5 +1,7 @@
 """n-grams of words, with the face of a chain; and ARPA files out and in again."""
 
+import gzip
+import lzma
 import math
 import re
 from pathlib import Path
@@ -157,6 +159,20 @@ def test_a_damaged_file_is_refused_by_line(tmp_path, old, new, what):
     path = tmp_path / "broken.arpa"
     path.write_text(SMALL.replace(old, new, 1))
     with pytest.raises(CheckpointError, match=what):
+        read_arpa(path)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+def test_a_packed_file_is_read(tmp_path, pack):
+    (tmp_path / "small.arpa").write_text(SMALL)
+    path = tmp_path / "small.arpa.packed"
+    path.write_bytes(pack(SMALL.encode()))
+    (plain, names), (model, its) = read_arpa(tmp_path / "small.arpa"), read_arpa(path)
+    assert its == names
+    for table, other in zip(model.tables, plain.tables, strict=True):
+        assert all(map(np.array_equal, table, other))
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(CheckpointError, match=r"small\.arpa\.packed cannot be read"):
         read_arpa(path)
 
 

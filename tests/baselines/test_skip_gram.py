@@ -117,9 +117,10 @@ def pairs_of(text: SkipGramText, seed: int) -> list[tuple[int, list[int]]]:
     found = []
     for stretches in text.stretches(np.random.default_rng(seed)):
         for middle, around, near in zip(stretches.middle, stretches.around, stretches.near, strict=True):
-            assert around[text.window : text.window + STRETCH].equal(middle)
+            reach = (len(around) - STRETCH) // 2
+            assert around[reach : reach + STRETCH].equal(middle)
             for i in range(STRETCH):
-                found.append((int(middle[i]), (near[i].nonzero().flatten() - text.window - i).tolist()))
+                found.append((int(middle[i]), (near[i].nonzero().flatten() - reach - i).tolist()))
     return found
 
 
@@ -148,6 +149,15 @@ def test_windows_are_whole_and_never_cross_the_end_of_a_text(lengths, window, se
         for _ in range(-np.count_nonzero(here) % STRETCH):
             assert next(found)[1] == []  # what only fills up is near nothing
     assert next(found, None) is None
+
+
+def test_a_window_reaches_no_further_than_the_longest_text():
+    ids = np.array([1, 2, 3, 4, 5, 0, 1, 2, 0])
+    text = SkipGramText(ids, 6, 0, 10_000, 1, 0.0)
+    (stretches,) = text.stretches(np.random.default_rng(0))
+    assert stretches.around.shape[1] <= STRETCH + 2 * 5
+    whole = [[o for o in range(-at, 5 - at) if o] for at in range(5)]
+    assert [offsets for _, offsets in pairs_of(text, 0)[:7]] == [*whole, [1], [-1]]
 
 
 def test_windows_are_as_often_wide_as_narrow():
@@ -202,7 +212,7 @@ def test_ten_words_are_enough():
     assert SkipGramText(ids, 9, None, 5, None, None).kept.tolist() == [1] * 8
     assert SkipGramText(np.repeat(ids, 10_000), 9, None, 5, None, None).kept.max() < 0.2  # but of a long one
     assert SkipGramText(ids, 9, None, 5, None, 1e-3).kept.max() < 0.2  # or where it is asked for
-    with pytest.raises(InputError, match="0 words stand in the text at least min_count=5 times"):
+    with pytest.raises(InputError, match="no word stands in the text at least min_count=5 times"):
         train_skip_gram(ids, 9, SkipGramConfig(min_count=5))
     with pytest.raises(InputError, match="the text is empty"):
         train_skip_gram(np.array([], np.int64), 9)

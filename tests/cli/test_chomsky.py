@@ -1,10 +1,15 @@
 """`cutaway chomsky`: words of languages, and what small models make of them."""
 
+import json
 from pathlib import Path
+from typing import Any
 
-from looked_into import data, failed, said
+import pytest
+import torch
+from looked_into import data, failed, run, said
 
 from cutaway.inside.pictures import HeatMap, Lines, read_picture
+from cutaway.studies import chomsky
 from cutaway.studies.languages import LANGUAGES, language_named
 
 QUICK = ["--length", "4", "--steps", "2", "--words", "4"]
@@ -33,6 +38,34 @@ def test_one_language_by_length(tmp_path: Path) -> None:
     assert "2 steps for each model" in shown
     assert all(len(line) <= 80 for line in shown.splitlines())
     assert isinstance(read_picture(tmp_path / "a.svg"), Lines | HeatMap)  # lines, unless all are at one height
+
+
+def test_all_wrong_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chomsky, "right", lambda model, words: torch.zeros(len(words.ids), dtype=torch.bool))
+    shown = said("chomsky", "--language", "local", "--model", "none", *QUICK, "--steps", 1)
+    assert shown.count("5–8") == 1
+    assert "\n1 step for each model" in shown
+
+
+@pytest.mark.parametrize("after", [0, 3])
+def test_ctrl_c_leaves_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    left = iter(range(after))
+
+    def small_model(*args: Any) -> Any:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return small(*args)
+
+    small = chomsky.small_model
+    monkeypatch.setattr(chomsky, "small_model", small_model)
+    asked = ["--language", "local", "--language", "dyck-1", "--model", "none", "--model", "lstm", *QUICK]
+    ran = run("chomsky", *asked, "--out", tmp_path / "a.json")
+    assert ran.exit_code == 130
+    assert f"interrupted: {after} of 4 models done" in ran.stderr
+    assert ("dyck-1" in ran.stdout) == (tmp_path / "a.json").exists() == bool(after)
+    if after:
+        assert json.loads((tmp_path / "a.json").read_text())["steps"]["dyck-1"] == {"none": 2}
+        assert ran.stdout.splitlines()[1].split() == ["length", "none", "lstm"]
 
 
 def test_what_is_not_there_is_named() -> None:

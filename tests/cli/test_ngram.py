@@ -1,5 +1,6 @@
 """`cutaway ngram`: train, test, sample, write and read again; ten words are enough, and too little is said."""
 
+import gzip
 import json
 import math
 from pathlib import Path
@@ -15,6 +16,7 @@ from cutaway.baselines import NGrams, sentences
 from cutaway.baselines.class_ngram import train_class_ngrams
 from cutaway.baselines.mixture import fitted
 from cutaway.baselines.ngram_smoothing import train_ngrams
+from cutaway.cli.ngram_shown import print_indented
 from cutaway.studies.cutting import cut_of, read_ids
 
 TEN = "check whether the battery ran down please and then stop"
@@ -26,6 +28,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("ten.txt").write_text(TEN)
     Path("other.txt").write_text(OTHER)
+    Path("one.txt").write_text("one")
 
 
 def run(*args: object) -> Result:
@@ -78,7 +81,8 @@ def test_known_and_unknown_words_are_told_apart():
     assert test["perplexity_of_known"] == pytest.approx(2**known)
     assert test["bits_per_unknown_token"] == pytest.approx(each[strange])
     shown = run("ten.txt", "--test", "other.txt").stdout
-    assert f"known words {known:.3f} bits, perplexity {2**known:.1f}; 14.3% are unknown, {each[strange]:.3f} b" in shown
+    assert f"with ends; known words {known:.3f} bits each, perplexity {2**known:.1f}\n" in shown
+    assert f"14.3% are unknown, {each[strange]:.3f} bits each; with them {each.mean():.3f} bits each, perpl" in shown
     (test,) = answered("ten.txt", "--test", "ten.txt")["tests"]
     assert (test["bits_per_known_token"], test["bits_per_unknown_token"]) == (test["bits_per_token"], None)
     assert "unknown" not in run("ten.txt", "--test", "ten.txt").stdout
@@ -107,9 +111,12 @@ def test_nobody_says_unk():
 
 
 def test_unknown_words_of_the_start_are_named():
-    assert "--start: zebra, yak not among the 12 words" in refused("ten.txt", "--start", "zebra the yak zebra")
+    assert "--start: zebra, yak not among the 10 different words of the model" in refused(
+        "ten.txt", "--start", "zebra the yak zebra"
+    )
     assert "--start: Z not among" in refused("ten.txt", "--unit", "characters", "--start", "Zc")
     assert answered("ten.txt", "--start", "then")["sample"].startswith("then")
+    assert "not among the 1 different word of" in refused("one.txt", "--start", "two")
 
 
 def test_characters_that_were_not_known_cost_no_bytes():
@@ -127,6 +134,44 @@ def test_ten_words_are_enough_and_that_it_is_little_is_said():
     shown = run("ten.txt", "--classes", 3).stdout
     assert "check battery please stop" in shown
     assert "--classes 11: the text has 10 different tokens" in refused("ten.txt", "--classes", 11)
+
+
+def test_that_a_test_is_little_is_said():
+    few = "below 1,000 words a tenth of a bit and more is chance"
+    assert "1 word, 1 different, in 1 text\n" in (shown := run("one.txt", "--test", "one.txt").stdout)
+    assert few in shown
+    assert few not in run("one.txt").stdout
+    shown = run("ten.txt", "--classes", 2, "--mix", "other.txt").stdout
+    assert "mixed by 7 words with ends, too little: below 1,000 the shares are partly chance" in shown
+    Path("long.txt").write_text(f"{TEN} " * 100)
+    assert few not in run("ten.txt", "--test", "long.txt").stdout
+    assert "partly chance" not in run("ten.txt", "--classes", 2, "--mix", "long.txt").stdout
+
+
+def test_a_mixture_that_costs_known_words_says_so():
+    """Classes keep more for <unk>, of which the text that is mixed by has many."""
+    Path("text.txt").write_text("the dog ran home and the cat sat down there\n" * 9)
+    Path("mix.txt").write_text("a hen was here once\n" * 9)
+    (test,) = answered("text.txt", "--classes", 2, "--mix", "mix.txt", "--test", "text.txt")["tests"]
+    costs = test["bits_per_known_token"] - min(part["bits_per_known_token"] for part in test["parts"])
+    assert costs > 0.1
+    said = "on known words the mixture is worse than its best part: by"
+    assert (
+        f"{said} {costs:.3f} bits\n" in run("text.txt", "--classes", 2, "--mix", "mix.txt", "--test", "text.txt").stdout
+    )
+    assert said not in run("text.txt", "--classes", 2, "--mix", "mix.txt", "--test", "mix.txt").stdout
+
+
+def test_what_has_no_room_goes_on_behind_the_margin(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    from rich.console import Console
+
+    monkeypatch.setattr("cutaway.cli.showing.stdout", lambda: Console(width=30))
+    print_indented(["model    [red] 3-gram model of many words", "         and\nmore"], 9)
+    assert capsys.readouterr().out == (
+        "model    [red] 3-gram model of\n         many words\n         and\n         more\n"
+    )
 
 
 def test_classes_and_their_mixture():
@@ -178,6 +223,36 @@ def test_arpa_files_out_and_in():
         assert f"no place for --unit {unit}" in refused("ten.txt", "--unit", unit, "--out", "other.arpa")
     assert run("ten.txt", "--unit", "words", "--out", "other.arpa").exit_code == 0
     assert "there is no folder nowhere" in refused("ten.txt", "--out", "nowhere/model.arpa")
+    assert not Path("nowhere").exists()
+    assert "name it model.arpa" in refused("ten.txt", "--out", "model.arpa.gz")
+
+
+def test_a_packed_arpa_file_is_a_model():
+    trained = answered("ten.txt", "--out", "model.arpa", "--test", "other.txt")
+    Path("model.arpa.gz").write_bytes(gzip.compress(Path("model.arpa").read_bytes()))
+    again = answered("model.arpa.gz", "--test", "other.txt")
+    assert (again["text"], again["ngrams"]) == (None, trained["ngrams"])
+    assert again["tests"][0]["bits_per_token"] == pytest.approx(trained["tests"][0]["bits_per_token"], rel=1e-6)
+    Path("endless.arpa.gz").write_bytes(gzip.compress(b"\\data\\\nngram 1=1\n\\1-grams:\n-99 <s>\n\\end\\\n"))
+    assert "endless.arpa.gz has no </s>" in refused("endless.arpa.gz")
+
+
+def test_a_model_is_no_text():
+    answered("ten.txt", "--out", "model")
+    answered("ten.txt", "--out", "model.arpa")
+    Path("model.arpa.gz").write_bytes(gzip.compress(Path("model.arpa").read_bytes()))
+    for model in ("model", "model.arpa", "model.arpa.gz"):
+        assert refused("ten.txt", model).startswith(f"error: {model} is a model, and no text to count: name it alone")
+        assert f"--test {model} is a model: name a text" in refused("ten.txt", "--test", model)
+        assert f"--mix {model} is a model: name a text" in refused("ten.txt", "--classes", 2, "--mix", model)
+
+
+def test_what_cannot_be_written_is_refused_before_anything_is_read():
+    for out in ("ten.txt/x", "ten.txt/x/y", "x" * 300):
+        assert refused("missing.txt", "--out", out).startswith(f"error: {out} cannot be written: ")
+    assert "ten.txt cannot be written: Not a directory" in refused("missing.txt", "--out", "ten.txt/x.arpa")
+    assert "missing.txt cannot be read" in refused("missing.txt", "--out", "new/folder")
+    assert not Path("new").exists()
 
 
 def test_folders_of_others_are_left_alone():

@@ -3,8 +3,11 @@
 import json
 import os
 import pty
+import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -63,12 +66,13 @@ def test_a_model_plays_beside_them_and_all_are_drawn(text: Path, tmp_path: Path)
     assert found["players"][2]["letters"] == [5, 5]
     picture = read_picture(tmp_path / "a.svg")
     assert isinstance(picture, Lines)
-    assert list(picture.lines) == ["counted", "n-gram", "lm", "reader 1951"]
+    assert list(picture.lines) == ["counted", "n-gram", "lm", "reader 1951, middle"]  # nobody measured the middle
+    assert "bands: from the lower to the upper bound; middle: halfway between them, not measured" in picture.y_name
     assert picture.x.tolist() == [2, 5]
     assert picture.bands["lm"][0] == pytest.approx(found["players"][2]["lower"], abs=1e-3)
 
 
-def play(letters: str, *args: object):
+def play(letters: str | bytes, *args: object):
     return CliRunner().invoke(cli.app, ["shannon", *map(str, args), "--answers", "-"], input=letters)
 
 
@@ -107,10 +111,46 @@ def test_what_cannot_be(text: Path, tmp_path: Path) -> None:
     (tmp_path / "zeros").write_bytes(b"the cat sat\0on the mat")
     assert "zeros is binary" in failed("shannon", tmp_path / "zeros")
     assert "zeros is binary" in failed("shannon", text, "--train", tmp_path / "zeros")
-    text.write_text("123 !!")
-    assert "0 letters" in failed("shannon", text)
+    for few in ("123 !!", "これは日本語です", "a"):
+        text.write_text(few)
+        assert re.search(r"text\.txt: fewer than two letters a–z.*--letters all", failed("shannon", text))
+    text.write_text("これは日本語です")
+    assert "8 letters of 8 kinds" in said("shannon", text, "--letters", "all")
+    assert re.search(
+        r"text\.txt: --known 99: the text has 8", failed("shannon", text, "--letters", "all", "--known", 99)
+    )
     text.write_text(TEXT)
     assert "nothing to draw" in play("", text, "--game", "new.json", "--out", "a.svg").output
+
+
+def test_answers_and_games_are_looked_at_before_the_game_begins(text: Path, tmp_path: Path) -> None:
+    for name, content in {"empty": b"", "digits": b"12\n"}.items():
+        (tmp_path / name).write_bytes(content)
+        assert f"--answers {name} has none of the letters" in failed("shannon", text, "--answers", name)
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    assert "--answers a.png is no text in UTF-8" in failed("shannon", text, "--answers", "a.png")
+    assert "stdin is no text in UTF-8" in play(b"\x89PNG", text).stderr
+    ran = play("e", text, "--game", "none/x.json")
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert "--game none/x.json: there is no folder none" in ran.stderr
+    assert not list(tmp_path.glob("*.json"))
+
+
+def test_a_finished_game_is_said_to_be_finished(text: Path) -> None:
+    asked = [text, "--known", "0", "--samples", "2"]
+    assert "finished" not in play(ORDER * 2, *asked).stdout
+    again = play("", *asked)
+    assert again.exit_code == 0, again.output
+    assert again.stdout.startswith("shannon.json: finished, 2 of 2 letters")
+    assert "going on" not in again.stdout
+
+
+def test_one_letter_is_no_letters_and_one_height_is_no_picture(text: Path) -> None:
+    text.write_text("a" * 12)
+    shown = said("shannon", text, "--letters", "all", "--known", "0,1")
+    assert "12 letters of 1 kind; guessed is the last\n" in shown
+    assert "As few as 1 letter for a point" in shown
+    assert "▁" not in shown  # all is 0 bits
 
 
 @pytest.mark.parametrize(
@@ -132,18 +172,35 @@ def test_a_damaged_game_is_refused(text: Path, name: str, wrong: object) -> None
     assert "shannon.json is damaged" in failed("shannon", text, "--game", "shannon.json")
 
 
-def test_keys_of_a_terminal(text: Path) -> None:
+def at_a_terminal(text: Path, keys: str, *args: str, interrupt: bool = False) -> tuple[int, str]:
+    """Exit status and what was said; Ctrl-C comes behind the first guess that is kept."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "cutaway", "shannon", str(text), "--play", "--known", "3", "--samples", "2"]
+    command = [sys.executable, "-m", "cutaway", "shannon", str(text), "--play", *args]
     with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE) as ran:
         try:
             assert ran.stdout is not None
             seen = ran.stdout.readline()  # from here on keys are heard one by one
-            os.write(ours, ORDER.encode() + b"\x1b")
+            os.write(ours, keys.encode())
+            while interrupt and not Path("shannon.json").exists():
+                time.sleep(0.05)
+            if interrupt:
+                ran.send_signal(signal.SIGINT)
             seen += ran.communicate(timeout=60)[0]
         finally:
             ran.kill()
     os.close(ours)
     os.close(theirs)
-    assert ran.returncode == 0, seen.decode()
-    assert len(json.loads((text.parent / "shannon.json").read_text())["guesses"]) == seen.decode().count("✓") == 2
+    return ran.returncode, seen.decode()
+
+
+def test_keys_of_a_terminal(text: Path) -> None:
+    code, seen = at_a_terminal(text, ORDER + "\x1b", "--known", "3", "--samples", "2")
+    assert code == 0, seen
+    assert len(json.loads(Path("shannon.json").read_text())["guesses"]) == seen.count("✓") == 2
+
+
+def test_ctrl_c_says_where_the_game_is_kept(text: Path) -> None:
+    code, seen = at_a_terminal(text, "z", "--known", "3", "--samples", "2", interrupt=True)
+    assert code == 130, seen
+    assert seen.splitlines()[-1] == "0 of 2 letters, kept in shannon.json"
+    assert json.loads(Path("shannon.json").read_text())["open"] == "z"

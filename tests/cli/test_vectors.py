@@ -66,11 +66,21 @@ def test_ten_words_are_enough_and_that_it_is_little_is_said():
     assert "too little to mean much: below 1,000,000 words" in shown
     assert "cutaway embed --model v --near check" in shown
     Path("one.txt").write_text("one one")
-    assert "1 words stand in the text at least --min-count 1 times, and two are needed" in refused(
-        "one.txt", "--out", "w"
+    assert "1 word stands in the text at least --min-count 1 time, and two are" in refused("one.txt", "--out", "w")
+    assert "no word stands in the text at least --min-count 2 times" in refused(
+        "ten.txt", "--out", "w", "--min-count", 2
     )
-    assert "--min-count 2 times" in refused("ten.txt", "--out", "w", "--min-count", 2)
     assert not Path("w").exists()
+    shown = run("vectors", "ten.txt", "--out", "w", "--epochs", 1, "--d", 1).stdout
+    assert "in 1 text, 1 time in" in shown
+    assert "10 words, 1 number each" in shown
+
+
+def test_what_cannot_be_written_is_refused_before_anything_is_read():
+    for out in ("ten.txt/x", "ten.txt/x/y", "x" * 300):
+        assert refused("missing.txt", "--out", out).startswith(f"error: {out} cannot be written: ")
+    assert "missing.txt cannot be read" in refused("missing.txt", "--out", "new/folder")
+    assert not Path("new").exists()
 
 
 def test_wrong_input_is_named():

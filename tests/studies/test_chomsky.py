@@ -3,6 +3,7 @@
 from dataclasses import replace
 from inspect import signature
 
+import numpy as np
 import pytest
 import torch
 
@@ -115,7 +116,24 @@ def test_a_study_is_a_table_and_a_picture():
     shares = {"local": {"none": [0.5, 0.25, 0.0]}}
     alone = replace(found, shares=shares).picture()
     assert isinstance(alone, Lines)
-    assert alone.x.tolist() == [4, 8, 12]
+    assert alone.x.tolist() == [2.5, 6.5, 10.5]  # no word need have the span's last length
+    assert alone.x_name == "length (middle of 1–4, 5–8, 9–12)"
+    for shown in (alone.title, alone.y_name):  # a drawing alone does not show its title
+        assert "learnt from words of at most 4 symbols" in shown
+
+
+def test_what_is_done_is_told_after_each_model():
+    found = []
+    options = {"longest": 4, "steps": 1, "n_words": 2, "pool": 9}
+    whole = study(["local", "dyck-1"], ["none", "lstm"], **options, finished=found.append)
+    done = [[f"{name} {model}" for name, each in one.shares.items() for model in each] for one in found]
+    assert done == [done[3][:n] for n in (1, 2, 3, 4)]
+    assert found[3].shares == whole.shares
+    assert found[2].steps == {"local": {"none": 1, "lstm": 1}, "dyck-1": {"none": 1}}
+    cut = found[2].picture()
+    assert isinstance(cut, HeatMap)
+    assert np.isnan(cut.values[3:, 1]).all()
+    assert np.isfinite(cut.values[:3]).all()
 
 
 @pytest.mark.parametrize("height", [0.0, 1.0])

@@ -43,8 +43,10 @@ def test_short_texts_have_fewer_rounds():
     assert few.known == (0, 2)
     assert few.asked == (0, 2, 50)
     assert len(few.rounds) == 9 + 7
-    with pytest.raises(InputError, match="0 letters"):
+    with pytest.raises(InputError, match=r"fewer than two letters a–z, .* --letters all, or give more"):
         Game.of("!!", known=(0,))
+    with pytest.raises(InputError, match=r"fewer than two characters, .*from: give more"):
+        Game.of("!", known=(0,), all_letters=True)
     with pytest.raises(InputError, match="known=9"):
         Game.of("ten words", known=(9,))
 

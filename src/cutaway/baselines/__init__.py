@@ -21,13 +21,16 @@
        masked = Masked(skips, {"ran": {"battery", "program"}})     set by hand, or `informative(skips, first)`
        masked.votes("check whether the battery ran".split())  {"down": 1.0}
 
-5. Attention: the mask of the last word is looked up, too. A one-hot query against all masks as keys, Q·Kᵀ, finds it
-   (`as_attention`). From there on the numbers need not be one-hot, and can be learnt: that is the Transformer.
+5. Attention: the mask of the last word is looked up, too. A one-hot query against all masks as keys, Q·Kᵀ, finds it.
+   From there on the numbers need not be one-hot, and can be learnt: that is the Transformer.
+
+       as_attention(masked, "check whether the battery ran".split()).mask().tolist()    [0.0, 0.0, 0.0, 1.0]
 
 `marked` puts <sos> and <eos> around sentences, so that a chain also knows how they begin and end. `chain.table()` is
 what it counted, for a terminal; `HeatMap(*chain.matrix())` of `inside.pictures` draws it.
 """
 
+from cutaway.baselines.as_attention import as_attention
 from cutaway.baselines.chain import Chain, Matrix
 from cutaway.baselines.markov import MarkovChain
 from cutaway.baselines.ngram import NGramModel
@@ -46,6 +49,7 @@ __all__ = [
     "NGramModel",
     "NGrams",
     "Skips",
+    "as_attention",
     "informative",
     "marked",
     "sentences",

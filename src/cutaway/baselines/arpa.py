@@ -7,13 +7,18 @@
     \\end\\
 
 <s> and </s> are the beginning and the end, <unk> is any other word; −99 stands for log 0. Numbers have nine digits, so
-that a 32-bit number comes back as it was, but for the last bit that a change of the base may cost.
+that a 32-bit number comes back as it was, but for the last bit that a change of the base may cost. Files that are
+packed with gzip or xz are read as well, and told by their first bytes.
 """
 
+import gzip
+import lzma
 import re
+import zlib
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int64
@@ -29,7 +34,13 @@ LONGEST = 1 << 16  # bytes of a line that is read
 SPACE = b" \t\r\n"
 LN10 = float(np.log(10))
 START, END, UNKNOWN = "<s>", "</s>", "<unk>"
+PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\0": lzma.open}
 OURS = {END: EOS, "<UNK>": UNKNOWN}
+
+
+def is_arpa(path: Path) -> bool:
+    """By its name, packed or not."""
+    return re.search(r"\.arpa(\.gz|\.xz)?$", path.name) is not None
 
 
 def write_arpa(model: NGramModel, path: Path, names: Sequence[str] | None = None) -> None:
@@ -128,16 +139,26 @@ class _File:
         self.path, self.at, self.lines = path, 0, self._read()
 
     def _read(self) -> Iterator[str]:
-        with self.path.open("rb") as file:
-            while line := file.readline(LONGEST):
-                self.at += 1
-                if len(line) == LONGEST:
-                    raise self.wrong("is too long")
-                try:
-                    if kept := line.strip(SPACE).decode():
-                        yield kept
-                except UnicodeDecodeError:
-                    raise self.wrong("is not UTF-8") from None
+        for line in self._lines():
+            self.at += 1
+            if len(line) == LONGEST:
+                raise self.wrong("is too long")
+            try:
+                if kept := line.strip(SPACE).decode():
+                    yield kept
+            except UnicodeDecodeError:
+                raise self.wrong("is not UTF-8") from None
+
+    def _lines(self) -> Iterator[bytes]:
+        try:
+            with self.path.open("rb") as file:
+                start = file.read(6)
+            unpack = next((unpack for magic, unpack in PACKED.items() if start.startswith(magic)), open)
+            with unpack(self.path, "rb") as file:
+                while line := file.readline(LONGEST):
+                    yield line
+        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+            raise CheckpointError(f"{self.path} cannot be read: {error}") from None
 
     def line(self) -> str:
         return next(self.lines, "")

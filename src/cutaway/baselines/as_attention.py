@@ -12,43 +12,23 @@ only the earlier word, and the feed-forward makes the feature (earlier, recent) 
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
-
-import torch
-from jaxtyping import Float
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from cutaway.baselines.skips import Masked, Skips
 from cutaway.errors import InputError
-from cutaway.model.attention import look_up, scores_of
+
+if TYPE_CHECKING:
+    from cutaway.baselines.look_up import LookUp
 
 SHARP = 1000.0  # softmax of 1000 against 0 is 1 against 0, to the last bit
 
 
-class LookUp(NamedTuple):
-    """One look: `words` are the earlier words that are looked at, `vocab` the words of the chain."""
-
-    words: tuple[str, ...]
-    query: Float[Tensor, " vocab"]
-    key: Float[Tensor, "word vocab"]
-    value: Float[Tensor, "word vocab"]
-
-    def mask(self) -> Float[Tensor, " word"]:
-        """Q·Kᵀ."""
-        return scores_of(self.query[None, None, None], self.key[None, None], scale=1.0)[0, 0, 0]
-
-    def votes(self) -> Float[Tensor, " vocab"]:
-        """Q·Kᵀ·V: nothing where the mask leaves nothing."""
-        return self.mask() @ self.value
-
-    def attention(self, scale: float = SHARP) -> Float[Tensor, " vocab"]:
-        """softmax(scale · Q·Kᵀ)·V: the mean of the rows that are kept, or of all where the mask leaves nothing."""
-        query, key, value = self.query[None, None, None], self.key[None, None], self.value[None, None]
-        return look_up(query, key, value, scale=scale)[0, 0, 0]
-
-
-def as_attention(chain: Masked, past: Sequence[str]) -> LookUp:
+def as_attention(chain: Masked, past: Sequence[str]) -> "LookUp":
     """What `chain.votes(past)` looks up, as query, keys and values."""
+    import torch
+
+    from cutaway.baselines.look_up import LookUp
+
     active = Skips.features(chain, past)
     if not active:
         raise InputError(f"the {chain} needs {chain.order} words to look at: {len(past)} given")

@@ -84,8 +84,10 @@ class Chain(ABC):
     def __str__(self) -> str:
         """What it is called."""
 
-    def row(self, feature: Feature) -> dict[str, float]:
+    def row(self, feature: Feature | str) -> dict[str, float]:
         """What follows a feature, and how probably; of one that nothing followed, nothing."""
+        if isinstance(feature, str):  # nothing would ever follow it
+            raise InputError(f"{feature!r} is a text: a feature is a tuple of words, as {tuple(feature.split())}")
         followers = self.counts.get(feature, {})
         total = math.fsum(followers.values())
         return {word: count / total for word, count in followers.items()}

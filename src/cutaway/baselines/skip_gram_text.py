@@ -55,8 +55,9 @@ class SkipGramText:
         order = np.argsort(-times, kind="stable")
         self.tokens = order[: (times >= least).sum()]
         if len(self.tokens) < 2:
+            found, often = "1 word" if len(self.tokens) else "no word", "time" if least == 1 else "times"
             raise InputError(
-                f"{len(self.tokens)} words stand in the text at least min_count={least} times, and two are needed: "
+                f"{found} stands in the text at least min_count={least} {often}, and two are needed: "
                 "give it more text, or ask for fewer times"
             )
         self.times = times[self.tokens]
@@ -90,25 +91,28 @@ class SkipGramText:
             n = -(-len(rows) // STRETCH)
             width = random.integers(1, self.window + 1, (n, STRETCH))
             drawn = torch.from_numpy(self.draw(random, (-(-n // BATCH), DRAWN)))
-            around, documents = (self._laid(each, n, fill) for each, fill in ((rows, 0), (document, NOWHERE)))
+            reach = min(self.window, int(np.bincount(document).max()))  # no text has more words to look at
+            around, documents = (self._laid(each, n, fill, reach) for each, fill in ((rows, 0), (document, NOWHERE)))
             for number, first in enumerate(range(0, n, BATCH)):
                 some = slice(first, first + BATCH)
-                near = self._near(documents[some], torch.from_numpy(width[some]))
-                middle = around[some, self.window : self.window + STRETCH]
+                near = self._near(documents[some], torch.from_numpy(width[some]), reach)
+                middle = around[some, reach : reach + STRETCH]
                 yield Stretches(middle, around[some], near, drawn[number], lo + first * len(chunk) // n)
 
-    def _laid(self, values: Int64[np.ndarray, " word"], n: int, fill: int) -> Int64[Tensor, "stretch place"]:
+    def _laid(
+        self, values: Int64[np.ndarray, " word"], n: int, fill: int, reach: int
+    ) -> Int64[Tensor, "stretch place"]:
         """n stretches with what stands around them, filled up at both ends."""
-        more = n * STRETCH - len(values) + self.window
-        filled = np.pad(values, (self.window, more), constant_values=fill)
-        return torch.from_numpy(filled).unfold(0, STRETCH + 2 * self.window, STRETCH)
+        more = n * STRETCH - len(values) + reach
+        filled = np.pad(values, (reach, more), constant_values=fill)
+        return torch.from_numpy(filled).unfold(0, STRETCH + 2 * reach, STRETCH)
 
     def _near(
-        self, document: Int64[Tensor, "stretch place"], width: Int64[Tensor, "stretch middle"]
+        self, document: Int64[Tensor, "stretch place"], width: Int64[Tensor, "stretch middle"], reach: int
     ) -> Bool[Tensor, "stretch middle place"]:
-        places = torch.arange(document.shape[1]) - self.window
+        places = torch.arange(document.shape[1]) - reach
         distance = (places - torch.arange(STRETCH)[:, None]).abs()
-        own = document[:, self.window : self.window + STRETCH, None]
+        own = document[:, reach : reach + STRETCH, None]
         return (distance <= width[..., None]) & (distance > 0) & (document[:, None] == own) & (own != NOWHERE)
 
 

@@ -1,10 +1,11 @@
 """`cutaway chomsky`: which formal languages small models learn, and whether they still know them in longer words."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cutaway.cli.opened import Out, as_text, check_out, draw, learning, screen, write
+from cutaway.cli.opened import Out, as_text, check_out, learning, screen, write
 from cutaway.cli.options import Json
 
 if TYPE_CHECKING:
@@ -54,20 +55,32 @@ def chomsky(
         return
     from cutaway.studies.chomsky import study
 
-    with learning() as report:
-        found = study(
-            languages,
-            list(dict.fromkeys(model or MODELS)),
-            longest=length,
-            steps=steps,
-            minutes=minutes,
-            n_words=words,
-            seed=seed,
-            report=report,
-        )
-    if out is not None:
-        write(out, found.picture(), found.to_dict())
-    print(as_text(found.to_dict()), end="") if as_json else _show(found)
+    models = list(dict.fromkeys(model or MODELS))
+    done: list[Found] = []
+    interrupted = False
+    try:
+        with learning() as report:
+            study(
+                languages,
+                models,
+                longest=length,
+                steps=steps,
+                minutes=minutes,
+                n_words=words,
+                seed=seed,
+                report=report,
+                finished=done.append,
+            )
+    except KeyboardInterrupt:
+        interrupted = True
+        print(f"interrupted: {len(done)} of {len(languages) * len(models)} models done", file=sys.stderr)
+    if done:
+        found = done[-1]
+        if out is not None:
+            write(out, found.picture(), found.to_dict())
+        print(as_text(found.to_dict()), end="") if as_json else _show(found)
+    if interrupted:
+        raise typer.Exit(130)
 
 
 def _show_words(names: list[str], length: int, n: int, seed: int, as_json: bool) -> None:
@@ -95,11 +108,9 @@ def _show(found: "Found") -> None:
     for language, shares in found.shares.items():
         for i, (low, high) in enumerate(found.ranges):
             name = language if i == 0 else ""
-            table.add_row(name, f"{low}–{high}", *(f"{100 * shares[model][i]:.0f}" for model in models))
+            cells = (f"{100 * shares[model][i]:.0f}" if model in shares else "" for model in models)
+            table.add_row(name, f"{low}–{high}", *cells)
     console.print(table)
-    if len(found.shares) == 1:
-        console.print()
-        draw(console, found.picture())
     all_steps = [steps for each in found.steps.values() for steps in each.values()]
     steps = f"{min(all_steps)}" if min(all_steps) == max(all_steps) else f"{min(all_steps)} to {max(all_steps)}"
-    console.print(Text(f"{steps} steps for each model, {found.seconds:.0f} s", "dim"))
+    console.print(Text(f"{steps} step{'' if steps == '1' else 's'} for each model, {found.seconds:.0f} s", "dim"))

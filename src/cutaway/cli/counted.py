@@ -1,4 +1,4 @@
-"""What `cutaway ngram` found, as data and as lines: the text, the model, tests, classes, a sample."""
+"""What `cutaway ngram` found, as data: the text, the model, tests, classes, a sample."""
 
 from collections.abc import Sequence
 from math import isfinite, log
@@ -89,64 +89,3 @@ def _classes(classes: "Classes", cut: "Cut") -> dict[str, Any]:
         if bits or number == 0
     ]
     return {"information": classes.information, "each": each}
-
-
-# --- on a terminal ----------------------------------------------------------------------------------------------------
-
-
-def show(found: dict[str, Any]) -> None:
-    from rich.text import Text
-
-    from cutaway.cli.showing import stdout
-    from cutaway.cli.wording import shown
-
-    lines, unit = [], found["unit"]
-    if text := found["text"]:
-        several = "1 text" if text["texts"] == 1 else f"{text['texts']:,} texts"
-        lines.append(f"text     {text['tokens']:,} {unit}, {text['kinds']:,} different, in {several}")
-        if text["too_little"]:
-            lines.append(f"         too little to go by: below {FEW:,} {unit} nearly all that is counted stands once")
-    lines += [f"model    {found['model']}"]
-    lines += [f"         n-grams of each order: {', '.join(f'{n:,}' for n in found['ngrams'])}"]
-    for test in found["tests"]:
-        lines += _test_lines(test, unit)
-    lines += _class_lines(found["classes"]) if found["classes"] else []
-    if found["sample"] is not None:
-        lines.append(f"sample   {shown(found['sample'])}")
-    if found["out"] is not None:
-        lines.append(f"wrote    {found['out']}")
-    lines.append(f"         {found['seconds']:.1f} s")
-    stdout().print(Text("\n".join(lines)))
-
-
-def _test_lines(test: dict[str, Any], unit: str) -> list[str]:
-    told = f"{_told(test['bits_per_token'])} bits each, perplexity {_told(test['perplexity'], 1)}"
-    if test["bits_per_byte"] is not None:
-        told += f", {test['bits_per_byte']:.3f} bits per byte"
-    lines = [f"test     {test['file']}: {test['tokens']:,} {unit} with ends, {told}"]
-    if test["unknown"]:
-        known, unknown = _told(test["bits_per_known_token"]), _told(test["bits_per_unknown_token"])
-        known += f" bits, perplexity {_told(test['perplexity_of_known'], 1)}"
-        lines.append(f"         known {unit} {known}; {test['unknown']:.1%} are unknown, {unknown} bits")
-    for part in test["parts"]:
-        its = [part["bits_per_token"], part["bits_per_known_token"], part["bits_per_unknown_token"]]
-        bits = " / ".join(map(_told, its if test["unknown"] else its[:1]))
-        lines.append(f"         {bits} bits{' (all / known / unknown)' * bool(test['unknown'])}: {part['model']} alone")
-    return lines
-
-
-def _told(value: float | None, digits: int = 3) -> str:
-    return "∞" if value is None else f"{value:,.{digits}f}"
-
-
-def _class_lines(classes: dict[str, Any]) -> list[str]:
-    from cutaway.baselines.chain import plain
-
-    largest = sorted(classes["each"], key=lambda one: -len(one["members"]))[:SHOWN]
-    width = max(len(one["bits"]) for one in largest)
-    lines = [f"classes  one tells {classes['information']:.3f} bits of the next; the largest, as turns in their tree:"]
-    for one in sorted(largest, key=lambda one: one["bits"]):
-        members = " ".join(map(plain, one["members"][:SHOWN]))
-        more = f" … {len(one['members']):,}" if len(one["members"]) > SHOWN else ""
-        lines.append(f"         {one['bits']:{width}s}  {members}{more}")
-    return lines

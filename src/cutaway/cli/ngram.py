@@ -1,6 +1,7 @@
 """`cutaway ngram`: an n-gram model of text files, of tokens or of their classes, and how well it tells other text."""
 
 import json
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +10,7 @@ import typer
 
 from cutaway.cli.evaluate import Split
 from cutaway.cli.options import Json
-from cutaway.errors import InputError
+from cutaway.errors import CheckpointError, InputError
 
 if TYPE_CHECKING:
     from cutaway.baselines.predictor import Predictor
@@ -26,7 +27,7 @@ class Smoothing(StrEnum):
 
 Files = Annotated[
     list[Path],
-    typer.Argument(metavar="FILES", help="Text in UTF-8, plain or packed (gzip, xz); or a model that --out wrote."),
+    typer.Argument(metavar="FILES", help="Text in UTF-8, plain or packed (gzip, xz); or one model: what --out wrote."),
 ]
 Order = Annotated[
     int | None, typer.Option("--order", min=1, max=7, help="Tokens of an n-gram, the next one included; else 3.")
@@ -87,16 +88,18 @@ def ngram(
     _check_mix(mix, files, classes, out)
     import time
 
-    from cutaway.cli.counted import as_dict, show
+    from cutaway.cli.counted import as_dict
+    from cutaway.cli.ngram_shown import many, show
     from cutaway.cli.opened import waiting
-    from cutaway.studies.counted import is_counted, read_counted, write_counted
+    from cutaway.studies.counted import write_counted
     from cutaway.studies.cutting import cut_of, read_ids
 
     text, begin = None, time.perf_counter()
-    if len(files) == 1 and is_counted(files[0]):
+    _only_texts(files, test or [], mix)
+    if _is_model(files[0]):
         chosen = {"order": order, "unit": unit, "smoothing": smoothing, "classes": classes, "out": out}
         _only_read(files[0], [name for name, value in chosen.items() if value is not None])
-        model, cut = read_counted(files[0])
+        model, cut = _read_model(files[0])
     else:
         cut = cut_of(unit or "words")
         with waiting("reading") as report:
@@ -104,7 +107,8 @@ def ngram(
     tests = [read_ids(cut, [path], split=split.value, new=False) for path in test or []]
     held_out = None if mix is None else read_ids(cut, [mix], split=split.value, new=False)
     if strange := cut.strange(start):
-        raise InputError(f"--start: {', '.join(strange)} not among the {len(cut.names):,} {cut.unit} of the model")
+        known = many(len(cut.names) - len({cut.unknown, cut.end} - {None}), f"different {cut.unit}")
+        raise InputError(f"--start: {', '.join(strange)} not among the {known} of the model")
     asked = cut.ids(start, False).tolist()
     if text is not None:
         folder = None if out is None or out.suffix == ".arpa" or classes else out
@@ -116,7 +120,10 @@ def ngram(
     said = cut.join(told.generate(asked, seed=seed, limit=max_tokens, never=cut.unknown)) if max_tokens else None
     found = as_dict(model, told, cut, text, list(zip(test or [], tests, strict=True)))
     found |= {"sample": said, "out": None if out is None else str(out), "seconds": time.perf_counter() - begin}
-    print(json.dumps(found, ensure_ascii=False, allow_nan=False)) if as_json else show(found)
+    if as_json:
+        print(json.dumps(found, ensure_ascii=False, allow_nan=False))
+    else:
+        show(found, None if held_out is None else len(held_out.ids))
 
 
 def _check_mix(mix: Path | None, files: list[Path], classes: int | None, out: Path | None) -> None:
@@ -136,10 +143,16 @@ def _check(out: Path | None, unit: str | None, classes: int | None, most: int | 
         raise InputError("--most is for --classes: say how many")
     if out is None:
         return
+    from cutaway.baselines.arpa import is_arpa as named_arpa
+    from cutaway.files import check_writable
+
     is_arpa = out.suffix == ".arpa"
+    if named_arpa(out) and not is_arpa:
+        raise InputError(f"--out {out}: an ARPA file is written unpacked; name it {out.stem}")
     if is_arpa and (classes or unit not in (None, "words")):
         odd = "classes" if classes else f"--unit {unit}"
         raise InputError(f"--out {out}: an ARPA file is one of words, with no place for {odd}; name a folder")
+    check_writable(out.parent if is_arpa or os.path.isfile(out) else out)
     if out.exists() and out.is_dir() == is_arpa:
         raise InputError(f"--out {out} is a {'folder' if out.is_dir() else 'file'}: an ARPA file ends in .arpa")
     if not out.parent.is_dir() and is_arpa:
@@ -148,6 +161,36 @@ def _check(out: Path | None, unit: str | None, classes: int | None, most: int | 
         raise InputError(f"--out {out} has other files: name a folder of its own")
     if out.exists() and (out.is_file() or any(out.iterdir())) and not force:
         raise InputError(f"--out {out} is there: name another, or replace it with --force")
+
+
+def _is_model(path: Path) -> bool:
+    from cutaway.baselines.arpa import is_arpa
+    from cutaway.studies.counted import is_counted
+
+    return is_counted(path) or is_arpa(path)
+
+
+def _only_texts(files: list[Path], test: list[Path], mix: Path | None) -> None:
+    """The words of a model's file would be counted as well."""
+    for path in files if len(files) > 1 else []:
+        if _is_model(path):
+            raise InputError(f"{path} is a model, and no text to count: name it alone, or texts alone")
+    for option, path in [*(("--test", path) for path in test), *([("--mix", mix)] if mix else [])]:
+        if _is_model(path):
+            raise InputError(f"{option} {path} is a model: name a text")
+
+
+def _read_model(path: Path) -> "tuple[Counted, Cut]":
+    from cutaway.baselines.arpa import read_arpa
+    from cutaway.studies.counted import is_counted, read_counted
+    from cutaway.studies.cutting import Words
+
+    if is_counted(path):
+        return read_counted(path)
+    model, names = read_arpa(path)  # packed
+    if model.end is None:
+        raise CheckpointError(f"{path} has no </s>: a model that does not know where texts end is not read")
+    return model, Words(names)
 
 
 def _only_read(path: Path, given: list[str]) -> None:

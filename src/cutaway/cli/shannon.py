@@ -70,14 +70,14 @@ def shannon(
     path = (game or SAVED) if play or answers else game
     if path is not None and not (play or answers) and not path.exists():
         raise InputError(f"{path} is not there: play first, with --play --game {path}")
+    if path is not None and not path.parent.is_dir():
+        raise InputError(f"--game {path}: there is no folder {path.parent}")
     asked = {"known": numbers_of(known, "--known"), "samples": samples, "seed": seed}
     more = _read(train) if train else None
-    played = _game(_read([text]), more, letters, path, asked)
+    played = _game(text, more, letters, path, asked)
     if play or answers:
-        from cutaway.cli.guessing import play_on
-
         assert path is not None
-        curves = [_person(play_on(played, path, answers, quiet=as_json))]
+        curves = [_person(_play(played, path, answers, quiet=as_json))]
     else:
         curves = _curves(played, model, more, path)
     _say(curves, played, text, out, as_json)
@@ -89,7 +89,7 @@ def _read(files: list[Path]) -> str:
     return "".join(piece.text for piece in text_pieces(files))
 
 
-def _game(text: str, more: str | None, letters: Letters, path: Path | None, asked: dict[str, Any]) -> "Game":
+def _game(text: Path, more: str | None, letters: Letters, path: Path | None, asked: dict[str, Any]) -> "Game":
     """As asked; what was not asked for is as in the saved game, or as always."""
     from cutaway.studies.shannon_game import Game, read_game
 
@@ -98,7 +98,53 @@ def _game(text: str, more: str | None, letters: Letters, path: Path | None, aske
     wanted = {name: value for name, value in asked.items() if value is not None}
     terms = {name: wanted.get(name, saved.get(name, value)) for name, value in usual.items()}
     whole = saved["first"] == 0 if "first" in saved else more is not None
-    return Game.of(text, all_letters=letters is Letters.all, whole=whole, more=more or "", **terms)
+    read = _read([text])
+    try:
+        return Game.of(read, all_letters=letters is Letters.all, whole=whole, more=more or "", **terms)
+    except InputError as error:
+        raise InputError(f"{text}: {error}") from None
+
+
+def _play(game: "Game", path: Path, answers: Path | None, *, quiet: bool) -> "Player":
+    """Unless all is guessed; Ctrl-C leaves what was guessed, as Esc does."""
+    from rich.console import Console
+
+    from cutaway.cli.guessing import play_on
+    from cutaway.studies.shannon_game import Player
+
+    console = Console(stderr=quiet, highlight=False, soft_wrap=True)
+    player, n = Player(game, path), len(game.rounds)
+    if player.round is None:
+        console.print(f"{path}: finished, {n} of {n} letters; another --game begins a new one", markup=False)
+        return player
+    if answers is not None:
+        _check_answers(answers, game)
+    try:
+        return play_on(game, path, answers, quiet=quiet)
+    except UnicodeDecodeError:
+        raise InputError(f"--answers {answers}: stdin is no text in UTF-8; give the letters to guess") from None
+    except KeyboardInterrupt:
+        kept = f", kept in {path}" if path.exists() else ""
+        console.print(f"\n{len(Player(game, path).guesses)} of {n} letters{kept}", markup=False)
+        raise typer.Exit(130) from None
+
+
+def _check_answers(path: Path, game: "Game") -> None:
+    """Refuses a file without a letter to guess with. A pipe can be read only once, so it is not looked at."""
+    from cutaway.studies.shannon import LETTERS
+
+    if not path.is_file():
+        return
+    try:
+        keys = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"--answers {path} is no text in UTF-8: give a file with the letters to guess") from None
+    except OSError as error:
+        raise InputError(f"--answers {path} cannot be read: {error.strerror}") from None
+    if not {*(keys.lower() if game.letters == LETTERS else keys)} & {*game.letters}:
+        raise InputError(
+            f"--answers {path} has none of the letters to guess: write them into it, the first guess first"
+        )
 
 
 def _person(player: "Player") -> "Curve":
@@ -151,14 +197,18 @@ def _say(curves: "list[Curve]", game: "Game", text: Path, out: Path | None, as_j
 
 
 def _show(curves: "list[Curve]", game: "Game", text: Path) -> None:
+    from dataclasses import replace
+    from math import isnan
+
     from rich.text import Text as Rich
 
-    from cutaway.studies.shannon_players import picture
+    from cutaway.studies.shannon_players import BITS, picture
 
     console = screen()
     places = len(game.text) - game.first
-    said = f"{text.name}: {len(game.text):,} letters of {len(game.letters)} kinds"
-    console.print(Rich(f"{said}; guessed are some of the last {places:,}"), soft_wrap=True)
+    said = f"{text.name}: {len(game.text):,} letters of {len(game.letters)} kind{'s' * (len(game.letters) > 1)}"
+    guessed = f"guessed are some of the last {places:,}" if places > 1 else "guessed is the last"
+    console.print(Rich(f"{said}; {guessed}"), soft_wrap=True)
     console.print(_table(curves, game.known))
     console.print(Rich("bits for a letter; ≥ and ≤ are Shannon's bounds, from the guesses alone", "dim"))
     few = [one.n for curve in curves for one in curve.bounds if 0 < one.n < FEW]
@@ -166,10 +216,14 @@ def _show(curves: "list[Curve]", game: "Game", text: Path) -> None:
         lost = ", ".join(str(n) for n in game.asked if n not in game.known)
         console.print(Rich(f"Left out, for the text is too short: {lost} letters known.", "yellow"), soft_wrap=True)
     if few:
-        console.print(Rich(f"As few as {min(few)} letters for a point: from so few, bounds are too low.", "yellow"))
-    if len(game.known) > 1:
+        least = "1 letter" if min(few) == 1 else f"{min(few)} letters"
+        console.print(Rich(f"As few as {least} for a point: from so few, bounds are too low.", "yellow"))
+    drawn = replace(picture(curves, "Entropy"), y_name=BITS)  # letters show no bands
+    if len(game.known) > 1 and len({value for line in drawn.lines.values() for value in line if not isnan(value)}) > 1:
         console.print()
-        draw(console, picture(curves, "Entropy"))
+        draw(console, drawn)
+        if any(curve.drawn_as in drawn.lines and curve.drawn_as != curve.name for curve in curves):
+            console.print(Rich("middle: halfway between the bounds, not measured", "dim"))
 
 
 def _table(curves: "list[Curve]", known: tuple[int, ...]) -> Any:

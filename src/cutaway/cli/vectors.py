@@ -1,6 +1,7 @@
 """`cutaway vectors`: word vectors of text files, by skip-gram."""
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -89,10 +90,13 @@ def vectors(
 
 def _check(out: Path, unit: str, force: bool) -> None:
     """Nothing is read before it is clear that it may be written."""
+    from cutaway.files import check_writable
+
     if unit in ("characters", "bytes"):
         raise InputError(f"--unit {unit}: vectors are of words, or of a model's tokens")
-    if out.exists() and not out.is_dir():
+    if os.path.isfile(out):
         raise InputError(f"--out {out} is a file: name a folder to write")
+    check_writable(out)
     if out.is_dir():
         others = [path for path in out.iterdir() if path.name not in ("vectors.npy", "words.txt")]
         if others:
@@ -102,19 +106,17 @@ def _check(out: Path, unit: str, force: bool) -> None:
 
 
 def _show(found: dict[str, Any], unit: str) -> None:
-    from rich.text import Text
-
-    from cutaway.cli.showing import stdout
+    from cutaway.cli.ngram_shown import many, print_indented
     from cutaway.cli.wording import shown
 
     name = "words" if unit == "words" else "tokens"
-    several = "1 text" if found["texts"] == 1 else f"{found['texts']:,} texts"
+    read = f"{many(found['read'], name)} in {many(found['texts'], 'texts')}"
     lines = [
-        f"read   {found['read']:,} {name} in {several}, {found['epochs']} times in {found['seconds']} s",
-        f"wrote  {found['out']}: {found['words']:,} {name}, {found['d']} numbers each",
+        f"read   {read}, {many(found['epochs'], 'times')} in {found['seconds']} s",
+        f"wrote  {found['out']}: {many(found['words'], name)}, {many(found['d'], 'numbers')} each",
         f"first  {' '.join(map(shown, found['first']))}",
     ]
     if found["too_little"]:
         lines.append(f"       too little to mean much: below {FEW:,} {name} many neighbours are chance")
     lines.append(f"next   cutaway embed --model {found['out']} --near {shown(found['first'][0])}")
-    stdout().print(Text("\n".join(lines)))
+    print_indented(lines, 7)

@@ -11,7 +11,7 @@ every one of these answers is.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, nan
 from typing import Any
 
 import numpy as np
@@ -134,11 +134,19 @@ class Found:
         heights = {share for each in self.shares.values() for shares in each.values() for share in shares}
         if len(self.shares) == 1 and len(heights) > 1:
             ((name, shares),) = self.shares.items()
-            ends = [last for _, last in self.ranges]
-            title = f"{name}, learnt from ≤ {self.longest} symbols"
-            return Lines(ends, shares, title=title, x_name="length", y_name="words right")
+            middles = [(low + high) / 2 for low, high in self.ranges]  # a share is of the span, not of its last length
+            spans = ", ".join(f"{low}–{high}" for low, high in self.ranges)
+            learnt = f"learnt from words of at most {self.longest} symbols"
+            return Lines(
+                middles,
+                shares,
+                title=f"{name}, {learnt}",
+                x_name=f"length (middle of {spans})",
+                y_name=f"share of words right, {learnt}",  # a drawing alone does not show its title
+            )
         rows = [f"{name} {low}–{high}" for name in self.shares for low, high in self.ranges]
-        values = [[shares[model][i] for model in models] for shares in self.shares.values() for i in range(RANGES)]
+        none = [nan] * RANGES  # of a model that was interrupted
+        values = [[shares.get(m, none)[i] for m in models] for shares in self.shares.values() for i in range(RANGES)]
         return HeatMap(
             np.array(values),
             rows,
@@ -164,8 +172,13 @@ def study(
     pool: int = POOL,
     seed: int = 0,
     report: Callable[[float, str], None] = lambda done, what: None,
+    finished: Callable[[Found], None] = lambda found: None,
 ) -> Found:
-    """Trains every model on every language. With `minutes` each run has its part of them, and perhaps fewer steps."""
+    """Trains every model on every language. With `minutes` each run has its part of them, and perhaps fewer steps.
+
+    `finished` is given what there is after each run, for whoever is interrupted: languages that are not begun are not
+    in it, and the last may lack models.
+    """
     known = [language_named(name) for name in languages]
     if odd := [name for name in models if name not in MODELS]:
         raise InputError(f"no model is called {odd[0]!r}: {', '.join(MODELS)}")
@@ -174,6 +187,12 @@ def study(
     shares: dict[str, dict[str, list[float]]] = {language.name: {} for language in known}
     taken: dict[str, dict[str, int]] = {language.name: {} for language in known}
     runs = [(language, name) for language in known for name in models]
+
+    def so_far() -> Found:
+        begun = {name: dict(each) for name, each in shares.items() if each}
+        steps_of = {name: {model: taken[name][model] for model in each} for name, each in begun.items()}
+        return Found(longest, ranges, begun, steps_of, time.perf_counter() - begin)
+
     for number, (language, name) in enumerate(runs):
         if name == models[0]:
             material = words_of(language, drawn(language, 1, longest, pool, seed))
@@ -187,4 +206,5 @@ def study(
         seconds = max(left / (len(runs) - number), 1e-3)
         taken[language.name][name] = train(model, material, steps=steps, seconds=seconds, seed=seed, report=told)
         shares[language.name][name] = [round(float(right(model, test).double().mean()), 4) for test in tests]
-    return Found(longest, ranges, shares, taken, time.perf_counter() - begin)
+        finished(so_far())
+    return so_far()

@@ -56,7 +56,9 @@ class Game:
         """`whole`: all of the text is guessed, not only its end. `more` may bring letters that the text has not."""
         text = text if all_letters else reduced(text)
         if len(text) < 2:
-            raise InputError(f"{len(text)} letters: there is nothing to guess from; give more text")
+            what = "characters" if all_letters else "letters a–z"
+            fix = "give more text" if all_letters else "take all characters, --letters all, or give more text"
+            raise InputError(f"fewer than two {what}, so there is nothing to guess from: {fix}")
         letters = "".join(sorted({*text, *more})) if all_letters else LETTERS
         first = 0 if whole else len(text) - max(1, len(text) // SHARE)
         fit = tuple(sorted({n for n in known if 0 <= n < len(text)}))

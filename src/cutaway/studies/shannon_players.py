@@ -51,6 +51,11 @@ class Curve:
             "guesses": [list(ranks) for ranks in self.ranks],
         }
 
+    @property
+    def drawn_as(self) -> str:
+        """Nobody measured the middle between two bounds, so its line does not bear the player's name alone."""
+        return f"{self.name}, middle" if all(map(isnan, self.bits)) else self.name
+
     def line(self) -> list[float]:
         """One number for each point: the bits; without them, the middle between the bounds."""
         middle = [(one.lower + one.upper) / 2 for one in self.bounds]
@@ -62,6 +67,7 @@ def _plain(value: float) -> float | None:
 
 
 NONE = Bounds(0, nan, nan)
+BITS = "bits for a letter"
 
 
 def counted_curve(game: Game) -> Curve:
@@ -143,13 +149,16 @@ def _played(game: Game, name: str, chances: Callable[[int, Sequence[str]], Chanc
 
 
 def picture(curves: Sequence[Curve], title: str) -> Lines:
-    """All players by N: bits, and the bounds as bands; of a person, the middle between the bounds."""
+    """All players by N: bits, and the bounds as bands; of a person, the middle between the bounds, and named so."""
     places = [known + 1 for known in curves[0].known]
-    drawn = [curve for curve in curves if not all(map(isnan, curve.line()))]
-    lines = {curve.name: curve.line() for curve in drawn}
+    drawn = {curve.drawn_as: curve for curve in curves if not all(map(isnan, curve.line()))}
     bands = {
-        curve.name: [[one.lower for one in curve.bounds], [one.upper for one in curve.bounds]]
-        for curve in drawn
+        name: [[one.lower for one in curve.bounds], [one.upper for one in curve.bounds]]
+        for name, curve in drawn.items()
         if not all(isnan(one.upper) for one in curve.bounds)
     }
-    return Lines(places, lines, bands, title, "N (N − 1 letters are known)", "bits for a letter", log_x=True)
+    middle = any(name != curve.name for name, curve in drawn.items())
+    said = "bands: from the lower to the upper bound" + ("; middle: halfway between them, not measured" * middle)
+    y_name = f"{BITS} ({said})" if bands else BITS
+    lines = {name: curve.line() for name, curve in drawn.items()}
+    return Lines(places, lines, bands, title, "N (N − 1 letters are known)", y_name, log_x=True)

@@ -46,7 +46,7 @@ def test_what_is_no_text_is_refused_by_name(text: Path, tmp_path: Path) -> None:
     assert "holds no comparison" in failed("compare", text, "--out", tmp_path / "new", "--resume")
     assert "has other files" in failed("compare", text, "--out", tmp_path)
     assert "name it with --out" in failed("compare", text, "--resume")
-    assert f"{text} is a file: name a folder" in failed("compare", text, "--out", text / "below" / "out")
+    assert "cannot be written: Not a directory" in failed("compare", text, "--out", text / "below" / "out")
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)) * 9)
     assert "picture.png is binary" in failed("compare", tmp_path / "picture.png")
 

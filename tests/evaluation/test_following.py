@@ -35,7 +35,7 @@ def documents(tokenizer: Tokenizer) -> list[list[int]]:
 
 
 def asked_in_training(model: Model, tokenizer: Tokenizer, pairs: SentencePairs) -> list[bool]:
-    """The same pairs through the objective itself, with a mask share of next to nothing taken back."""
+    """The same pairs as the objective makes rows of them, with what it hides shown again."""
     hiding = Hiding(mask_id=tokenizer.mask_id, vocab_size=tokenizer.vocab_size, special_ids=(), share=0.15)
     objective = Pretraining(hiding, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id)
     right: list[bool] = []

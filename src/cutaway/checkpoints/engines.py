@@ -2,7 +2,7 @@
 
 import copy
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ def export_engine(
     model: Model, folder: Path, tokenizer: Tokenizer | None, *, to: str, quantization: str | None = None
 ) -> Agreement:
     """Writes the folder and says how far its answers are from ours; it stays there also when they are far."""
-    model = cast(Model, uncompiled(model))
+    model = uncompiled(model)
     if model.training:
         raise InputError("this model is in training and drops out at random: call model.eval() first")
     if to == "ctranslate2":

@@ -7,6 +7,7 @@ read its docstring and options, so a file imports torch, and rooms that do, insi
 stands in a folder named as the first, and the first has a line in GROUPS.
 """
 
+import re
 import sys
 from importlib import import_module
 from typing import Annotated, Any
@@ -87,8 +88,12 @@ class _LazyCommands(_Lazy):
         except (RuntimeError, MemoryError) as error:
             if ctx.params["debug"] or not _out_of_memory(error):
                 raise
-            print("error: not enough memory:", " ".join(str(error).split())[:200], file=sys.stderr)
-            print("       smaller batches need less (--set train.tokens=…), and so do shorter texts", file=sys.stderr)
+            asked = re.search(r"tried to allocate ([\d.]+ ?\w+)", str(error), re.IGNORECASE)
+            much = f" for {asked[1]}" if asked else ""
+            print(
+                f"error: not enough memory{much}: smaller batches (train.tokens) or shorter texts need less",
+                file=sys.stderr,
+            )
             raise typer.Exit(2) from None
 
     def _options(self, ctx: Any) -> set[str]:

@@ -63,6 +63,8 @@ def circuit(
     «the flower») with an empty one between them.
     """
     check_out(out)
+    if over_training and (preset is not Preset.induction or any((test, edges, prompts, to))):
+        raise InputError("--over-training: with --preset induction, without --test, --edges, --prompts and --to")
     loaded, tokenizer = opened(model, blocks=True)
 
     from cutaway.cli.asking import reading
@@ -72,8 +74,6 @@ def circuit(
     if over_training:
         from cutaway.cli.rising import rise
 
-        if preset is not Preset.induction or any((test, edges, prompts, to)):
-            raise InputError("--over-training: with --preset induction, without --test, --edges, --prompts and --to")
         rise(model, loaded, reading(tokenizer, model), wishes, out, as_json=as_json)
         return
     if test is not None:

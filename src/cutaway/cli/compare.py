@@ -8,6 +8,7 @@ import typer
 
 from cutaway.cli.options import Json
 from cutaway.errors import InputError
+from cutaway.files import check_writable
 
 if TYPE_CHECKING:
     from cutaway.studies.compare import Found
@@ -66,9 +67,9 @@ def _check(out: Path | None, resume: bool) -> None:
         if resume:
             raise InputError("--resume goes on in a folder: name it with --out")
         return
-    above = next(path for path in (out, *out.absolute().parents) if path.exists())
-    if not above.is_dir():
-        raise InputError(f"--out {out}: {above} is a file: name a folder")
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out} is a file: name a folder")
+    check_writable(out)
     there = (out / "compare.json").exists()
     if resume and not there:
         raise InputError(f"--out {out} holds no comparison: begin it without --resume")

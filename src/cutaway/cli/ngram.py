@@ -10,7 +10,7 @@ import typer
 
 from cutaway.cli.evaluate import Split
 from cutaway.cli.options import Json
-from cutaway.errors import CheckpointError, InputError
+from cutaway.errors import InputError
 
 if TYPE_CHECKING:
     from cutaway.baselines.predictor import Predictor
@@ -91,15 +91,15 @@ def ngram(
     from cutaway.cli.counted import as_dict
     from cutaway.cli.ngram_shown import many, show
     from cutaway.cli.opened import waiting
-    from cutaway.studies.counted import write_counted
+    from cutaway.studies.counted import is_counted, read_counted, write_counted
     from cutaway.studies.cutting import cut_of, read_ids
 
     text, begin = None, time.perf_counter()
     _only_texts(files, test or [], mix)
-    if _is_model(files[0]):
+    if is_counted(files[0]):
         chosen = {"order": order, "unit": unit, "smoothing": smoothing, "classes": classes, "out": out}
         _only_read(files[0], [name for name, value in chosen.items() if value is not None])
-        model, cut = _read_model(files[0])
+        model, cut = read_counted(files[0])
     else:
         cut = cut_of(unit or "words")
         with waiting("reading") as report:
@@ -163,34 +163,16 @@ def _check(out: Path | None, unit: str | None, classes: int | None, most: int | 
         raise InputError(f"--out {out} is there: name another, or replace it with --force")
 
 
-def _is_model(path: Path) -> bool:
-    from cutaway.baselines.arpa import is_arpa
-    from cutaway.studies.counted import is_counted
-
-    return is_counted(path) or is_arpa(path)
-
-
 def _only_texts(files: list[Path], test: list[Path], mix: Path | None) -> None:
     """The words of a model's file would be counted as well."""
+    from cutaway.studies.counted import is_counted
+
     for path in files if len(files) > 1 else []:
-        if _is_model(path):
+        if is_counted(path):
             raise InputError(f"{path} is a model, and no text to count: name it alone, or texts alone")
     for option, path in [*(("--test", path) for path in test), *([("--mix", mix)] if mix else [])]:
-        if _is_model(path):
+        if is_counted(path):
             raise InputError(f"{option} {path} is a model: name a text")
-
-
-def _read_model(path: Path) -> "tuple[Counted, Cut]":
-    from cutaway.baselines.arpa import read_arpa
-    from cutaway.studies.counted import is_counted, read_counted
-    from cutaway.studies.cutting import Words
-
-    if is_counted(path):
-        return read_counted(path)
-    model, names = read_arpa(path)  # packed
-    if model.end is None:
-        raise CheckpointError(f"{path} has no </s>: a model that does not know where texts end is not read")
-    return model, Words(names)
 
 
 def _only_read(path: Path, given: list[str]) -> None:

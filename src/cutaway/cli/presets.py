@@ -181,7 +181,7 @@ def twice(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, seed: int) -> 
 def _repeating(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, *, seed: int, report: "Told") -> "Trial":
     """log p of the tokens that are said again; what is taken away is as where nothing is."""
     from cutaway.inside.trial import trial
-    from cutaway.inside.wide import wide
+    from cutaway.model.wide import wide
 
     ids, other = twice(model, tokenizer, wishes, seed), twice(model, tokenizer, wishes, seed + 100)
     length, front = divmod(ids.shape[1], 2)

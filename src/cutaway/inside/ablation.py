@@ -47,7 +47,7 @@ def ablate_sweep(
         raise InputError("resampling takes values from another run, source=…; zero and mean need none")
     if how == "mean" and over.endswith(("scores", "pattern")):
         raise InputError(f"over={over!r} has no mean over positions, whose keys differ: how='zero' or 'resample'")
-    model = uncompiled(model)  # type: ignore[assignment]
+    model = uncompiled(model)
     plan = Plan.of(model, inputs, inputs if source is None else source, over, side, layers)
     taps = [plan.tap(layer) for layer in plan.layers]
     with watch(model, *taps) as own:

@@ -25,9 +25,9 @@ from cutaway.inside.heads import HeadScores, patterns
 from cutaway.inside.patch import Ablate, intervene
 from cutaway.inside.progress import Told, counted, silent
 from cutaway.inside.trial import HEADS, nodes_of, place_of
-from cutaway.inside.wide import wide
 from cutaway.model.model import EncoderDecoderModel
 from cutaway.model.tap import uncompiled
+from cutaway.model.wide import wide
 from cutaway.tokens import Tokenizer
 from cutaway.tokens.tokenizer import Encoded
 
@@ -89,7 +89,7 @@ def aligning(
     report: Told = silent,
 ) -> Aligning:
     """Scores every cross head on translations; `effects=False` leaves out what is lost, a pass for each head."""
-    model = uncompiled(model)  # type: ignore[assignment]
+    model = uncompiled(model)
     if not isinstance(model, EncoderDecoderModel):
         raise InputError("aligning is of translators: this model has no cross-attention")
     if not sources:

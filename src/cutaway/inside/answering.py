@@ -11,8 +11,8 @@ from cutaway.decoding.classify import FOLLOWS
 from cutaway.decoding.fill import writable
 from cutaway.errors import InputError
 from cutaway.inside.attributed import token_names
-from cutaway.inside.wide import wide
 from cutaway.model.model import Model
+from cutaway.model.wide import wide
 from cutaway.tokens import Tokenizer
 
 LABELS = ("classify", "regress", "next_sentence")  # tasks whose answers are labels

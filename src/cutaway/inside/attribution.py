@@ -35,7 +35,7 @@ from cutaway.inside.baseline import Given, Keep, values_of_baseline
 from cutaway.inside.gradients import Gradients
 from cutaway.inside.metrics import Measure
 from cutaway.inside.progress import Told, silent
-from cutaway.inside.wide import wide
+from cutaway.model.wide import wide
 
 Node = tuple[float, float]  # where on the path, and how much it counts
 Piece = tuple[float, float]  # of the path: from, to

@@ -145,7 +145,7 @@ class Circuit:
 
 def description(model: Model, *, weights: bool = True) -> dict[str, Any]:
     """Family and sizes, which say what nodes there are, and a fingerprint of the weights."""
-    config = uncompiled(model).config.to_dict()  # type: ignore[union-attr, operator]
+    config = uncompiled(model).config.to_dict()
     sizes = {name: value for name, value in config.items() if name.startswith("n_") and name != "n_classes"}
     found = {"family": config["family"], "d_model": config["d_model"], **sizes}
     return found | ({"weights": fingerprint(model).hex()} if weights else {})

@@ -70,7 +70,7 @@ def coreference(
     report: Told = silent,
 ) -> Coreference:
     """Looks from the pronoun, or from the end, of each sentence; left out: the end, where the model reads one way."""
-    model = uncompiled(model)  # type: ignore[assignment]
+    model = uncompiled(model)
     if isinstance(model, EncoderDecoderModel):
         raise InputError("coreference is of models that read one text; a translator's encoder is not asked yet")
     side = "decoder" if hasattr(model, "decoder") else "encoder"
@@ -154,7 +154,7 @@ def matters(
     report: Told = silent,
 ) -> Matters:
     """Whether heads change the answers: they are set to zero, and so are others, `draws` times, to compare."""
-    model = uncompiled(model)  # type: ignore[assignment]
+    model = uncompiled(model)
     heads = tuple(heads)
     draw = Random(seed)
     others = [node for node in nodes_of(model, [HEADS]) if node not in heads]

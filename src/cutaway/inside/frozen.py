@@ -15,7 +15,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from cutaway.errors import InputError
-from cutaway.inside.wide import wide
 from cutaway.model.heads import (
     ClassificationHead,
     First,
@@ -30,6 +29,7 @@ from cutaway.model.heads import (
 )
 from cutaway.model.norms import LayerNorm, RMSNorm
 from cutaway.model.tap import watch
+from cutaway.model.wide import wide
 
 Vectors = Float[Tensor, "writer batch *seq d"]
 Hidden = Float[Tensor, "batch seq d_model"]

@@ -31,10 +31,10 @@ from cutaway.inside.lens import POOLED
 from cutaway.inside.progress import Told, silent, stages
 from cutaway.inside.questions import question_of
 from cutaway.inside.stream import Writes, writes
-from cutaway.inside.wide import wide
 from cutaway.model.blocks import has_blocks
 from cutaway.model.model import EncoderDecoderModel, Model
 from cutaway.model.tap import tap_names, uncompiled, watch
+from cutaway.model.wide import wide
 from cutaway.tokens import Tokenizer
 
 SHOWN = ("answer", "attribution", "writers", "heads", "alignment")
@@ -65,7 +65,7 @@ def look_inside(
     gradients take so many `steps`, where the answer changes most, and say how far they are from adding up (`error`);
     None takes as many as they need, which may be minutes. A translator takes the text for one sentence.
     """
-    model = uncompiled(model)  # type: ignore[assignment]
+    model = uncompiled(model)
     unknown = set(show) - set(SHOWN)
     if unknown:
         raise InputError(f"show={sorted(unknown)[0]!r} is not one of {', '.join(SHOWN)}")

@@ -21,11 +21,11 @@ from torch import Tensor, nn
 
 from cutaway.errors import InputError
 from cutaway.inside.opened import check_blocks, readable
-from cutaway.inside.wide import wide
 from cutaway.model.encoder import Stack
 from cutaway.model.heads import ClassificationHead, HiddenStates, LastTokenHead, NextSentenceHead
 from cutaway.model.model import EncoderDecoderModel, Model
 from cutaway.model.tap import watch
+from cutaway.model.wide import wide
 
 AT_ONCE = 1 << 24  # logits that exist at a time
 POOLED = (ClassificationHead, LastTokenHead, NextSentenceHead)

@@ -25,11 +25,11 @@ from torch import Tensor, nn
 from cutaway.errors import InputError
 from cutaway.inside.attributed import Attribution
 from cutaway.inside.opened import check_blocks, readable
-from cutaway.inside.wide import wide
 from cutaway.model.attention import Attention, for_all_heads
 from cutaway.model.int8 import Int8Linear
 from cutaway.model.model import EncoderDecoderModel, Model
 from cutaway.model.tap import watch
+from cutaway.model.wide import wide
 
 Pattern = Float[Tensor, "batch head query key"]
 Mixing = Float[Tensor, "batch query key"]

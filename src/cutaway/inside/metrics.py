@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from cutaway.errors import InputError
-from cutaway.inside.wide import wide
+from cutaway.model.wide import wide
 
 Logits = Float[Tensor, "batch *seq vocab"]
 Measure = Callable[[Tensor], Tensor]  # any metric; a `Metric` also says where it reads

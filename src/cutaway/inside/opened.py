@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from cutaway.errors import InputError
 from cutaway.inside.frozen import Step, norm_step
-from cutaway.inside.wide import wide
 from cutaway.model.attention import Attention, CrossAttention
 from cutaway.model.blocks import Block, has_blocks, post_norm, pre_norm
 from cutaway.model.embeddings import PatchEmbedding
@@ -22,6 +21,7 @@ from cutaway.model.int8 import Int8Linear
 from cutaway.model.linear import Linear
 from cutaway.model.model import EncoderDecoderModel, Model
 from cutaway.model.tap import Seen, uncompiled
+from cutaway.model.wide import wide
 
 AFTER = {"attention": "residual_after_attention", "cross": "residual_after_cross", "feed_forward": "residual_after"}
 

@@ -26,12 +26,11 @@ from cutaway.errors import InputError
 from cutaway.inside.opened import check_still
 from cutaway.inside.place import Place, as_places, at, mask_of, written
 from cutaway.inside.progress import Told, counted, silent
-from cutaway.inside.wide import wide
 from cutaway.model.decoder import Decoder
 from cutaway.model.encoder import Stack
-from cutaway.model.masks import Mask
 from cutaway.model.model import Model
 from cutaway.model.tap import Seen, edit, tap_names, uncompiled, watch
+from cutaway.model.wide import wide
 
 Source = Tensor | Mapping[str, Tensor]
 
@@ -188,8 +187,8 @@ def _no_padding(model: nn.Module) -> Iterator[None]:
     """Refuses a pass whose rows, which take values from each other, have different padding."""
 
     def look(own: str, block: nn.Module, given: tuple[Any, ...], more: dict[str, Any]) -> None:
-        masks: list[tuple[str, Mask | None]] = [(own, given[1] if len(given) > 1 else more.get("mask"))]
-        for name, mask in (*masks, ("source_real", more.get("memory_mask"))):
+        mine = given[1] if len(given) > 1 else more.get("mask")
+        for name, mask in ((own, mine), ("source_real", more.get("memory_mask"))):
             may_look = None if mask is None else mask.may_look
             if may_look is not None and bool((may_look != may_look[:1]).any()):
                 raise InputError(

@@ -28,10 +28,10 @@ from cutaway.inside.answering import LABELS, answer_scores, label_names, one_tok
 from cutaway.inside.asked import Asked
 from cutaway.inside.attributed import token_names
 from cutaway.inside.metrics import Measure
-from cutaway.inside.wide import wide
 from cutaway.model.heads import ClassificationHead, LastTokenHead, Mean
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
 from cutaway.model.tap import uncompiled
+from cutaway.model.wide import wide
 from cutaway.tokens import Tokenizer
 
 Word = str | int
@@ -49,7 +49,7 @@ def question_of(
     **pixels: Any,
 ) -> tuple[str, Asked]:
     """What this model can be asked about a text or a picture, by its name, and the question."""
-    model = uncompiled(model)  # type: ignore[assignment]
+    model = uncompiled(model)
     task = model.config.task
     if to is not None and not isinstance(model, EncoderDecoderModel):
         raise InputError(f"to={to!r}: a {model.config.family} model for task={task!r} does not translate")

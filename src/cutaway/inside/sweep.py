@@ -26,10 +26,10 @@ from cutaway.inside.opened import check_blocks, check_still
 from cutaway.inside.place import at
 from cutaway.inside.progress import Told, silent
 from cutaway.inside.resume import Change, Copies, Run
-from cutaway.inside.wide import wide
 from cutaway.model.heads import LanguageModelHead, MaskedLanguageModelHead, TaggingHead
 from cutaway.model.model import EncoderDecoderModel, Model
 from cutaway.model.tap import tap_names, uncompiled, watch, watching
+from cutaway.model.wide import wide
 
 OVER = {
     "residual": "residual_before",
@@ -121,7 +121,7 @@ def sweep(
     over heads, and what has none over positions. `rows` bounds memory: so many rows are computed side by side, or one
     cell. What is left over (`real=`, `source_real=`) is handed to both runs.
     """
-    model = uncompiled(model)  # type: ignore[assignment]
+    model = uncompiled(model)
     plan = Plan.of(model, clean, corrupted, over, side, layers)
     with watch(model, *map(plan.tap, plan.layers)) as seen:
         wanted = measured(metric, model(*plan.clean, **more), more.get("real"))

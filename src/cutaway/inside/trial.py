@@ -23,9 +23,9 @@ from cutaway.inside.patch import Patch, intervene, means, record
 from cutaway.inside.place import Place
 from cutaway.inside.progress import Told, counted, silent, stages
 from cutaway.inside.sweep import EACH_BY_ITSELF, check_as_many, measured
-from cutaway.inside.wide import wide
 from cutaway.model.model import Model
 from cutaway.model.tap import edit, tap_names, uncompiled
+from cutaway.model.wide import wide
 
 HEADS, FEED_FORWARDS = "heads", "feed_forwards"
 KINDS = (HEADS, FEED_FORWARDS)
@@ -36,7 +36,7 @@ def nodes_of(model: Model, kinds: Sequence[str] = KINDS) -> tuple[str, ...]:
     unknown = set(kinds) - set(KINDS)
     if unknown or not kinds:
         raise InputError(f"kinds={list(kinds)}: nodes are {' and '.join(KINDS)}")
-    heads = attentions(uncompiled(model))  # type: ignore[arg-type]
+    heads = attentions(uncompiled(model))
     names: list[str] = []
     for tap in tap_names(model):
         part, _, last = tap.rpartition(".")
@@ -180,7 +180,7 @@ def trial(
     is in the row's own reference; or `zero`. Only nodes of these `kinds` are taken away, the rest always works.
     `rows` are computed at a time; what is left over (`real=`, `source_real=`) serves both.
     """
-    model = uncompiled(model)  # type: ignore[assignment]
+    model = uncompiled(model)
     check_still(model)
     if how == "resample" and reference is None:
         raise InputError("resampling needs prompts to take values from: reference=…, row for row as long as the inputs")

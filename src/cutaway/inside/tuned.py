@@ -19,10 +19,10 @@ from cutaway.errors import InputError
 from cutaway.inside.lens import POOLED, logit_lens, streams
 from cutaway.inside.opened import readable
 from cutaway.inside.progress import Told, counted, silent
-from cutaway.inside.wide import wide
 from cutaway.model.encoder import Stack
 from cutaway.model.model import Model
 from cutaway.model.tap import uncompiled
+from cutaway.model.wide import wide
 
 Batches = Sequence[Sequence[Tensor]]  # each is what the model reads
 

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from threading import Lock
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from cutaway.errors import InputError
+
+M = TypeVar("M", bound=nn.Module)
 
 Edit = Callable[[Tensor], Tensor]
 
@@ -211,7 +213,7 @@ def tap_names(model: nn.Module) -> dict[str, str]:
     return {name: meaning for name, (_, meaning) in _all_taps(model).items()}
 
 
-def uncompiled(model: nn.Module) -> nn.Module:
+def uncompiled(model: M) -> M:
     """The model that torch.compile wrapped."""
     return getattr(model, "_orig_mod", model)
 

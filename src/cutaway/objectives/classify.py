@@ -14,7 +14,8 @@ from torch import Tensor
 
 from cutaway.errors import ConfigError
 from cutaway.model.model import DecoderModel, Model
-from cutaway.objectives.loss import IGNORED, class_loss, summed_cross_entropy, wide
+from cutaway.model.wide import wide
+from cutaway.objectives.loss import IGNORED, class_loss, summed_cross_entropy
 from cutaway.objectives.masked import Hiding, joined
 from cutaway.objectives.objective import Arrays, Objective, Tensors
 

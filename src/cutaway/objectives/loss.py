@@ -19,6 +19,7 @@ from torch.autograd.function import once_differentiable
 from cutaway.model.embeddings import autocast_dtype
 from cutaway.model.heads import LanguageModelHead, MaskedLanguageModelHead
 from cutaway.model.tap import Part
+from cutaway.model.wide import wide
 from cutaway.objectives.surprise import fits, surprise
 
 IGNORED = -100  # a target that does not count: padding, a token that was not hidden
@@ -33,11 +34,6 @@ def token_loss(
     if not isinstance(head, LanguageModelHead) or head.reads("logits") or head.edits("logits"):
         return class_loss(head(hidden), targets, smoothing=smoothing)
     return summed_cross_entropy(hidden * head.scale, head.matrix, targets, bias=head.bias, smoothing=smoothing)
-
-
-def wide(scores: Tensor) -> Tensor:
-    """In single precision at least, in which losses are added up."""
-    return scores if scores.dtype == torch.float64 else scores.float()
 
 
 def class_loss(

@@ -15,7 +15,8 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
 from cutaway.model.model import Model
-from cutaway.objectives.loss import IGNORED, wide
+from cutaway.model.wide import wide
+from cutaway.objectives.loss import IGNORED
 from cutaway.objectives.objective import Arrays, Objective, Tensors
 
 

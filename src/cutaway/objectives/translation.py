@@ -15,7 +15,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from cutaway.model.model import Model
-from cutaway.objectives.loss import IGNORED, class_loss, token_loss, wide
+from cutaway.model.wide import wide
+from cutaway.objectives.loss import IGNORED, class_loss, token_loss
 from cutaway.objectives.next_token import with_ends
 from cutaway.objectives.objective import Arrays, Objective, Tensors
 

@@ -6,7 +6,7 @@ model, cut = read_counted(Path("build/ngrams"))
 
 from pathlib import Path
 
-from cutaway.baselines.arpa import read_arpa, write_arpa
+from cutaway.baselines.arpa import is_arpa, read_arpa, write_arpa
 from cutaway.baselines.class_ngram import ClassNGramModel
 from cutaway.baselines.ngram import NGramModel
 from cutaway.errors import CheckpointError, InputError
@@ -21,7 +21,7 @@ Counted = NGramModel | ClassNGramModel
 
 def is_counted(path: Path) -> bool:
     """Whether a path holds a model and no text."""
-    return path.suffix == ARPA or (path / CUT).is_file()
+    return is_arpa(path) or (path / CUT).is_file()
 
 
 def write_counted(model: Counted, cut: Cut, out: Path, *, there: bool = False) -> None:
@@ -39,9 +39,9 @@ def write_counted(model: Counted, cut: Cut, out: Path, *, there: bool = False) -
 
 
 def read_counted(path: Path) -> tuple[Counted, Cut]:
-    """ARPA files are read as models of words."""
+    """ARPA files, packed or not, are read as models of words."""
     model: Counted
-    if path.suffix == ARPA:
+    if is_arpa(path):
         model, names = read_arpa(path)
         if model.end is None:
             raise CheckpointError(f"{path} has no </s>: a model that does not know where texts end is not read")

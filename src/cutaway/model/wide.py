@@ -1,4 +1,4 @@
-"""Single precision where sums and logarithms are taken of a model in 16 bits."""
+"""Single precision, where sums, logarithms and losses are taken of a model in 16 bits."""
 
 import torch
 from torch import Tensor

@@ -124,7 +124,7 @@ def _panel(test: Test, x0: float, y0: float) -> Iterator[str]:
     frame = Frame(x0, y0, _decades(rows), _ticks([y for row in rows for y in _heights(row)]))
     arrow = {"higher": "↑", "lower": "↓"}[test["better"]]
     yield _text(x0, y0 + 16, test["title"], "title")
-    yield _text(x0, y0 + 33, f"{test['what']} · {arrow} {test['better']} is better", "muted")
+    yield _text(x0, y0 + 33, f"{test.get('drawn', test['what'])} · {arrow} {test['better']} is better", "muted")
     yield from _axes(frame)
     for row in sorted(rows, key=lambda row: row.get("ours", False)):  # ours above all others
         yield from _measured(frame, row) if "flops" in row else _level(frame, row)
@@ -208,7 +208,8 @@ def _legend(y: float) -> Iterator[str]:
 
 def _label(row: Row) -> str:
     """Who, and the first number of the score."""
-    return f"{row.get('label', row['who']).replace('`', '')} {row['score'].split()[0]}"
+    number = next(word for word in row["score"].split() if word.replace(".", "").isdigit())
+    return f"{row.get('label', row['who']).replace('`', '')} {number}"
 
 
 def _text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:

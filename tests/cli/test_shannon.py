@@ -204,3 +204,10 @@ def test_ctrl_c_says_where_the_game_is_kept(text: Path) -> None:
     assert code == 130, seen
     assert seen.splitlines()[-1] == "0 of 2 letters, kept in shannon.json"
     assert json.loads(Path("shannon.json").read_text())["open"] == "z"
+
+
+def test_what_nobody_began_is_not_kept(text: Path) -> None:
+    code, seen = at_a_terminal(text, "\x1b", "--known", "3", "--samples", "2")
+    assert code == 0, seen
+    assert "0 of 2 letters\n" in seen
+    assert not Path("shannon.json").exists()

@@ -65,6 +65,13 @@ def test_the_first_step_is_told_at_once_and_how_long_the_rest_takes(recipe: Path
     assert " 0 s left " in steps[-1]
 
 
+def test_one_step_is_not_called_steps(recipe: Path) -> None:
+    said = cutaway("train", recipe, "--out", "a", "--set", "train.steps=1", "--set", "train.rows=1000",
+                   "--set", "train.tokens=100000").output  # fmt: skip
+    assert "108 examples, 1 step an epoch" in " ".join(said.split())
+    assert "done after 1 step, " in said
+
+
 def test_pictures_are_counted_as_pictures(recipe: Path, tmp_path: Path) -> None:
     pictures = to_toml(toy("images", tmp_path / "data"))
     (tmp_path / "pictures.toml").write_text(pictures, encoding="utf-8")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cutaway.cli.numbers import human
 from cutaway.cli.options import located
 from cutaway.errors import InputError
 
@@ -84,7 +85,7 @@ def write(out: Path, picture: "Picture | None", data: Mapping[str, Any], page: s
     else:
         assert picture is not None, "only .json has none"
         picture.save(out)
-    print(f"{out}: {out.stat().st_size / 1000:,.0f} kB", file=sys.stderr)
+    print(f"{out}: {human(out.stat().st_size, 'B')}", file=sys.stderr)
 
 
 def as_text(data: Mapping[str, Any]) -> str:

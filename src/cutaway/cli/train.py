@@ -93,7 +93,7 @@ class Shown:
 
         self.console.print(
             f"[bold]{escape(event['name'])}[/bold]: {event['parameters']:,} parameters on {event['machine']}, "
-            f"{event['examples']:,} examples, {event['steps_per_epoch']:,} steps an epoch"
+            f"{_several(event['examples'], 'example')}, {_several(event['steps_per_epoch'], 'step')} an epoch"
         )
         self.bar = self.progress.add_task("", total=event["steps"], told="")
         self.first, self.began, self.unit = event["step"], time.monotonic(), SPEED[event["unit"]]
@@ -128,9 +128,14 @@ class Shown:
 
     def end(self, outcome: Any, out: Path) -> None:
         if outcome.finished:
-            self.console.print(f"done after {outcome.step:,} steps, {duration(outcome.seconds)}: the model is in {out}")
+            took = f"{_several(outcome.step, 'step')}, {duration(outcome.seconds)}"
+            self.console.print(f"done after {took}: the model is in {out}")
         else:
             self.console.print(f"stopped at step {outcome.step:,}; the same command with --resume goes on")
+
+
+def _several(n: int, thing: str) -> str:
+    return f"{n:,} {thing}{'' if n == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+from cutaway.cli.numbers import human
 from cutaway.cli.opened import as_text, check_out, opened, screen, waiting
 from cutaway.errors import InputError
 
@@ -50,7 +51,7 @@ def tune_lens(path: Path, file: Path, out: Path | None, steps: int, to: str | No
         print(as_text({"model": str(path), "lens": str(out), "steps": steps, "kl": before, "kl_tuned": after}), end="")
     else:
         _show(before, after)
-    print(f"{out}: {out.stat().st_size / 1000:,.0f} kB", file=sys.stderr)
+    print(f"{out}: {human(out.stat().st_size, 'B')}", file=sys.stderr)
 
 
 def _text(file: Path) -> str:

@@ -9,10 +9,11 @@ import hypothesis
 import pytest
 import torch
 
-if os.environ.get("CUTAWAY_TYPECHECK") != "0":
-    from jaxtyping import install_import_hook
+CHECKED = os.environ.get("CUTAWAY_TYPECHECK") != "0"
+if CHECKED:
+    import shape_check
 
-    install_import_hook("cutaway", "shape_check.check")
+    shape_check.install()
 
 hypothesis.settings.register_profile(
     "cutaway",
@@ -25,5 +26,7 @@ hypothesis.settings.load_profile("cutaway")
 
 
 @pytest.fixture(autouse=True)
-def _same_random_numbers_every_time() -> None:
+def _every_test_begins_alike() -> None:
     torch.manual_seed(0)
+    if CHECKED:
+        shape_check.next_test()

@@ -285,6 +285,8 @@ def test_a_model_in_8_bits_says_so() -> None:
     certificate = verify(with_precision(sound("gpt2"), "int8"), quick=True)
     assert certificate.precision == "int8"
     assert not failed(certificate)
+    assert certificate.entry("scores = uncached").tolerance == 1e-2  # another last bit may tip a rounding over
+    assert verify(sound("gpt2"), quick=True).entry("scores = uncached").tolerance == 1e-5
     assert without(certificate) == {"int8 ≈ fp32", *HF}
 
 

@@ -13,7 +13,7 @@ from cutaway.bundled import find
 from cutaway.certificate import export, laws, words
 from cutaway.certificate.asked import questions
 from cutaway.certificate.certificate import Certificate, fingerprint
-from cutaway.certificate.entry import Entry, Measure, NotMeasured, judged
+from cutaway.certificate.entry import TIPPED, TOLERANCE, Entry, Measure, NotMeasured, judged
 from cutaway.certificate.subject import Subject, has_8_bits
 from cutaway.checkpoints import load, tokenizer_of
 from cutaway.errors import InputError
@@ -83,11 +83,11 @@ def verify(
 def measured(
     model: Model, tokenizer: Tokenizer | None, *, seed: int, quick: bool, report: Callable[[str], None]
 ) -> list[Entry]:
-    entries = []
+    entries, tolerance = [], TIPPED if has_8_bits(model) else TOLERANCE
     with Subject(model, questions(model, tokenizer, seed)) as subject:
         for law, measure in LAWS.items():
             report(law)
-            entries.append(judged(law, _left_out if quick and law in SLOW else partial(measure, subject)))
+            entries.append(judged(law, _left_out if quick and law in SLOW else partial(measure, subject), tolerance))
     return entries
 
 

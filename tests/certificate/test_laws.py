@@ -100,8 +100,9 @@ def test_a_mask_that_leaks_padding(name: str, monkeypatch: pytest.MonkeyPatch) -
     assert not found & HF
 
 
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
 @pytest.mark.parametrize("name", ["gpt2", "llama", "transformer", "t5"])
-def test_a_cache_that_forgets(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_forgets(name: str, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     append = Store.append
 
     def forget(self: Store, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -111,15 +112,19 @@ def test_a_cache_that_forgets(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
         return keys, values * new[:, None, :, None]
 
     monkeypatch.setattr(Store, "append", forget)
-    found = failed(verify(sound(name), quick=True))
+    found = failed(verify(with_precision(sound(name), precision), quick=True))
     assert found <= {"cached = uncached", *DECODING}
     assert found >= {"cached = uncached", "beam 1 = greedy", SCORES}
 
 
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
 @pytest.mark.parametrize("name", ["gpt2", "llama", "transformer", "t5"])
-def test_beams_that_change_places_and_take_nothing_along(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beams_that_change_places_and_take_nothing_along(
+    name: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Tree, "follow", lambda self, parents: None)
-    assert failed(verify(sound(name), quick=True)) == {SCORES}  # the others compare such beams with themselves
+    found = failed(verify(with_precision(sound(name), precision), quick=True))
+    assert found == {SCORES}  # the others compare such beams with themselves
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert", "vit"])

@@ -101,7 +101,8 @@ def test_greedy_words_are_the_same(layout: str, tmp_path: Path):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_log_probabilities_are_the_same_in_a_batch(layout: str, tmp_path: Path):
-    """The export itself compares them one by one. Float32 rounds t5 v1.1's large scores by 6e-5, the others by 5e-6."""
+    """The export itself compares them one by one. Both are held to float64; t5 v1.1 has large scores, which float32
+    rounds by 3e-4 in theirs, where the others are off by less than 1e-5."""
     model, written = model_of(layout), texts(1)[:40]
     exact = copy.deepcopy(model).double()
     engine = open_engine(model, tmp_path)
@@ -115,8 +116,7 @@ def test_log_probabilities_are_the_same_in_a_batch(layout: str, tmp_path: Path):
         right = log_probs(exact, source, text)
         ours_off = max(ours_off, (log_probs(model, source, text) - right).abs().max().item())
         theirs_off = max(theirs_off, (torch.tensor(found.log_probs) - right).abs().max().item())
-    assert ours_off < 2e-4
-    assert theirs_off < 20 * ours_off
+    assert max(ours_off, theirs_off) < (1e-3 if layout == "t5 v1.1" else 5e-5)
 
 
 def log_probs(model: Model, source: list[int], text: list[int]) -> torch.Tensor:

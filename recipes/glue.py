@@ -7,8 +7,9 @@
 Every start has the same recipe of a task; `--set` changes it for all. What a decoder has no use for (the pooling of an
 encoder) is left out. What the auxiliary loss of a GPT buys, and an LSTM in its place (Radford et al. 2018, table 5):
 
-    python recipes/glue.py run build/beside books build/books-untrained build/lstm-books --set objective.auxiliary=0.5
-    python recipes/glue.py run build/alone books
+    python recipes/untrained.py build/small-books build/small-books-untrained
+    python recipes/glue.py run build/beside build/small-books{,-untrained,-lstm} --set objective.auxiliary=0.5
+    python recipes/glue.py run build/alone build/small-books
     python recipes/glue.py table build/beside build/alone
 """
 

@@ -1,18 +1,21 @@
 """What each part of the Transformer buys: the translator of Multi30k, with one thing changed at a time.
 
-    python recipes/before/ablations.py run build/ablations --jobs 3      trains what is not there yet
-    python recipes/before/ablations.py table build/ablations             BLEU with intervals
+    python recipes/before/ablations.py run build/ablations --of parts --jobs 3      trains what is not there yet
+    python recipes/before/ablations.py run build/ablations --of norms --jobs 2      smaller: an hour of one core
+    python recipes/before/ablations.py table build/ablations                        BLEU with intervals
     python recipes/before/ablations.py pictures build/ablations --into docs/before
 
-Every variant has the same pairs, tokens, steps and rate as recipes/multi30k-en-de.toml; only `CHANGES` differ.
+Every variant has the same pairs, tokens and rate as recipes/multi30k-en-de.toml; only `CHANGES` differ.
 """
 
 import argparse
 import gzip
 import json
 import math
+import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,7 @@ from typing import Any
 RECIPE = Path("recipes/multi30k-en-de.toml")
 TEST = "multi30k/test_2016_flickr"
 WHOLE = "as it is"
-CHANGES: dict[str, list[str]] = {
+PARTS: dict[str, list[str]] = {
     WHOLE: [],
     "positions: learned": ["model.positions=learned"],
     "positions: rotary": ["model.positions=rotary"],
@@ -31,19 +34,25 @@ CHANGES: dict[str, list[str]] = {
     "heads: 16": ["model.n_heads=16"],
     "layers: 1": ["model.n_encoder_layers=1", "model.n_decoder_layers=1"],
     "layers: 2": ["model.n_encoder_layers=2", "model.n_decoder_layers=2"],
-    "layers: 6": ["model.n_encoder_layers=6", "model.n_decoder_layers=6"],
-    "norm: post": ["model.wiring=post_norm"],
-    "norm: post, 6 layers": ["model.wiring=post_norm", "model.n_encoder_layers=6", "model.n_decoder_layers=6"],
 }
+# Narrow and brief: some minutes of one core. An average over 1,000 steps would reach back to the first weights.
+SMALL = [
+    "model.d_model=128", "model.d_ff=256", "model.dropout=0.1", "schedule.warmup=200", "evaluate.every=400",
+    "train.steps=800", "train.tokens=4096", "train.ema=0.99",
+]  # fmt: skip
+WIRINGS = {"norm before each part": "pre_norm", "norm behind (2017)": "post_norm"}
+NORMS: dict[str, list[str]] = {
+    f"{name}, {n} layers": [
+        *SMALL, f"model.wiring={wiring}", f"model.n_encoder_layers={n}", f"model.n_decoder_layers={n}",
+    ]
+    for name, wiring in WIRINGS.items()
+    for n in (2, 4, 8)
+}  # fmt: skip
+CHANGES = PARTS | NORMS
+GROUPS = {"parts": PARTS, "norms": NORMS}
 PICTURES: dict[str, tuple[str, dict[str, dict[int, str]]]] = {
     "heads.svg": ("heads", {"4 + 4 layers": {n: WHOLE if n == 4 else f"heads: {n}" for n in (1, 2, 4, 8, 16)}}),
-    "layers.svg": (
-        "layers on each side",
-        {
-            "norm before each part": {n: WHOLE if n == 4 else f"layers: {n}" for n in (1, 2, 4, 6)},
-            "norm behind (2017)": {4: "norm: post", 6: "norm: post, 6 layers"},
-        },
-    ),
+    "norms.svg": ("layers on each side", {name: {n: f"{name}, {n} layers" for n in (2, 4, 8)} for name in WIRINGS}),
 }
 
 
@@ -72,11 +81,11 @@ def _device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def run(out: Path, root: str, jobs: int, only: list[str], more: list[str]) -> None:
+def run(out: Path, root: str, jobs: int, names: Iterable[str], more: list[str]) -> None:
     """Each variant in a process of its own; what is done already is left alone."""
 
     def start(name: str) -> None:
-        folder = out / name.replace(": ", "-").replace(", ", "-").replace(" ", "-")
+        folder = out / re.sub(r"\W+", "-", name)
         if (folder / "ablation.json").exists():
             return
         command = [sys.executable, __file__, "one", str(folder), "--name", name, "--root", root]
@@ -84,7 +93,7 @@ def run(out: Path, root: str, jobs: int, only: list[str], more: list[str]) -> No
         print("done:", name, flush=True)
 
     with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(start, only or CHANGES))
+        list(pool.map(start, names))
 
 
 def scored(out: Path, root: str) -> tuple[dict[str, dict[str, Any]], str]:
@@ -137,6 +146,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--root", default="../shared/data")
     parser.add_argument("--jobs", type=int, default=1, help="so many at a time")
+    parser.add_argument("--of", choices=GROUPS, default="parts", help="which variants")
     parser.add_argument("--only", nargs="*", default=[], choices=CHANGES, help="these alone")
     parser.add_argument("--set", action="append", default=[], dest="more", help="for all: --set train.steps=100")
     parser.add_argument("--into", type=Path, default=Path("."), help="the folder for pictures")
@@ -145,7 +155,7 @@ def main() -> None:
     if given.what == "one":
         one(given.name, given.out, given.root, given.more)
     elif given.what == "run":
-        run(given.out, given.root, given.jobs, given.only, given.more)
+        run(given.out, given.root, given.jobs, given.only or GROUPS[given.of], given.more)
     elif given.what == "table":
         table(given.out, given.root)
     else:

@@ -1,12 +1,13 @@
-"""An n-gram model of books: how long it trains, how much memory that takes, how fast it scores, and how well.
+"""An n-gram model of books, from files to tables: how long it trains, in how much memory, how fast and well it scores.
 
     .venv/bin/python bench/ngram.py                              # a 5-gram of tokens on all shards
-    .venv/bin/python bench/ngram.py --shards 1 --unit words      # or bytes; a first look
-    .venv/bin/python bench/ngram.py --folder /big/disk           # another place for ids and counts; ids are kept there
+    .venv/bin/python bench/ngram.py --shards 1 --unit words      # or characters, bytes; a first look
+    .venv/bin/python bench/ngram.py --folder /big/disk/model     # another place for the counts, which are kept there
 
 The text is that of books.train.*.xz in a folder, tested on its books.valid.txt.gz; tokens are those of the model
-`books`. Reading and tokenising are timed by themselves. Training and scoring run in a process of their own, so that
-their memory is their own. Aims, on two cores, for a 5-gram on six shards: < 10 minutes, < 6 GB, ≥ 200,000 tokens/s.
+`books`. It is read, cut, counted and smoothed as by `cutaway ngram`; training and scoring have a process of their own
+each, so that their memory is their own. Aims, on two cores, for a 5-gram on six shards: < 10 minutes, < 6 GB,
+≥ 200,000 tokens/s.
 """
 
 import argparse
@@ -16,111 +17,48 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 DEFAULT_TEXT = Path(__file__).parents[2] / "shared" / "data" / "gutenberg"
-UNK, END = 0, 1
 
 
-def ids_of(unit: str) -> tuple[Callable[[Path], Iterator[np.ndarray]], Callable[[], tuple[int, int]]]:
-    """What reads a file, and what then tells the size of the vocabulary and the id of the end."""
-    from cutaway import load_tokenizer
-    from cutaway.data.corpus import encoded
-    from cutaway.data.text import read_documents
-
-    if unit == "tokens":
-        tokenizer = load_tokenizer("books")
-        end = tokenizer.eos_id
-
-        def cut(text: str) -> np.ndarray:
-            return np.array(next(encoded(tokenizer, [text])), np.uint32)
-
-        def told() -> tuple[int, int]:
-            return tokenizer.vocab_size, end
-    elif unit == "words":
-        index: defaultdict[str, int] = defaultdict()
-        index.default_factory, end = index.__len__, END
-        index["<unk>"], index["<eos>"] = UNK, END
-
-        def cut(text: str) -> np.ndarray:
-            words = text.split()
-            return np.fromiter(map(index.__getitem__, words), np.uint32, len(words))
-
-        def told() -> tuple[int, int]:
-            return len(index), END
-    else:
-        end = 256
-
-        def cut(text: str) -> np.ndarray:
-            return np.frombuffer(text.encode(), np.uint8).astype(np.uint32)
-
-        def told() -> tuple[int, int]:
-            return 257, end
-
-    def read(path: Path) -> Iterator[np.ndarray]:
-        for piece in read_documents([path], "form_feed"):
-            yield cut(piece.text)
-            if piece.ends:
-                yield np.array([end], np.uint32)
-
-    return read, told
-
-
-def make(text: Path, folder: Path, shards: int, unit: str) -> None:
-    """Write the ids of the text and of what it is tested on."""
-    from cutaway.data.text import read_documents
-
-    start = time.perf_counter()
-    read, told = ids_of(unit)
-    files = sorted(text.glob("books.train.*.xz"))[:shards]
-    valid = text / "books.valid.txt.gz"
-    with (folder / "train.ids").open("wb") as file:
-        for path in files:
-            for ids in read(path):
-                ids.tofile(file)
-    vocab_size, end = told()
-    tested = np.concatenate(list(read(valid)))
-    tested[tested >= vocab_size] = UNK  # words that the training text does not have
-    tested.tofile(folder / "valid.ids")
-    n_bytes = sum(len(piece.text.encode()) for piece in read_documents([valid], "form_feed"))
-    about = {"vocab_size": vocab_size, "end": end, "valid bytes": n_bytes, "seconds": time.perf_counter() - start}
-    (folder / "ids.json").write_text(json.dumps(about))
-
-
-def train(folder: Path, order: int, smoothing: str) -> None:
+def train(folder: Path, files: list[Path], unit: str, order: int, smoothing: str) -> dict[str, Any]:
     from cutaway.baselines.counts import count_ngrams
     from cutaway.baselines.ngram_smoothing import smoothed
+    from cutaway.studies.counted import write_counted
+    from cutaway.studies.cutting import cut_of, read_ids
 
-    about = json.loads((folder / "ids.json").read_text())
-    ids = np.memmap(folder / "train.ids", np.uint32, "r")
-    before, start = peak(), time.perf_counter()
-    counts = count_ngrams(ids, about["vocab_size"], order, end=about["end"], folder=folder / "model")
+    imports, start = peak(), time.perf_counter()
+    cut = cut_of(unit)
+    text = read_ids(cut, files, split="form_feed")
+    read = time.perf_counter()
+    counts = count_ngrams(text.ids, len(cut.names), order, end=cut.end, folder=folder)
     counted = time.perf_counter()
     model = smoothed(counts, smoothing)
+    write_counted(model, cut, folder, there=True)
     done = time.perf_counter()
-    measured = {"imports": before, "peak": peak(), "counting": counted - start, "smoothing": done - counted}
+    seconds = {"reading": read - start, "counting": counted - read, "smoothing": done - counted, "all": done - start}
     sizes = [len(level.keys) for level in counts.levels]
-    print(json.dumps(measured | {"tokens": len(ids), "ngrams": sizes, "about": str(model)}))
+    kinds = len(cut.names)
+    return {"seconds": seconds, "imports": imports, "peak": peak(), "tokens": len(text.ids), "kinds": kinds,
+            "ngrams": sizes, "about": str(model)}  # fmt: skip
 
 
-def score(folder: Path) -> None:
-    from cutaway.baselines.ngram import NGramModel
+def score(folder: Path, file: Path) -> dict[str, Any]:
+    from cutaway.studies.counted import read_counted
+    from cutaway.studies.cutting import read_ids
 
-    about = json.loads((folder / "ids.json").read_text())
-    model, ids = NGramModel.open(folder / "model"), np.fromfile(folder / "valid.ids", np.uint32)
-    times = []
+    model, cut = read_counted(folder)
+    text = read_ids(cut, [file], split="form_feed", new=False)
+    rates = []
     for _ in range(3):  # the first time the tables come from the disk
         start = time.perf_counter()
-        scores = model.log_probabilities(ids)
-        times.append(len(ids) / (time.perf_counter() - start))
+        scores = model.log_probabilities(text.ids)
+        rates.append(len(text.ids) / (time.perf_counter() - start))
     bits = -scores.sum() / math.log(2)
-    unknown = float((ids == UNK).mean())
-    measured = {"rates": times, "tokens": len(ids), "bits": bits / len(ids), "per byte": bits / about["valid bytes"]}
-    print(json.dumps(measured | {"peak": peak(), "unknown": unknown}))
+    return {"rates": rates, "tokens": len(text.ids), "bits": bits / len(text.ids), "unknown": text.unknown(cut),
+            "per byte": bits / text.n_bytes if cut.whole else None}  # fmt: skip
 
 
 def peak() -> int:
@@ -129,52 +67,48 @@ def peak() -> int:
     return next(int(line.split()[1]) * 1024 // 1_000_000 for line in status if line.startswith("VmHWM"))
 
 
-def in_a_process(*words: object) -> str:
-    command = [sys.executable, __file__, *map(str, words)]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+def in_a_process(step: str, folder: Path, chosen: argparse.Namespace) -> dict[str, Any]:
+    given = {name: value for name, value in vars(chosen).items() if name not in ("step", "folder")}
+    options = [str(word) for name, value in given.items() for word in (f"--{name}", value)]
+    command = [sys.executable, __file__, "--step", step, "--folder", str(folder), *options]
+    answer: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    return answer
 
 
-def report(folder: Path, options: list[object], unit: str) -> None:
-    if not (folder / "ids.json").exists():
-        in_a_process("--step", "make", *options)
-    about = json.loads((folder / "ids.json").read_text())
-    trained, scored = (json.loads(in_a_process("--step", step, *options)) for step in ("train", "score"))
-    seconds = trained["counting"] + trained["smoothing"]
-    print(f"{trained['tokens']:,} {unit} of {about['vocab_size']:,} kinds; read and cut in {about['seconds']:,.0f} s")
+def report(trained: dict[str, Any], scored: dict[str, Any], unit: str) -> None:
+    seconds = trained["seconds"]
+    print(f"{trained['tokens']:,} {unit} of {trained['kinds']:,} kinds")
     print(f"{trained['about']}; n-grams: {', '.join(f'{n:,}' for n in trained['ngrams'])}")
-    print(f"training  {seconds:10,.0f} s   counting {trained['counting']:,.0f}, smoothing {trained['smoothing']:,.0f}")
+    print(f"training  {seconds['all']:10,.0f} s   reading and cutting {seconds['reading']:,.0f}, "
+          f"counting {seconds['counting']:,.0f}, smoothing {seconds['smoothing']:,.0f}")  # fmt: skip
     print(f"          {trained['peak']:10,} MB resident at most, of which {trained['imports']:,} for imports")
     print(f"scoring   {max(scored['rates']):10,.0f} {unit}/s; the first time {scored['rates'][0]:,.0f}")
-    print(f"          {scored['tokens']:10,} {unit} of other books: {scored['bits']:.3f} bits each", end="")
-    if unit == "words":
-        print(f", {scored['unknown']:.1%} unknown")  # spelling those is not paid for, so bits per byte would flatter
-    else:
-        print(f", {scored['per byte']:.3f} bits per byte")
+    # Words leave punctuation out, and spelling unknown ones is not paid for: bits per byte would flatter.
+    rest = (
+        f"{scored['unknown']:.1%} unknown" if scored["per byte"] is None else f"{scored['per byte']:.3f} bits per byte"
+    )
+    print(f"          {scored['tokens']:10,} {unit} of other books: {scored['bits']:.3f} bits each, {rest}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shards", type=int, default=6)
     parser.add_argument("--order", type=int, default=5)
-    parser.add_argument("--unit", choices=["tokens", "words", "bytes"], default="tokens")
+    parser.add_argument("--unit", default="books", help="words, characters, bytes, or a model whose tokenizer cuts")
     parser.add_argument("--smoothing", choices=["kneser-ney", "back-off"], default="kneser-ney")
     parser.add_argument("--text", type=Path, default=DEFAULT_TEXT)
-    parser.add_argument("--folder", type=Path, help="where ids and counts lie; ids of an earlier run there are used")
-    parser.add_argument("--step", choices=["make", "train", "score"], help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help="where the model lies; else it is dropped at the end")
+    parser.add_argument("--step", choices=["train", "score"], help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    if chosen.step == "make":
-        return make(chosen.text, chosen.folder, chosen.shards, chosen.unit)
     if chosen.step == "train":
-        return train(chosen.folder, chosen.order, chosen.smoothing)
+        files = sorted(chosen.text.glob("books.train.*.xz"))[: chosen.shards]
+        return print(json.dumps(train(chosen.folder, files, chosen.unit, chosen.order, chosen.smoothing)))
     if chosen.step == "score":
-        return score(chosen.folder)
+        return print(json.dumps(score(chosen.folder, chosen.text / "books.valid.txt.gz")))
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        if chosen.folder is not None:
-            folder = chosen.folder / f"{chosen.unit}-{chosen.shards}"
-            folder.mkdir(parents=True, exist_ok=True)
-        options = ["--folder", folder, "--shards", chosen.shards, "--order", chosen.order, "--unit", chosen.unit]
-        report(folder, [*options, "--smoothing", chosen.smoothing, "--text", chosen.text], chosen.unit)
+        folder = chosen.folder or Path(temporary)
+        trained, scored = (in_a_process(step, folder, chosen) for step in ("train", "score"))
+        report(trained, scored, "tokens" if chosen.unit == "books" else chosen.unit)
 
 
 if __name__ == "__main__":

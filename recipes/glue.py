@@ -5,12 +5,7 @@
     python recipes/glue.py table build/glue                                              dev scores
 
 Every start has the same recipe of a task; `--set` changes it for all. What a decoder has no use for (the pooling of an
-encoder) is left out. What the auxiliary loss of a GPT buys, and an LSTM in its place (Radford et al. 2018, table 5):
-
-    python recipes/untrained.py build/small-books build/small-books-untrained
-    python recipes/glue.py run build/beside build/small-books{,-untrained,-lstm} --set objective.auxiliary=0.5
-    python recipes/glue.py run build/alone build/small-books
-    python recipes/glue.py table build/beside build/alone
+encoder) is left out. recipes/before/fine_tuning.py goes on from here, with a GPT and an LSTM.
 """
 
 import argparse
@@ -55,19 +50,15 @@ def run(out: Path, starts: list[Path], tasks: list[str], jobs: int, more: list[s
         list(pool.map(lambda its: begin(*its), [(task, start) for task in tasks for start in starts]))
 
 
-def table(outs: list[Path]) -> None:
-    found = [
-        json.loads(path.read_text(encoding="utf-8")) | {"out": out.name}
-        for out in outs
-        for path in sorted(out.glob("*/glue.json"))
-    ]
-    columns = sorted({(facts["out"], facts["start"]) for facts in found}, key=lambda it: ("untrained" in it[1], it))
-    print(f"| dev | {' | '.join(f'{start}, {out}' for out, start in columns)} |\n|---|{'---|' * len(columns)}")
+def table(out: Path) -> None:
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(out.glob("*/glue.json"))]
+    starts = sorted({facts["start"] for facts in found}, key=lambda name: ("untrained" in name, name))
+    print(f"| dev | {' | '.join(starts)} |\n|---|{'---|' * len(starts)}")
     for task, name in TASKS.items():
-        its = {(facts["out"], facts["start"]): facts for facts in found if facts["task"] == task}
+        its = {facts["start"]: facts for facts in found if facts["task"] == task}
         if its:
             (metric,) = {facts["metric"] for facts in its.values()}
-            cells = [f"{100 * its[key]['scores'][metric]:.1f}" if key in its else "–" for key in columns]
+            cells = [f"{100 * its[start]['scores'][metric]:.1f}" if start in its else "–" for start in starts]
             print(f"| {name}, {metric} | {' | '.join(cells)} |")
 
 
@@ -75,7 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("what", choices=["run", "one", "table"])
     parser.add_argument("out", type=Path)
-    parser.add_argument("starts", type=Path, nargs="*", help="model folders or names; for table, further outputs")
+    parser.add_argument("starts", type=Path, nargs="*", help="model folders or names")
     parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=TASKS)
     parser.add_argument("--jobs", type=int, default=1, help="so many at a time")
     parser.add_argument("--set", action="append", default=[], dest="more", help="for all: --set data.root=FOLDER")
@@ -85,7 +76,7 @@ def main() -> None:
     elif given.what == "run":
         run(given.out, given.starts, given.tasks, given.jobs, given.more)
     else:
-        table([given.out, *given.starts])
+        table(given.out)
 
 
 if __name__ == "__main__":

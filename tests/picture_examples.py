@@ -9,6 +9,7 @@ from cutaway.inside.pictures import (
     Arcs,
     CircuitGraph,
     ColouredText,
+    Dots,
     HeatMap,
     LensGrid,
     Lines,
@@ -17,7 +18,7 @@ from cutaway.inside.pictures import (
     heads,
 )
 
-KINDS = ("heat map", "heads", "arcs", "coloured text", "lens", "circuit", "image", "lines")
+KINDS = ("heat map", "heads", "arcs", "coloured text", "lens", "circuit", "image", "lines", "dots")
 N_LAYERS = 12
 
 
@@ -64,4 +65,6 @@ def prepared(
         return partial(PatchEvidence, draw.random((64, 64)), maps, title=title)
     lines = {word: with_holes(draw.standard_normal(n)) for word in words[:3]}
     bands = {name: np.stack([line - 0.1, line + 0.2]) for name, line in lines.items()}
+    if kind == "dots":
+        return partial(Dots, words, lines, bands, title=title)
     return partial(Lines, np.arange(1, n + 1), lines, bands, title=title)

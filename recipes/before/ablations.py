@@ -2,8 +2,8 @@
 
     python recipes/before/ablations.py run build/ablations --of parts --jobs 3      trains what is not there yet
     python recipes/before/ablations.py run build/ablations --of norms --jobs 2      smaller: an hour of one core
-    python recipes/before/ablations.py table build/ablations                        BLEU with intervals
-    python recipes/before/ablations.py pictures build/ablations --into docs/before
+    python recipes/before/ablations.py score build/ablations                        into docs/before/ablations.json
+    python recipes/before/ablations.py show                                         tables, and pictures beside them
 
 Every variant has the same pairs, tokens and rate as recipes/multi30k-en-de.toml; only `CHANGES` differ.
 """
@@ -15,7 +15,7 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -40,20 +40,18 @@ SMALL = [
     "model.d_model=128", "model.d_ff=256", "model.dropout=0.1", "schedule.warmup=200", "evaluate.every=400",
     "train.steps=800", "train.tokens=4096", "train.ema=0.99",
 ]  # fmt: skip
+DEPTHS = (2, 4, 8)
 WIRINGS = {"norm before each part": "pre_norm", "norm behind (2017)": "post_norm"}
 NORMS: dict[str, list[str]] = {
     f"{name}, {n} layers": [
         *SMALL, f"model.wiring={wiring}", f"model.n_encoder_layers={n}", f"model.n_decoder_layers={n}",
     ]
     for name, wiring in WIRINGS.items()
-    for n in (2, 4, 8)
+    for n in DEPTHS
 }  # fmt: skip
 CHANGES = PARTS | NORMS
 GROUPS = {"parts": PARTS, "norms": NORMS}
-PICTURES: dict[str, tuple[str, dict[str, dict[int, str]]]] = {
-    "heads.svg": ("heads", {"4 + 4 layers": {n: WHOLE if n == 4 else f"heads: {n}" for n in (1, 2, 4, 8, 16)}}),
-    "norms.svg": ("layers on each side", {name: {n: f"{name}, {n} layers" for n in (2, 4, 8)} for name in WIRINGS}),
-}
+FACTS = Path("docs/before/ablations.json")
 
 
 def one(name: str, out: Path, root: str, more: list[str]) -> None:
@@ -96,70 +94,75 @@ def run(out: Path, root: str, jobs: int, names: Iterable[str], more: list[str]) 
         list(pool.map(start, names))
 
 
-def scored(out: Path, root: str) -> tuple[dict[str, dict[str, Any]], str]:
-    """What is known of each variant that is done, with its BLEU and its interval, in the order of CHANGES; and the
-    signature of BLEU."""
+def score(out: Path, root: str) -> None:
+    """BLEU with its 95 % interval of every variant that is done; what the file says of the others stays."""
     from sacrebleu.metrics.bleu import BLEU
 
     with gzip.open(f"{root}/{TEST}.de.gz", "rt", encoding="utf-8") as file:
         wanted = file.read().splitlines()
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(out.glob("*/ablation.json"))]
-    found.sort(key=lambda facts: list(CHANGES).index(facts["name"]))
-    metric = BLEU()
-    for facts in found:
-        score = metric.corpus_score(facts["said"], [wanted], n_bootstrap=1000)
-        facts |= {"bleu": score.score, "low": score._mean - score._ci, "high": score._mean + score._ci}
-    return {facts["name"]: facts for facts in found}, str(metric.get_signature())
-
-
-def table(out: Path, root: str) -> None:
-    found, signature = scored(out, root)
-    print("| | BLEU | validation loss | parameters |\n|---|---|---|---|")
-    for name, its in found.items():
-        print(f"| {name} | {its['bleu']:.1f} ({its['low']:.1f} … {its['high']:.1f}) | {its['loss']:.3f} "
-              f"| {its['parameters'] / 1e6:.1f} M |")  # fmt: skip
-    print(f"\n{signature}")
-
-
-def pictures(out: Path, root: str, into: Path) -> None:
-    """BLEU by heads, and by layers with the norm before and behind each part."""
-    from cutaway.inside.pictures import Lines
-
-    found, _ = scored(out, root)
-    for file, (x_name, lines) in PICTURES.items():
-        x = sorted({n for line in lines.values() for n in line})
-        its = {name: [found.get(line.get(n, ""), {}) for n in x] for name, line in lines.items()}
-        values = {
-            name: [[facts.get(key, math.nan) for facts in row] for key in ("bleu", "low", "high")]
-            for name, row in its.items()
+    facts, metric = json.loads(FACTS.read_text(encoding="utf-8")), BLEU()
+    for path in out.glob("*/ablation.json"):
+        done = json.loads(path.read_text(encoding="utf-8"))
+        bleu = metric.corpus_score(done["said"], [wanted], n_bootstrap=1000)
+        numbers = {
+            "bleu": bleu.score,
+            "low": bleu._mean - bleu._ci,
+            "high": bleu._mean + bleu._ci,
+            "loss": done["loss"],
         }
-        Lines(
-            x, {name: bleu for name, (bleu, _, _) in values.items()},
-            bands={name: (low, high) for name, (_, low, high) in values.items()},
-            title=f"BLEU by {x_name}, with 95 % intervals", x_name=x_name, y_name="BLEU", log_x=x_name == "heads",
-        ).save(into / file)  # fmt: skip
+        facts[done["name"]] = {name: round(value, 3) for name, value in numbers.items()}
+        facts[done["name"]]["parameters"] = done["parameters"]
+    lines = [f" {json.dumps(name)}: {json.dumps(facts[name])}" for name in CHANGES if name in facts]
+    FACTS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    print(metric.get_signature())
+
+
+def show() -> None:
+    """Of each group a table; of the parts a dot for each, of the norms a line by the number of layers."""
+    from cutaway.inside.pictures import Dots, Lines
+
+    facts = json.loads(FACTS.read_text(encoding="utf-8"))
+    for group in GROUPS.values():
+        print("| | BLEU | validation loss | parameters |\n|---|---|---|---|")
+        for name, its in ((name, facts[name]) for name in group if name in facts):
+            print(f"| {name} | {its['bleu']:.1f} ({its['low']:.1f} … {its['high']:.1f}) | {its['loss']:.3f} "
+                  f"| {its['parameters'] / 1e6:.1f} M |")  # fmt: skip
+        print()
+
+    def numbers(names: Collection[str]) -> list[list[float]]:
+        return [[facts.get(name, {}).get(key, math.nan) for name in names] for key in ("bleu", "low", "high")]
+
+    bleu, *interval = numbers(PARTS)
+    Dots(
+        list(PARTS), {"BLEU": bleu}, {"BLEU": interval}, level=bleu[0],
+        title="What each part buys: one changed at a time", x_name="BLEU, with 95 % intervals",
+    ).save(FACTS.parent / "parts.svg")  # fmt: skip
+    lines = {name: numbers([f"{name}, {n} layers" for n in DEPTHS]) for name in WIRINGS}
+    Lines(
+        DEPTHS, {name: bleu for name, (bleu, *_) in lines.items()}, {name: each[1:] for name, each in lines.items()},
+        title="Norm before or behind, by depth", x_name="layers on each side", y_name="BLEU", log_x=True,
+    ).save(FACTS.parent / "norms.svg")  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=["run", "one", "table", "pictures"])
-    parser.add_argument("out", type=Path)
+    parser.add_argument("what", choices=["run", "one", "score", "show"])
+    parser.add_argument("out", type=Path, nargs="?", default=Path("build/ablations"))
     parser.add_argument("--root", default="../shared/data")
     parser.add_argument("--jobs", type=int, default=1, help="so many at a time")
     parser.add_argument("--of", choices=GROUPS, default="parts", help="which variants")
     parser.add_argument("--only", nargs="*", default=[], choices=CHANGES, help="these alone")
     parser.add_argument("--set", action="append", default=[], dest="more", help="for all: --set train.steps=100")
-    parser.add_argument("--into", type=Path, default=Path("."), help="the folder for pictures")
     parser.add_argument("--name", choices=CHANGES, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.what == "one":
         one(given.name, given.out, given.root, given.more)
     elif given.what == "run":
         run(given.out, given.root, given.jobs, given.only or GROUPS[given.of], given.more)
-    elif given.what == "table":
-        table(given.out, given.root)
+    elif given.what == "score":
+        score(given.out, given.root)
     else:
-        pictures(given.out, given.root, given.into)
+        show()
 
 
 if __name__ == "__main__":

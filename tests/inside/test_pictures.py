@@ -25,6 +25,7 @@ from cutaway.inside.pictures import (
     Arcs,
     CircuitGraph,
     ColouredText,
+    Dots,
     HeatMap,
     LensGrid,
     Lines,
@@ -294,6 +295,12 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "short line": (lambda: Lines([1, 2], {"a": [1.0]}), "the line 'a' has 1 points, x has 2"),
     "band alone": (lambda: Lines([1.0], {"a": [1.0]}, {"b": [[0.0], [1.0]]}), "a band needs its line: b"),
     "log of 0": (lambda: Lines([0, 1], {"a": [1.0, 2.0]}, log_x=True), "above 0"),
+    "no dots": (lambda: Dots(["a"], {}), "there are no dots"),
+    "dots without rows": (lambda: Dots([], {"a": []}), "there are no dots"),
+    "too few dots": (lambda: Dots(["a", "b"], {"c": [1.0]}), "the dots 'c' are 1, and there are 2 rows"),
+    "intervals alone": (lambda: Dots(["a"], {"b": [1.0]}, {"c": [[0.0], [1.0]]}), "intervals need their dots: c"),
+    "odd intervals": (lambda: Dots(["a"], {"b": [1.0]}, {"b": [[0.0, 1.0]]}), "have shape .1, 2., not .2, 1."),
+    "seven series": (lambda: Dots(["a"], {str(i): [1.0] for i in range(7)}), "7 series are more than 6"),
     "no maps": (lambda: PatchEvidence(np.zeros((4, 4)), {}), "there are no maps"),
     "normalised": (lambda: PatchEvidence(np.full((4, 4), -1.0), {"a": [[1.0]]}), "undo the model's normalisation"),
     "two channels": (lambda: PatchEvidence(np.zeros((4, 4, 2)), {"a": [[1.0]]}), "height width rgb"),
@@ -444,6 +451,30 @@ def test_names_of_lines_stay_on_the_paper() -> None:
     assert len(places) == 6
     assert all(b - a >= 14 for a, b in pairwise(places))
     assert places[-1] <= 30 + 280 + 5
+
+
+def test_dots_stand_where_their_numbers_are() -> None:
+    dots = Dots(["a", "b", "c"], {"x": [0.0, 10.0, 2.5]}, {"x": [[0.0, 5.0, 2.5], [5.0, 10.0, np.nan]]}, level=5.0)
+    svg = ElementTree.fromstring(dots.svg())
+    space = "{http://www.w3.org/2000/svg}"
+    circles = [(float(dot.get("cx", 0)), float(dot.get("cy", 0))) for dot in svg.iter(f"{space}circle")]
+    (left, first), (right, second), (quarter, third) = circles
+    assert quarter == pytest.approx(left + (right - left) / 4, abs=0.02)
+    assert first < second < third
+    strokes = [path.get("d", "") for path in svg.iter(f"{space}path") if path.get("class") == "s0"]
+    assert len(strokes) == 2  # the third interval has an end that is no number
+    middle = (left + right) / 2
+    ends = [tuple(map(float, re.findall(r"[MH]([\d.]+)", stroke))) for stroke in strokes]
+    assert ends == [pytest.approx((left, middle), abs=0.02), pytest.approx((middle, right), abs=0.02)]
+    (level,) = (path.get("d", "") for path in svg.iter(f"{space}path") if path.get("class") == "hatch")
+    assert float(re.findall(r"M([\d.]+)", level)[0]) == pytest.approx(middle, abs=0.02)
+
+
+def test_dots_in_letters() -> None:
+    one = Dots(["a", "b"], {"x": [0.0, 10.0]}, {"x": [[0.0, 5.0], [5.0, 10.0]]}).text(23).splitlines()
+    assert one[1:] == ["a  ●──────            0", "b        ──────●     10", "   0          10"]
+    two = Dots(["a"], {"x": [0.0], "y": [np.nan], "z": [10.0]}).text(40).splitlines()
+    assert two[1:] == ["a  ●                ◆      0     –    10", "   0               10", "● x ○ y ◆ z"]
 
 
 def test_show_has_colours_only_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,6 +75,18 @@ def test_tokens_are_those_of_a_model(tmp_path):
 
 
 @pytest.mark.parametrize("unit", ["words", "characters", "bytes", "books"])
+def test_texts_that_are_cut_together_are_cut_as_each_alone(tmp_path, monkeypatch, unit):
+    monkeypatch.setattr("cutaway.data.corpus.MOST_TEXTS", 2)
+    lines = ["The dog barks.", "A man’s dog", "«ran»!", "The dog", "barks barks."]
+    (tmp_path / "a.txt").write_text("\n".join(lines))
+    cut, alone = cut_of(unit), cut_of(unit)
+    found = read_ids(cut, [tmp_path / "a.txt"], split="line")
+    expected = [id for line in lines for id in (*alone.ids(line, True).tolist(), alone.end)]
+    assert found.ids.tolist() == expected
+    assert (cut.names, found.texts) == (alone.names, 5)
+
+
+@pytest.mark.parametrize("unit", ["words", "characters", "bytes", "books"])
 def test_a_cut_is_made_again_from_what_was_saved(tmp_path, unit):
     (tmp_path / "a.txt").write_text(TEXT)
     cut = cut_of(unit)

@@ -10,7 +10,7 @@ that is written <unk> is unknown, and <eos> ends a text.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from jaxtyping import UInt32
 from cutaway.baselines.ngram_words import UNK
 from cutaway.baselines.words import EOS, words_of
 from cutaway.checkpoints import load_tokenizer
-from cutaway.data.corpus import encoded
+from cutaway.data.corpus import batched, encoded
 from cutaway.data.text import Piece, Split, file_size, read_documents
 from cutaway.errors import CheckpointError, CutawayError, InputError
 
@@ -41,6 +41,10 @@ class Cut(ABC):
     @abstractmethod
     def ids(self, text: str, new: bool) -> TextOfIds:
         """Of some text; `new` tokens get an id, or else are unknown."""
+
+    def all_ids(self, texts: list[str], new: bool) -> Iterable[TextOfIds]:
+        """Of several texts, one after another."""
+        return (self.ids(text, new) for text in texts)
 
     @abstractmethod
     def join(self, ids: Sequence[int]) -> str:
@@ -131,7 +135,10 @@ class Tokens(Cut):
             self.names.append(EOS)
 
     def ids(self, text: str, new: bool) -> TextOfIds:
-        return np.array(next(encoded(self.tokenizer, [text])), np.uint32)
+        return next(self.all_ids([text], new))
+
+    def all_ids(self, texts: list[str], new: bool) -> Iterator[TextOfIds]:
+        return (np.array(ids, np.uint32) for ids in encoded(self.tokenizer, texts))
 
     def join(self, ids: Sequence[int]) -> str:
         return self.tokenizer.decode([i for i in ids if i != self.end])
@@ -181,12 +188,14 @@ def read_ids(
     """The texts of some files; one that is missing, empty or no text is refused by name."""
     total = max(sum(map(file_size, files)), 1)
     pieces, texts, n_bytes = [], 0, 0
-    for piece in text_pieces(files, split, lambda done: report(done, total)):
-        pieces.append(cut.ids(piece.text, new))
-        n_bytes += len(piece.text.encode())
-        if piece.ends:
-            pieces.append(np.array([cut.end], np.uint32))
-            texts += 1
+    read = text_pieces(files, split, lambda done: report(done, total))
+    for some in batched(read, lambda piece: len(piece.text)):
+        for piece, found in zip(some, cut.all_ids([piece.text for piece in some], new), strict=True):
+            pieces.append(found)
+            n_bytes += len(piece.text.encode())
+            if piece.ends:
+                pieces.append(np.array([cut.end], np.uint32))
+                texts += 1
     ids = np.concatenate(pieces)
     if len(ids) == texts:
         raise InputError(f"{', '.join(map(str, files))}: no {cut.unit}")

@@ -5,12 +5,14 @@
     picture                        # in a notebook
     print(picture)                 # in a terminal; `picture.show()` in colours
 
-Kinds: `HeatMap`, `heads`, `Arcs`, `ColouredText`, `LensGrid`, `CircuitGraph`, `PatchEvidence`, `Lines`. Whatever is not
-finite is hatched or –, never a colour. A token is text, whatever it contains. 512 tokens fit into 5 MB and 2 seconds.
+Kinds: `HeatMap`, `heads`, `Arcs`, `ColouredText`, `LensGrid`, `CircuitGraph`, `PatchEvidence`, `Lines`,
+`Dots`. Whatever is not finite is hatched or –, never a colour. A token is text, whatever it contains. 512 tokens fit
+into 5 MB and 2 seconds.
 """
 
 from cutaway.inside.pictures.base import Picture, read_picture
 from cutaway.inside.pictures.data import visible
+from cutaway.inside.pictures.dots import Dots
 from cutaway.inside.pictures.graph import CircuitGraph
 from cutaway.inside.pictures.grid import HeatMap
 from cutaway.inside.pictures.head_maps import Heads, heads, merged, word_spans
@@ -23,6 +25,7 @@ __all__ = [
     "Arcs",
     "CircuitGraph",
     "ColouredText",
+    "Dots",
     "Heads",
     "HeatMap",
     "LensGrid",

@@ -34,7 +34,6 @@ STEPS = {"sst2": 3000, "stsb": 2694, "cola": 1336, "rte": 390, "mrpc": 450}
 RATES = ("1e-4", "3e-4", "1e-3")
 TRIED = ("cola", "stsb")  # rates are tried on these
 FACTS = Path("docs/before/fine-tuning.json")
-PICTURE = FACTS.with_suffix(".svg")
 
 
 class Job(NamedTuple):
@@ -131,7 +130,7 @@ def show() -> None:
         [f"{row['task']}, {row['metric']}" for row in rows],
         {name: [row["scores"][name] for row in rows] for name in VARIANTS},
         title="Fine-tuning a small GPT: what its parts buy", x_name="score on dev, × 100",
-    ).save(PICTURE)  # fmt: skip
+    ).save(FACTS.with_suffix(".svg"))  # fmt: skip
 
 
 def main() -> None:

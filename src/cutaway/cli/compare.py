@@ -153,8 +153,25 @@ def _show(found: "Found") -> None:
         table.add_row(row["what"], f"{row['share']:.0%}", *(f"{row['bits_per_byte'][name]:.2f}" for name in names))
     print()
     console.print(table)
+    _show_agreement(found, names)
     if data["gains"]["words"]:
         better, worse = data["gains"]["of"]
         print(f"\nwords that {better} tells better than {worse}, by bits")
     for one in data["gains"]["words"]:
         print(f"{one['bits']:5.1f}  … {shown(' '.join(one['before'].split()))[-50:]} [{shown(one['word'])}]")
+
+
+def _show_agreement(found: "Found", names: list[str]) -> None:
+    from cutaway.cli.showing import grid, stdout
+
+    shares = {rung.name: rung.agreement for rung in found.rungs if rung.name in names and rung.agreement}
+    if not shares:
+        return
+    table = grid("", header=True)
+    for title in ("the form of the text is likelier", "of", *shares):
+        table.add_column(title, justify="left" if title.startswith("the form") else "right")
+    for what, n in found.to_dict()["agreement"].items():
+        if n:
+            table.add_row(what, f"{n:,}", *(f"{share[what]:.0%}" for share in shares.values()))
+    print()
+    stdout().print(table)

@@ -28,6 +28,7 @@ from cutaway.baselines.predictor import Predictor
 from cutaway.errors import CheckpointError
 from cutaway.files import read_json, replacing, write_json
 from cutaway.inside.pictures import Lines
+from cutaway.studies.compare_agreement import Question, agreement, numbers_of, questions_of
 from cutaway.studies.compare_network import NETWORKS, Clock, Network, network_recipe, steps_for, trained_network
 from cutaway.studies.compare_rungs import NAMES, ORDERS, Counting, Rung, bits_per_byte, numbers_in, scores_of
 from cutaway.studies.compare_table import table
@@ -46,6 +47,7 @@ class Found:
     parts: Parts
     text: Tokenised
     places: Places
+    questions: list[Question]
     rungs: tuple[Rung, ...]
     scores: dict[str, Scores]
 
@@ -77,6 +79,7 @@ class Found:
             "scored_on": {"bytes": self.text.n_bytes, "tokens": sum(len(ids) - 1 for ids in self.text.held_out)},
             "rungs": [rung.to_dict() for rung in self.rungs],
             "where": self.where,
+            "agreement": numbers_of(self.questions),
             "gains": {"of": list(self.pair or ()), "words": self.gains},
         }
 
@@ -154,6 +157,7 @@ class Ladder:
         for name in NETWORKS:  # a change that no recipe knows is refused before anything is counted
             network_recipe(name, self.text, 1, changes)
         self.places, self.counting = places_of(self.parts, self.text), Counting(self.text)
+        self.questions = questions_of(self.parts, self.text)
 
     def settings(self) -> dict[str, Any]:
         """What a resumed comparison must not change, and how many steps the networks take."""
@@ -178,7 +182,7 @@ class Ladder:
         self.spent = sum(rung.seconds for rung in self.rungs)
 
     def found(self) -> Found:
-        return Found(self.parts, self.text, self.places, tuple(self.rungs), dict(self.scores))
+        return Found(self.parts, self.text, self.places, self.questions, tuple(self.rungs), dict(self.scores))
 
     def climb(self, name: str) -> None:
         """One rung: trained, scored, and asked for a sample."""
@@ -193,6 +197,7 @@ class Ladder:
         with replacing(self._scores(name)) as temporary, temporary.open("wb") as file:
             np.save(file, scores)
         self.scores[name] = scores
+        facts |= {"agreement": agreement(model, self.questions)}
         self.rungs.append(Rung(name=name, bits_per_byte=bits, seconds=seconds, sample=sample, **facts))
 
     def _counted(self, name: str) -> tuple[Predictor, dict[str, Any]]:

@@ -10,7 +10,7 @@ probability for each token.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from math import log
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ NAMES = (*(f"order-{order}" for order in ORDERS), "classes", *NETWORKS)
 
 @dataclass(frozen=True)
 class Rung:
-    """What stands in a row of the table. `flops` or `counts`, whichever its training took."""
+    """What stands in a row of the table. `flops` or `counts`, whichever its training took; `agreement` as there."""
 
     name: str
     about: str
@@ -44,6 +44,7 @@ class Rung:
     flops: float | None
     counts: int | None
     sample: str
+    agreement: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -19,7 +19,7 @@ def table(found: dict[str, Any]) -> str:
         cells = rung["name"], f"{rung['bits_per_byte']:.3f}", f"{rung['parameters']:,}", f"{rung['seconds']:.1f} s"
         lines.append(_row(*cells, work(rung), _cell(rung["sample"])))
     lines += ["", *(f"- {rung['name']}: {rung['about']}" for rung in found["rungs"]), ""]
-    lines += [*_where(found), *_gains(found["gains"])]
+    lines += [*_where(found), *_agreement(found), *_gains(found["gains"])]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -44,6 +44,20 @@ def _where(found: dict[str, Any]) -> list[str]:
         bits = (f"{row['bits_per_byte'][name]:.2f}" for name in names)
         lines.append(_row(row["what"], f"{row['share']:.1%}", *bits))
     return [*lines, ""]
+
+
+def _agreement(found: dict[str, Any]) -> list[str]:
+    rungs = [rung for rung in found["rungs"] if rung["agreement"]]
+    lines = [
+        "Agreement: how often the form of the text is likelier than the other one (is or are, was or were):",
+        "",
+        _row("", "how many", *(rung["name"] for rung in rungs)),
+        "|---" * (len(rungs) + 2) + "|",
+    ]
+    for name, n in found["agreement"].items():
+        if n:
+            lines.append(_row(name, f"{n:,}", *(f"{rung['agreement'][name]:.0%}" for rung in rungs)))
+    return [*lines, ""] if rungs else []
 
 
 def _gains(gains: dict[str, Any]) -> list[str]:

@@ -5,49 +5,40 @@
     python recipes/glue.py table build/glue                                              dev scores
 
 Every start has the same recipe of a task; `--set` changes it for all. What a decoder has no use for (the pooling of an
-encoder) is left out. recipes/before/fine_tuning.py goes on from here, with a GPT and an LSTM.
+encoder) is left out. recipes/fine_tuning.py goes on from here, with a GPT and an LSTM.
 """
 
 import argparse
 import dataclasses
 import json
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from side_by_side import Job, run, trained
+
 TASKS = {"sst2": "SST-2", "stsb": "STS-B", "cola": "CoLA", "rte": "RTE", "mrpc": "MRPC"}  # the longest first
+DONE = "glue.json"
 
 
 def one(task: str, start: Path, out: Path, more: list[str]) -> None:
     """Fine-tunes on one task, and writes down what the dev set says at the end."""
     import cutaway
     from cutaway.training.recipe import read_recipe
-    from cutaway.training.train import train
 
-    recipe = read_recipe(Path(f"recipes/glue-{task}.toml"), [f"model.start={start}", *more])
-    has = cutaway.load(start).config.to_dict()
-    changes = {name: value for name, value in recipe.model.changes.items() if name in has}
-    recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, changes=changes))
-    outcome = train(recipe, out)
+    path = Path(f"recipes/glue-{task}.toml")
+    has, usual = cutaway.load(start).config.to_dict(), read_recipe(path, []).model.changes
+    recipe = read_recipe(path, [f"model.start={start}", *more])
+    fits = {name: value for name, value in recipe.model.changes.items() if name in has or name not in usual}
+    recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, changes=fits))
+    outcome = trained(recipe, out)
     facts = {"task": task, "start": start.name, "metric": recipe.evaluate.metric, "scores": outcome.scores,
              "seconds": outcome.seconds}  # fmt: skip
-    (out / "glue.json").write_text(json.dumps(facts), encoding="utf-8")
+    (out / DONE).write_text(json.dumps(facts), encoding="utf-8")
 
 
-def run(out: Path, starts: list[Path], tasks: list[str], jobs: int, more: list[str]) -> None:
-    """Each in a process of its own; what is done already is left alone."""
-
-    def begin(task: str, start: Path) -> None:
-        folder = out / f"{task}-{start.name}"
-        if (folder / "glue.json").exists():
-            return
-        command = [sys.executable, __file__, "one", str(folder), str(start), "--tasks", task]
-        subprocess.run([*command, *(f"--set={change}" for change in more)], check=True)
-        print("done:", folder.name, flush=True)
-
-    with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(lambda its: begin(*its), [(task, start) for task in tasks for start in starts]))
+def job(task: str, start: Path, out: Path, more: list[str]) -> Job:
+    """The same in a process of its own."""
+    words = [__file__, "one", str(out), str(start), "--tasks", task, *(f"--set={change}" for change in more)]
+    return Job(out, DONE, words)
 
 
 def table(out: Path) -> None:
@@ -74,7 +65,8 @@ def main() -> None:
     if given.what == "one":
         one(given.tasks[0], given.starts[0], given.out, given.more)
     elif given.what == "run":
-        run(given.out, given.starts, given.tasks, given.jobs, given.more)
+        wanted = [(task, start) for task in given.tasks for start in given.starts]
+        run([job(task, start, given.out / f"{task}-{start.name}", given.more) for task, start in wanted], given.jobs)
     else:
         table(given.out)
 

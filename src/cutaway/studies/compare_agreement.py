@@ -1,8 +1,9 @@
 """Agreement: «the men … were» and not «was». Does a rung find the form that the text has likelier than the other one?
 
 Every held-out is, are, was and were is such a question: the past is the same, and of the two forms, each with the word
-behind it (so that it is whole, in bytes too), the likelier one is taken. Behind a pronoun the last word tells enough;
-behind others it takes the subject. English only: a text without these words has no questions.
+behind it (so that it is whole, in bytes too), the likelier one is taken. Behind «they» or «it» the last word tells
+enough; behind others («there», «who», a noun) it takes the subject. English only: a text without these words has no
+questions.
 """
 
 import re
@@ -15,7 +16,7 @@ from cutaway.baselines.predictor import Predictor
 from cutaway.studies.compare_text import Parts, Tokenised
 
 OTHER = {"is": "are", "are": "is", "was": "were", "were": "was"}
-PRONOUNS = frozenset("i you he she it we they this that these those there here who which what".split())
+PRONOUNS = frozenset("i you he she it we they this these those".split())  # whose number is plain
 QUESTION = re.compile(r"([^\W\d_]+)([ \n]+)(is|are|was|were)(?=[ \n])(\s+\w+)")
 ALL, BEHIND_OTHERS = "is, are, was, were", "not behind a pronoun"
 PAST = 100  # tokens before the form, at most

@@ -1,9 +1,9 @@
 """What each part of the Transformer buys: the translator of Multi30k, with one thing changed at a time.
 
-    python recipes/before/ablations.py run build/ablations --of parts --jobs 3      trains what is not there yet
-    python recipes/before/ablations.py run build/ablations --of norms --jobs 2      smaller: an hour of one core
-    python recipes/before/ablations.py score build/ablations                        into docs/before/ablations.json
-    python recipes/before/ablations.py show                                         tables, and pictures beside them
+    python recipes/ablations.py run build/ablations --of parts --jobs 3      trains what is not there yet
+    python recipes/ablations.py run build/ablations --of norms --jobs 2      smaller: an hour of one core
+    python recipes/ablations.py score build/ablations                        into docs/before/ablations.json
+    python recipes/ablations.py show                                         tables, and pictures beside them
 
 Every variant has the same pairs, tokens and rate as recipes/multi30k-en-de.toml; only `CHANGES` differ.
 """
@@ -13,12 +13,11 @@ import gzip
 import json
 import math
 import re
-import subprocess
-import sys
 from collections.abc import Collection, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from side_by_side import Job, run, trained
 
 RECIPE = Path("recipes/multi30k-en-de.toml")
 TEST = "multi30k/test_2016_flickr"
@@ -52,6 +51,7 @@ NORMS: dict[str, list[str]] = {
 CHANGES = PARTS | NORMS
 GROUPS = {"parts": PARTS, "norms": NORMS}
 FACTS = Path("docs/before/ablations.json")
+DONE = "ablation.json"
 
 
 def one(name: str, out: Path, root: str, more: list[str]) -> None:
@@ -59,10 +59,9 @@ def one(name: str, out: Path, root: str, more: list[str]) -> None:
     import cutaway
     from cutaway.decoding.translate import translate_all
     from cutaway.training.recipe import read_recipe
-    from cutaway.training.train import train
 
     recipe = read_recipe(RECIPE, [f"data.root={root}", "checkpoint.every=1000000", *CHANGES[name], *more])
-    outcome = train(recipe, out)
+    outcome = trained(recipe, out)
     model: Any = cutaway.load(out)
     model = model.to(_device())
     with gzip.open(f"{root}/{TEST}.en.gz", "rt", encoding="utf-8") as file:
@@ -70,7 +69,7 @@ def one(name: str, out: Path, root: str, more: list[str]) -> None:
     said = translate_all(model, cutaway.load_tokenizer(out), texts, beam=4)
     facts = {"name": name, "loss": outcome.scores["loss"], "seconds": outcome.seconds, "said": said,
              "parameters": sum(p.numel() for p in model.parameters())}  # fmt: skip
-    (out / "ablation.json").write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
+    (out / DONE).write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
 
 
 def _device() -> str:
@@ -79,19 +78,13 @@ def _device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def run(out: Path, root: str, jobs: int, names: Iterable[str], more: list[str]) -> None:
-    """Each variant in a process of its own; what is done already is left alone."""
-
-    def start(name: str) -> None:
-        folder = out / re.sub(r"\W+", "-", name)
-        if (folder / "ablation.json").exists():
-            return
-        command = [sys.executable, __file__, "one", str(folder), "--name", name, "--root", root]
-        subprocess.run([*command, *(f"--set={change}" for change in more)], check=True)
-        print("done:", name, flush=True)
-
-    with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(start, names))
+def jobs(out: Path, root: str, names: Iterable[str], more: list[str]) -> list[Job]:
+    folders = {name: out / re.sub(r"\W+", "-", name) for name in names}
+    changes = [f"--set={change}" for change in more]
+    return [
+        Job(folder, DONE, [__file__, "one", str(folder), "--name", name, "--root", root, *changes])
+        for name, folder in folders.items()
+    ]
 
 
 def score(out: Path, root: str) -> None:
@@ -101,7 +94,7 @@ def score(out: Path, root: str) -> None:
     with gzip.open(f"{root}/{TEST}.de.gz", "rt", encoding="utf-8") as file:
         wanted = file.read().splitlines()
     facts, metric = json.loads(FACTS.read_text(encoding="utf-8")), BLEU()
-    for path in out.glob("*/ablation.json"):
+    for path in out.glob(f"*/{DONE}"):
         done = json.loads(path.read_text(encoding="utf-8"))
         bleu = metric.corpus_score(done["said"], [wanted], n_bootstrap=1000)
         numbers = {
@@ -158,7 +151,7 @@ def main() -> None:
     if given.what == "one":
         one(given.name, given.out, given.root, given.more)
     elif given.what == "run":
-        run(given.out, given.root, given.jobs, given.only or GROUPS[given.of], given.more)
+        run(jobs(given.out, given.root, given.only or GROUPS[given.of], given.more), given.jobs)
     elif given.what == "score":
         score(given.out, given.root)
     else:

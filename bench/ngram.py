@@ -58,7 +58,7 @@ def score(folder: Path, file: Path) -> dict[str, Any]:
         rates.append(len(text.ids) / (time.perf_counter() - start))
     bits = -scores.sum() / math.log(2)
     return {"rates": rates, "tokens": len(text.ids), "bits": bits / len(text.ids), "unknown": text.unknown(cut),
-            "per byte": bits / text.n_bytes if cut.whole else None}  # fmt: skip
+            "per byte": bits / text.n_bytes if text.whole else None}  # fmt: skip
 
 
 def peak() -> int:

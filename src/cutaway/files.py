@@ -6,6 +6,7 @@ file; what goes out is whole or absent: written beside its place, flushed to the
 
 import json
 import os
+import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -140,6 +141,27 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """Yield a new folder that takes the place of `path` at the end; an error, or Ctrl-C, leaves `path` as it was.
+
+    A crash can leave a hidden `.name.….tmp` behind, and between the two renames the old folder as `.name.….old`.
+    """
+    path = path.resolve()
+    fresh, old = (path.parent / f".{path.name}.{uuid4().hex}.{kind}" for kind in ("tmp", "old"))
+    try:
+        fresh.mkdir(parents=True)
+        yield fresh
+        if path.exists():
+            path.rename(old)
+        fresh.rename(path)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be written: {error.strerror or error}") from error
+    finally:
+        for folder in (fresh, old):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def check_writable(folder: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cutaway.baselines.counts import Counts, count_ngrams
-from cutaway.baselines.ngram import NGramModel
+from cutaway.baselines.ngram import NGramModel, Table
 from cutaway.baselines.ngram_smoothing import smoothed, train_ngrams
 from cutaway.errors import CheckpointError, ConfigError, InputError
 
@@ -172,6 +172,8 @@ def test_neither_the_chunk_nor_where_the_model_lies_changes_a_bit(ids, order, en
         trained = train_ngrams(np.array(ids), V, order, end=end, smoothing=kind, chunk=chunk, folder=folder / "a")
         assert same(trained, model)
         assert same(NGramModel.open(folder / "a"), model)
+        kept = {path.name for path in (folder / "a").iterdir()}
+        assert kept == {"ngrams.json"} | {f"{k}{n + 1}.npy" for k in Table._fields for n in range(order)}
         model.save(folder / "b")
         assert same(NGramModel.open(folder / "b"), model)
 

@@ -261,6 +261,31 @@ def test_folders_of_others_are_left_alone():
     for force in ([], ["--force"]):
         assert "has other files" in refused("ten.txt", "--out", "mine", *force)
     assert "is a file" in refused("ten.txt", "--out", "ten.txt")
+    answered("ten.txt", "--out", "model")
+    Path("model/thesis.txt").write_text("a")
+    assert "has other files" in refused("ten.txt", "--out", "model", "--force")
+    assert Path("model/thesis.txt").exists()
+
+
+def test_a_model_is_there_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch):
+    before = answered("ten.txt", "--order", 5, "--unit", "bytes", "--out", "model", "--test", "other.txt")
+
+    def stopped(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("cutaway.baselines.ngram_smoothing.smoothed", stopped)
+        for more in (["--out", "new"], ["--out", "model", "--force"]):
+            assert run("other.txt", *more).exit_code == 130
+    assert sorted(path.name for path in Path.cwd().iterdir()) == ["model", "one.txt", "other.txt", "ten.txt"]
+    assert answered("model", "--test", "other.txt")["tests"] == before["tests"]
+    answered("ten.txt", "--order", 2, "--out", "model", "--force")
+    kept = sorted(path.name for path in Path("model").iterdir())
+    tables = [f"{kind}{n}.npy" for kind in ("keys", "log_p", "log_weight") for n in (1, 2)]
+    assert kept == sorted([*tables, "cut.json", "ngrams.json"])  # nothing of order 5, and no counts
+    Path("model/ngrams.json").unlink()
+    assert "--force" in refused("ten.txt", "--out", "model")
+    assert answered("ten.txt", "--out", "model", "--force")["out"] == "model"
 
 
 def test_wrong_input_is_named():

@@ -11,6 +11,7 @@ from cutaway.baselines.ngram_smoothing import train_ngrams
 from cutaway.errors import CheckpointError, InputError
 from cutaway.studies.counted import Counted, is_counted, read_counted, write_counted
 from cutaway.studies.cutting import Cut, TextIds, cut_of, read_ids
+from cutaway.tokens import train_tokenizer
 
 TEXT = "check whether the battery ran down please\ncheck whether the program ran please\n"
 
@@ -100,3 +101,17 @@ def cut_with(names: list[str]) -> Cut:
     cut = cut_of("words")
     cut.names = names
     return cut
+
+
+def test_a_model_of_tokens_brings_its_tokenizer_along(tmp_path, monkeypatch):
+    """Also where its name means another one by now, or none."""
+    for name, merges in {"here": ["the program ran down"], "there": ["check whether please"]}.items():
+        train_tokenizer(merges * 9, kind="bpe", vocab_size=270).save(tmp_path / name / "tokenizer")
+    monkeypatch.chdir(tmp_path / "here")
+    model, cut, text = trained(tmp_path, "tokenizer")
+    write_counted(model, cut, tmp_path / "here" / "model")
+    for elsewhere in (tmp_path / "there", tmp_path):
+        monkeypatch.chdir(elsewhere)
+        again, its_cut = read_counted(tmp_path / "here" / "model")
+        assert np.array_equal(read_ids(its_cut, [tmp_path / "text.txt"], split="line", new=False).ids, text.ids)
+        assert np.array_equal(again.log_probabilities(text.ids), model.log_probabilities(text.ids))

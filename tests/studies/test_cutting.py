@@ -48,7 +48,7 @@ def test_words_are_small_and_bare(tmp_path):
     other = read_ids(cut, [tmp_path / "b.txt.gz"], new=False)
     assert [cut.names[i] for i in other.ids] == ["the", "<unk>", "ran", "<unk>", "<eos>"]
     assert other.unknown(cut) == 0.4
-    assert not cut.whole
+    assert not other.whole
 
 
 def test_what_is_unknown_is_named_once(tmp_path, monkeypatch):
@@ -132,3 +132,18 @@ def test_progress_is_told_over_all_files(tmp_path):
     read_ids(cut_of("words"), files, report=lambda *each: told.append(each))
     size = len(TEXT.encode())
     assert told == [(size, 2 * size), (2 * size, 2 * size)]
+
+
+def test_only_tokens_that_spell_a_text_are_all_of_it(tmp_path):
+    """Those of a BERT have neither its capitals nor its spaces, so they have no bits per byte."""
+    (tmp_path / "a.txt").write_text(TEXT)
+    (tmp_path / "marked.txt").write_text(TEXT + "<eos> ran")
+    said = {
+        unit: [read_ids(cut_of(unit), [tmp_path / name], new=False).whole for name in ("a.txt", "marked.txt")]
+        for unit in ("bytes", "books", "cloze", "words")
+    }
+    assert said == {"bytes": [True, True], "books": [True, False], "cloze": [False, False], "words": [False, False]}
+    letters = cut_of("characters")
+    read_ids(letters, [tmp_path / "a.txt"])
+    assert read_ids(letters, [tmp_path / "a.txt"], new=False).whole
+    assert not read_ids(letters, [tmp_path / "marked.txt"], new=False).whole  # «<» is unknown

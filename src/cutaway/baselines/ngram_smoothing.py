@@ -49,9 +49,14 @@ def train_ngrams(
     folder: Path | None = None,
     chunk: int = CHUNK,
 ) -> NGramModel:
-    """Count and smooth. With a folder the model is there as files, which `NGramModel.open` maps again."""
+    """Count and smooth. With a folder the model is there as files, which `NGramModel.open` maps again; its counts are
+    not kept."""
     _check(smoothing)
-    return smoothed(count_ngrams(ids, vocab_size, order, end=end, folder=folder, chunk=chunk), smoothing, chunk)
+    counts = count_ngrams(ids, vocab_size, order, end=end, folder=folder, chunk=chunk)
+    model, shelf = smoothed(counts, smoothing, chunk), Shelf(folder)
+    shelf.unseal("counts")
+    shelf.drop(f"{kind}{n}" for kind in ("counts", "suffix") for n in range(1, order + 1))
+    return model
 
 
 def smoothed(counts: Counts, smoothing: str = "kneser-ney", chunk: int = CHUNK) -> NGramModel:

@@ -13,6 +13,8 @@ from cutaway.cli.options import Json
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from cutaway.baselines.predictor import Predictor
     from cutaway.studies.counted import Counted
     from cutaway.studies.cutting import Cut, TextIds
@@ -111,11 +113,12 @@ def ngram(
         raise InputError(f"--start: {', '.join(strange)} not among the {known} of the model")
     asked = cut.ids(start, False).tolist()
     if text is not None:
-        folder = None if out is None or out.suffix == ".arpa" or classes else out
-        with waiting("clustering" if classes else "counting") as report:
-            model = _trained(text, cut, order or 3, smoothing, classes, most, folder, report)
-        if out is not None:
-            write_counted(model, cut, out, there=folder is not None)
+        with _written(out) as folder, waiting("clustering" if classes else "counting") as report:
+            model = _trained(text, cut, order or 3, smoothing, classes, most, None if classes else folder, report)
+            if folder is not None:
+                write_counted(model, cut, folder, there=not classes)
+        if out is not None and folder is None:
+            write_counted(model, cut, out)
     told = model if held_out is None or text is None else _mixed(text, cut, model, held_out, smoothing)
     said = cut.join(told.generate(asked, seed=seed, limit=max_tokens, never=cut.unknown)) if max_tokens else None
     found = as_dict(model, told, cut, text, list(zip(test or [], tests, strict=True)))
@@ -124,6 +127,15 @@ def ngram(
         print(json.dumps(found, ensure_ascii=False, allow_nan=False))
     else:
         show(found, None if held_out is None else len(held_out.ids))
+
+
+def _written(out: Path | None) -> "AbstractContextManager[Path | None]":
+    """A new folder, which takes its place when the model is whole; an ARPA file is written at the end."""
+    from contextlib import nullcontext
+
+    from cutaway.files import replacing_folder
+
+    return nullcontext() if out is None or out.suffix == ".arpa" else replacing_folder(out)
 
 
 def _check_mix(mix: Path | None, files: list[Path], classes: int | None, out: Path | None) -> None:
@@ -145,6 +157,7 @@ def _check(out: Path | None, unit: str | None, classes: int | None, most: int | 
         return
     from cutaway.baselines.arpa import is_arpa as named_arpa
     from cutaway.files import check_writable
+    from cutaway.studies.counted import holds_others
 
     is_arpa = out.suffix == ".arpa"
     if named_arpa(out) and not is_arpa:
@@ -152,12 +165,13 @@ def _check(out: Path | None, unit: str | None, classes: int | None, most: int | 
     if is_arpa and (classes or unit not in (None, "words")):
         odd = "classes" if classes else f"--unit {unit}"
         raise InputError(f"--out {out}: an ARPA file is one of words, with no place for {odd}; name a folder")
-    check_writable(out.parent if is_arpa or os.path.isfile(out) else out)
+    for folder in [out.parent] if is_arpa or os.path.isfile(out) else [out, out.parent]:
+        check_writable(folder)
     if out.exists() and out.is_dir() == is_arpa:
         raise InputError(f"--out {out} is a {'folder' if out.is_dir() else 'file'}: an ARPA file ends in .arpa")
     if not out.parent.is_dir() and is_arpa:
         raise InputError(f"--out {out}: there is no folder {out.parent}")
-    if out.is_dir() and any(out.iterdir()) and not (out / "ngrams.json").exists():
+    if out.is_dir() and holds_others(out):
         raise InputError(f"--out {out} has other files: name a folder of its own")
     if out.exists() and (out.is_file() or any(out.iterdir())) and not force:
         raise InputError(f"--out {out} is there: name another, or replace it with --force")

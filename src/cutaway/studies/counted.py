@@ -4,6 +4,7 @@ write_counted(model, cut, Path("build/ngrams"))          # a folder, or of words
 model, cut = read_counted(Path("build/ngrams"))
 """
 
+import re
 from pathlib import Path
 
 from cutaway.baselines.arpa import is_arpa, read_arpa, write_arpa
@@ -11,9 +12,13 @@ from cutaway.baselines.class_ngram import ClassNGramModel
 from cutaway.baselines.ngram import NGramModel
 from cutaway.errors import CheckpointError, InputError
 from cutaway.files import MEGABYTE, read_json, write_json
-from cutaway.studies.cutting import Cut, Words, cut_of
+from cutaway.studies.cutting import Cut, Tokens, Words, cut_of
 
-ARPA, CUT = ".arpa", "cut.json"
+ARPA, CUT, TOKENIZER = ".arpa", "cut.json", "tokenizer.json"
+OURS = re.compile(
+    r"((keys|log_p|log_weight|counts|suffix)\d|class|times)\.npy"
+    r"|(ngrams|counts|classes|cut|tokenizer|tokenizer_config)\.json"
+)
 LIMIT = 256 * MEGABYTE  # of the names of some millions of words
 
 Counted = NGramModel | ClassNGramModel
@@ -22,6 +27,11 @@ Counted = NGramModel | ClassNGramModel
 def is_counted(path: Path) -> bool:
     """Whether a path holds a model and no text."""
     return is_arpa(path) or (path / CUT).is_file()
+
+
+def holds_others(folder: Path) -> bool:
+    """Whether a folder has files that are none of a model's, whole or not."""
+    return not all(OURS.fullmatch(path.name) for path in folder.iterdir())
 
 
 def write_counted(model: Counted, cut: Cut, out: Path, *, there: bool = False) -> None:
@@ -35,6 +45,8 @@ def write_counted(model: Counted, cut: Cut, out: Path, *, there: bool = False) -
     (out / CUT).unlink(missing_ok=True)  # what stood here is no longer whole
     if not there:
         model.save(out)
+    if isinstance(cut, Tokens):
+        cut.tokenizer.save(out)  # its name may mean another one elsewhere, or tomorrow
     write_json(out / CUT, {"classes": isinstance(model, ClassNGramModel), **cut.saved()})
 
 
@@ -52,8 +64,8 @@ def read_counted(path: Path) -> tuple[Counted, Cut]:
     except (KeyError, TypeError):
         raise CheckpointError(f"{path / CUT} should give classes, unit and names") from None
     try:
-        cut = cut_of(unit, names)
-    except CheckpointError as error:
+        cut = cut_of(unit, names, folder=path if (path / TOKENIZER).is_file() else None)
+    except (CheckpointError, InputError) as error:
         raise CheckpointError(f"{path / CUT}: {error}") from None
     model = ClassNGramModel.open(path) if classes else NGramModel.open(path)
     if (model.vocab_size, model.end) != (len(cut.names), cut.end):

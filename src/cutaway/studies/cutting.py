@@ -4,9 +4,10 @@
     text = read_ids(cut, [Path("novel.txt")])              # words and characters are learnt while reading
     test = read_ids(cut, [Path("other.txt")], new=False)   # those that are not known now are <unk>
 
-Bytes, tokens and characters lose nothing, so bits per byte of their models stand on one axis, also beside a
-Transformer's. Words are small letters without punctuation: whoever predicts them has not predicted the text. A word
-that is written <unk> is unknown, and <eos> ends a text.
+Bytes and characters lose nothing, so bits per byte of their models stand on one axis, also beside a Transformer's; so
+do tokens that spell the text again, as those of bytes that were merged, and those of a BERT do not. Words are small
+letters without punctuation: whoever predicts them has not predicted the text. A word that is written <unk> is unknown,
+and <eos> ends a text.
 """
 
 from abc import ABC, abstractmethod
@@ -33,7 +34,7 @@ class Cut(ABC):
     """`names[i]` is the token i; `end` is the one that ends a text; `unknown` one that was not known, if there is."""
 
     unit: str  # what its tokens are called, many of them
-    whole: bool  # whether the ids hold all of the text
+    whole: bool  # whether the ids may hold all of a text
     names: list[str]
     end: int
     unknown: int | None = None
@@ -119,13 +120,13 @@ class Bytes(Cut):
 
 
 class Tokens(Cut):
-    """Those of a model that is here by name, or of a folder with a tokenizer."""
+    """Those of a model that is here by name, or of a folder with a tokenizer; or of one that was kept in `folder`."""
 
     unit, whole = "tokens", True
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, folder: Path | None = None) -> None:
         try:
-            self.model, self.tokenizer = model, load_tokenizer(model)
+            self.model, self.tokenizer = model, load_tokenizer(model if folder is None else folder)
         except CutawayError as error:
             raise InputError(f"unit={model!r} is neither words, characters nor bytes, nor a model: {error}") from None
         size, eos = self.tokenizer.vocab_size, self.tokenizer.eos_id
@@ -152,8 +153,9 @@ class Tokens(Cut):
         return {"unit": self.model}
 
 
-def cut_of(unit: str, names: Sequence[str] = (UNK, EOS)) -> Cut:
-    """By name; any other name is that of a model, whose tokenizer cuts. `names`: words or characters that are known."""
+def cut_of(unit: str, names: Sequence[str] = (UNK, EOS), folder: Path | None = None) -> Cut:
+    """By name; any other name is that of a model, whose tokenizer cuts. `names`: words or characters that are known;
+    `folder`: where a tokenizer was kept."""
     match unit:
         case "words":
             return Words(names)
@@ -161,16 +163,18 @@ def cut_of(unit: str, names: Sequence[str] = (UNK, EOS)) -> Cut:
             return Characters(names)
         case "bytes":
             return Bytes()
-    return Tokens(unit)
+    return Tokens(unit, folder)
 
 
 @dataclass(frozen=True, eq=False)
 class TextIds:
-    """The ids of some texts, each with an end behind it."""
+    """The ids of some texts, each with an end behind it. `whole`: whether they spell all of them (found out where no
+    token is new: it is asked of what is scored, not of what is learnt from)."""
 
     ids: TextOfIds
     texts: int
     n_bytes: int  # as UTF-8
+    whole: bool
 
     def unknown(self, cut: Cut) -> float:
         """The share of tokens that were not known."""
@@ -187,19 +191,20 @@ def read_ids(
 ) -> TextIds:
     """The texts of some files; one that is missing, empty or no text is refused by name."""
     total = max(sum(map(file_size, files)), 1)
-    pieces, texts, n_bytes = [], 0, 0
+    pieces, texts, n_bytes, whole = [], 0, 0, cut.whole
     read = text_pieces(files, split, lambda done: report(done, total))
     for some in batched(read, lambda piece: len(piece.text)):
         for piece, found in zip(some, cut.all_ids([piece.text for piece in some], new), strict=True):
             pieces.append(found)
             n_bytes += len(piece.text.encode())
+            whole = whole and (new or cut.join(found.tolist()) == piece.text)
             if piece.ends:
                 pieces.append(np.array([cut.end], np.uint32))
                 texts += 1
     ids = np.concatenate(pieces)
     if len(ids) == texts:
         raise InputError(f"{', '.join(map(str, files))}: no {cut.unit}")
-    return TextIds(ids, texts, n_bytes)
+    return TextIds(ids, texts, n_bytes, whole)
 
 
 def text_pieces(

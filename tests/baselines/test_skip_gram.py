@@ -214,6 +214,10 @@ def test_ten_words_are_enough():
     assert SkipGramText(ids, 9, None, 5, None, 1e-3).kept.max() < 0.2  # or where it is asked for
     with pytest.raises(InputError, match="no word stands in the text at least min_count=5 times"):
         train_skip_gram(ids, 9, SkipGramConfig(min_count=5))
+    for alone in ([1, 0, 2, 0, 3, 0], [1, 0, 0, 2]):
+        with pytest.raises(InputError, match="no two words stand in one text"):
+            train_skip_gram(np.array(alone), 9, end=0)
+    assert len(train_skip_gram(np.array([1, 0, 2, 0, 3, 4]), 9, end=0).vectors) == 4
     with pytest.raises(InputError, match="the text is empty"):
         train_skip_gram(np.array([], np.int64), 9)
     with pytest.raises(InputError, match=r"not all in 0 … 7"):

@@ -227,6 +227,14 @@ def test_arpa_files_out_and_in():
     assert "name it model.arpa" in refused("ten.txt", "--out", "model.arpa.gz")
 
 
+def test_a_word_that_an_arpa_file_has_already_is_refused_before_anything_is_counted(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("cutaway.baselines.ngram_smoothing.count_ngrams", lambda *args, **more: 1 / 0)
+    Path("marked.txt").write_text("so <s> it is")
+    said = refused("marked.txt", "--out", "model.arpa")
+    assert "the name '<s>' is given to two ids" in said
+    assert "write a folder" in said
+
+
 def test_a_packed_arpa_file_is_a_model():
     trained = answered("ten.txt", "--out", "model.arpa", "--test", "other.txt")
     Path("model.arpa.gz").write_bytes(gzip.compress(Path("model.arpa").read_bytes()))

@@ -159,5 +159,22 @@ def test_minutes_leave_steps_out():
 def test_what_is_not_there_is_named():
     with pytest.raises(InputError, match="no model is called 'rnn': none, sinusoidal"):
         study(["local"], ["rnn"])
+    found = []
     with pytest.raises(InputError, match="no words of 1 to 2"):
-        study(["abc"], ["none"], longest=2)
+        study(["local", "abc"], ["none"], longest=2, steps=1, finished=found.append)
+    assert found == []  # refused before any model was trained, not behind the first ones
+
+
+def test_words_are_drawn_anew_for_the_test(monkeypatch):
+    asked = []
+
+    def noted(language, low, high, n, seed):
+        asked.append((low, high, n, seed))
+        return drawn(language, low, high, n, seed)
+
+    monkeypatch.setattr("cutaway.studies.chomsky.drawn", noted)
+    study(["local"], ["none"], longest=4, steps=1, n_words=7, pool=50, seed=3)
+    (learnt, *tests) = asked
+    assert learnt == (1, 4, 50, 3)
+    assert [test[:3] for test in tests] == [(1, 4, 7), (5, 8, 7), (9, 12, 7)]
+    assert all(seed != 3 for *_, seed in tests)

@@ -1,5 +1,6 @@
 """The ladder: the same text, the same held-out bytes, and numbers that can be computed again in another way."""
 
+import json
 from itertools import count, pairwise
 from math import log2
 from pathlib import Path
@@ -233,6 +234,35 @@ def test_resumed_it_gives_the_same_table(where, kept, ladder, tmp_path):
     assert all(p.stat().st_mtime_ns == when for p, when in before.items())  # what was finished is not done again
 
 
+def test_a_resumed_network_keeps_its_steps_and_the_time_that_it_took(tmp_path, monkeypatch):
+    files, out, told, given = [written(tmp_path, TEXT)], tmp_path / "out", count(), {}
+
+    def stop(done, what):
+        if what == "lstm" and next(told) == 10:
+            raise KeyboardInterrupt
+
+    def trained(name, text, folder, **asked):
+        given[name] = asked
+        return trained_network(name, text, folder, **asked)
+
+    with pytest.raises(KeyboardInterrupt):
+        compare(files, out, minutes=2.0, changes=TINY, clock=Clock(), report=stop)
+    planned = read_json(out / "compare.json")["settings"]["steps"]["lstm"]
+    assert TRIED < planned < 60
+    log = out / "models" / "lstm" / "run" / "log.jsonl"
+    events = [json.loads(line) | {"seconds": 60.0} for line in log.read_text().splitlines()]
+    log.write_text("".join(json.dumps(event) + "\n" for event in events))
+    monkeypatch.setattr("cutaway.studies.compare.trained_network", trained)
+    found = compare(files, out, minutes=2.0, changes=TINY, clock=Clock(), resume=True)
+    counted = sum(rung.seconds for rung in found.rungs if rung.name not in NETWORKS)
+    lstm, transformer = (rung.seconds for rung in found.rungs[-2:])
+    assert given["lstm"]["steps"] == planned
+    assert given["lstm"]["seconds"] <= 0  # its half of the time is over, so it stops as it is
+    assert 60 < lstm < 70
+    assert given["transformer"]["seconds"] <= 120 - counted - lstm
+    assert counted + lstm + transformer < 125
+
+
 def test_another_text_or_setting_does_not_go_on(ladder, tmp_path):
     _, out = ladder
     path = written(tmp_path, TEXT + " more of it")
@@ -248,6 +278,19 @@ def test_another_text_or_setting_does_not_go_on(ladder, tmp_path):
     with pytest.raises(CheckpointError, match=r"begun with another minutes \(2\.0, now 3\.0\)"):
         compare(files, out, resume=True, minutes=3.0, changes=TINY)
     write_json(out / "compare.json", begun)
+
+
+def test_marks_of_the_tokenizer_are_no_text(tmp_path):
+    files = [written(tmp_path, TEXT), written(tmp_path, TEXT.replace("Rome", "<eos> Rome", 1), "marked.txt")]
+    with pytest.raises(InputError, match=r"marked\.txt holds <eos>, which is a mark of the tokenizer"):
+        compare(files, tmp_path / "out", steps=1, changes=TINY)
+    parts = read_parts(files)
+    ids = tokenised(parts, tmp_path / "text").held_out
+    assert sum(map(len, ids)) == len("".join(parts.held_out).encode())  # bytes, each a token: marks stand in training
+
+
+def test_classes_look_at_as_many_tokens_as_the_guide_says(models):
+    assert models["classes"].model.order == 3 + 1
 
 
 def test_too_little_is_named(tmp_path):

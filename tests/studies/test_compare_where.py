@@ -50,6 +50,13 @@ def test_capitals_count_within_a_sentence_alone(read):
     assert marked == {"Ishmael"}  # neither «Whale» behind a full stop, «Ship» on a new line, nor «I»
 
 
+@pytest.mark.parametrize(("before", "counts"), [(", ", True), (" ", True), ("; ", False), (". ", False), ("\n", False)])
+def test_a_name_may_stand_behind_a_comma(tmp_path, before, counts):
+    parts = Parts((LEARNT,), (" aa ab",), (f"x aa{before}Ishmael",))
+    places = places_of(parts, tokenised(parts, tmp_path))
+    assert places.capital.any() == counts
+
+
 def test_every_word_begins_once(read):
     _, places = read
     begins = [places.first[word.tokens] for word in places.words]

@@ -16,6 +16,7 @@ import lzma
 import re
 import zlib
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,21 +44,29 @@ def is_arpa(path: Path) -> bool:
     return re.search(r"\.arpa(\.gz|\.xz)?$", path.name) is not None
 
 
-def write_arpa(model: NGramModel, path: Path, names: Sequence[str] | None = None) -> None:
-    """`names[i]` is the word of the id i; without them the ids are written. The end of a text is always </s>."""
-    words = [str(i) for i in range(model.vocab_size)] if names is None else list(names)
-    if len(words) != model.vocab_size:
-        raise InputError(f"{len(words)} names for {model.vocab_size} ids: give one for each")
-    if model.end is not None:
-        words[model.end] = END
-    words.append(START)
+def arpa_words(names: Sequence[str], end: int | None) -> list[str]:
+    """The names as they are written, with that of the beginning; those that cannot be are refused."""
+    words = [*names, START]
+    if end is not None:
+        words[end] = END
     for word in words:
         if word.encode().split() != [word.encode()] or "\0" in word:
             raise InputError(f"the word {word!r} cannot stand in an ARPA file (white space): write ids, names=None")
-    read = [OURS.get(word, word) for word in words]
-    if len(set(read)) < len(read):
-        twice = next(word for i, word in enumerate(read) if word in read[:i])
-        raise InputError(f"the name {twice!r} is given to two ids: an ARPA file tells words apart by their names")
+    (twice, times), *_ = Counter(OURS.get(word, word) for word in words).most_common(1)
+    if times > 1:
+        raise InputError(
+            f"the name {twice!r} is given to two ids, and an ARPA file tells words apart by their names: "
+            "take it out of the text, or write a folder"
+        )
+    return words
+
+
+def write_arpa(model: NGramModel, path: Path, names: Sequence[str] | None = None) -> None:
+    """`names[i]` is the word of the id i; without them the ids are written. The end of a text is always </s>."""
+    names = [str(i) for i in range(model.vocab_size)] if names is None else names
+    if len(names) != model.vocab_size:
+        raise InputError(f"{len(names)} names for {model.vocab_size} ids: give one for each")
+    words = arpa_words(names, model.end)
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         file.write("\\data\\\n")
         file.writelines(f"ngram {n}={len(table.keys)}\n" for n, table in enumerate(model.tables, 1))

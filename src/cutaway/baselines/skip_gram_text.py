@@ -63,9 +63,19 @@ class SkipGramText:
         self.times = times[self.tokens]
         self.row_of = np.full(vocab_size, -1)
         self.row_of[self.tokens] = np.arange(len(self.tokens))
+        if not any(self._pairs(np.asarray(ids[lo : lo + CHUNK])) for lo in range(0, len(ids), CHUNK)):
+            raise InputError(
+                "no two words stand in one text, and a word learns from those beside it: part the texts in another way"
+            )
         usual = 0.0 if len(ids) < SMALL else 1e-3
         self.kept = keep_probability(self.times, usual if sample is None else sample)
         self.up_to = np.cumsum(self.times**0.75) / (self.times**0.75).sum()
+
+    def _pairs(self, chunk: Ids) -> bool:
+        """Whether two words with vectors stand in one document."""
+        document = np.cumsum(chunk == self.end) if self.end is not None else np.zeros(len(chunk))
+        document = document[self.row_of[chunk] >= 0]
+        return bool((document[1:] == document[:-1]).any())
 
     def draw(self, random: np.random.Generator, shape: tuple[int, ...]) -> Int64[np.ndarray, "*shape"]:
         """Words that stand in no pair, as rows."""

@@ -50,7 +50,7 @@ def _test(path: Path, text: "TextIds", model: "Predictor", cut: "Cut") -> dict[s
 
     found, unknown = _bits(text, model, cut), text.unknown(cut)
     parts = model.models if isinstance(model, Mixture) else ()
-    whole = text.whole and not unknown and found["bits_per_token"] is not None
+    whole = text.whole and found["bits_per_token"] is not None
     return {
         "file": str(path),
         "tokens": len(text.ids),

@@ -90,6 +90,7 @@ def ngram(
     _check_mix(mix, files, classes, out)
     import time
 
+    from cutaway.baselines.arpa import arpa_words
     from cutaway.cli.counted import as_dict
     from cutaway.cli.ngram_shown import many, show
     from cutaway.cli.opened import waiting
@@ -113,6 +114,8 @@ def ngram(
         raise InputError(f"--start: {', '.join(strange)} not among the {known} of the model")
     asked = cut.ids(start, False).tolist()
     if text is not None:
+        if out is not None and out.suffix == ".arpa":
+            arpa_words(cut.names, cut.end)  # refused now, not when all is counted
         with _written(out) as folder, waiting("clustering" if classes else "counting") as report:
             model = _trained(text, cut, order or 3, smoothing, classes, most, None if classes else folder, report)
             if folder is not None:

@@ -193,10 +193,10 @@ def study(
         steps_of = {name: {model: taken[name][model] for model in each} for name, each in begun.items()}
         return Found(longest, ranges, begun, steps_of, time.perf_counter() - begin)
 
+    # Drawn before the first run: a language without words of such lengths is refused at once.
+    material = {it.name: words_of(it, drawn(it, 1, longest, pool, seed)) for it in known}
+    tests = {it.name: [words_of(it, drawn(it, *ends, n_words, seed + 1)) for ends in ranges] for it in known}
     for number, (language, name) in enumerate(runs):
-        if name == models[0]:
-            material = words_of(language, drawn(language, 1, longest, pool, seed))
-            tests = [words_of(language, drawn(language, *ends, n_words, seed + 1)) for ends in ranges]
         left = inf if minutes is None else minutes * 60 - (time.perf_counter() - begin)
         model = small_model(name, len(language.symbols) + 1, longest * RANGES + 1, seed)
 
@@ -204,7 +204,11 @@ def study(
             report((at + done) / len(runs), what)
 
         seconds = max(left / (len(runs) - number), 1e-3)
-        taken[language.name][name] = train(model, material, steps=steps, seconds=seconds, seed=seed, report=told)
-        shares[language.name][name] = [round(float(right(model, test).double().mean()), 4) for test in tests]
+        taken[language.name][name] = train(
+            model, material[language.name], steps=steps, seconds=seconds, seed=seed, report=told
+        )
+        shares[language.name][name] = [
+            round(float(right(model, test).double().mean()), 4) for test in tests[language.name]
+        ]
         finished(so_far())
     return so_far()

@@ -29,10 +29,18 @@ from cutaway.errors import CheckpointError
 from cutaway.files import read_json, replacing, write_json
 from cutaway.inside.pictures import Lines
 from cutaway.studies.compare_agreement import Question, agreement, numbers_of, questions_of
-from cutaway.studies.compare_network import NETWORKS, Clock, Network, network_recipe, steps_for, trained_network
+from cutaway.studies.compare_network import (
+    NETWORKS,
+    Clock,
+    Network,
+    network_recipe,
+    seconds_before,
+    steps_for,
+    trained_network,
+)
 from cutaway.studies.compare_rungs import NAMES, ORDERS, Counting, Rung, bits_per_byte, numbers_in, scores_of
 from cutaway.studies.compare_table import table
-from cutaway.studies.compare_text import FEW, Parts, Tokenised, read_parts, tokenised
+from cutaway.studies.compare_text import FEW, Parts, Tokenised, read_parts, refuse_marks, tokenised
 from cutaway.studies.compare_where import Places, Scores, best_gains, bits_by_place, places_of
 
 SAMPLE = 100  # bytes of a sample, about
@@ -145,7 +153,8 @@ class Ladder:
         self.rungs: list[Rung] = []
         self.scores: dict[str, Scores] = {}
         self.planned: dict[str, int] = {}
-        self.spent = 0.0  # before it was resumed
+        self.spent = 0.0  # before it was resumed …
+        self.before: dict[str, float] = {}  # … and of that in networks that are not finished
         if resume:
             self._go_on()
         elif (out / "compare.json").exists():
@@ -154,6 +163,7 @@ class Ladder:
             for folder in FOLDERS:  # of one that was stopped before its first rung
                 shutil.rmtree(out / folder, ignore_errors=True)
         self.text = tokenised(self.parts, out / "text")
+        refuse_marks(files, self.parts, self.text.tokenizer)
         for name in NETWORKS:  # a change that no recipe knows is refused before anything is counted
             network_recipe(name, self.text, 1, changes)
         self.places, self.counting = places_of(self.parts, self.text), Counting(self.text)
@@ -179,7 +189,9 @@ class Ladder:
             if name != "steps" and value != settings[name]:
                 what = "text" if name == "text" else f"{name.replace('asked_', '')} ({settings[name]!r}, now {value!r})"
                 raise CheckpointError(f"{self.out} was begun with another {what}: name another --out")
-        self.spent = sum(rung.seconds for rung in self.rungs)
+        unfinished = self.planned.keys() - self.scores.keys()
+        self.before = {name: seconds_before(self._folder(name)) for name in unfinished}
+        self.spent = sum(rung.seconds for rung in self.rungs) + sum(self.before.values())
 
     def found(self) -> Found:
         return Found(self.parts, self.text, self.places, self.questions, tuple(self.rungs), dict(self.scores))
@@ -189,7 +201,7 @@ class Ladder:
         self.report(0.0, name)
         began = self.clock()
         model, facts = self._networked(name) if name in NETWORKS else self._counted(name)
-        seconds = self.clock() - began
+        seconds = self.clock() - began + self.before.get(name, 0.0)
         self.report(1.0, name)
         scores = scores_of(model, self.text)
         bits, sample = bits_per_byte(scores, self.text), self._sample(model)
@@ -212,7 +224,7 @@ class Ladder:
         return network, {"about": about, "parameters": network.model.n_parameters(), "flops": flops, "counts": None}
 
     def _network(self, name: str, folder: Path) -> tuple[Network, float, int]:
-        share = inf if self.steps is not None else self._share()
+        share = inf if self.steps is not None else self._share(name)
         begun = self.clock()
         if name not in self.planned:
             shutil.rmtree(folder, ignore_errors=True)
@@ -229,11 +241,11 @@ class Ladder:
             report=lambda done: self.report(done, name),
         )
 
-    def _share(self) -> float:
+    def _share(self, name: str) -> float:
         """Each network has as many seconds as the other: what counting left, halved; and never more than are left."""
         counted = sum(rung.seconds for rung in self.rungs if rung.name not in NETWORKS)
         left = self.seconds - (self.clock() - self.began) - self.spent
-        return max(min((self.seconds - counted) / len(NETWORKS), left), 0.0)
+        return max(min((self.seconds - counted) / len(NETWORKS) - self.before.get(name, 0.0), left), 0.0)
 
     def _sample(self, model: Predictor) -> str:
         tokenizer = self.text.tokenizer

@@ -28,6 +28,7 @@ from cutaway.errors import InputError
 from cutaway.evaluation.perplexity import windows_of
 from cutaway.model.model import DecoderModel
 from cutaway.studies.compare_text import Tokenised
+from cutaway.training.curves import read_run
 from cutaway.training.machine import chosen_device
 from cutaway.training.presets import recipe_for
 from cutaway.training.recipe import Recipe
@@ -171,6 +172,12 @@ def trained_network(
     model = load(out, device=chosen_device("auto"))
     assert isinstance(model, DecoderModel)
     return Network(model, text.end, recipe.data.seq_len), trainer.flops, trainer.run.step
+
+
+def seconds_before(out: Path) -> float:
+    """How long the run in a folder has taken so far, as its log says."""
+    begun = (out / "run" / "log.jsonl").exists()
+    return float(read_run(out).last.get("seconds", 0.0)) if begun else 0.0
 
 
 def _run(recipe: Recipe, out: Path, watch: Watch, *, resume: bool) -> tuple[Trainer, bool]:

@@ -88,6 +88,14 @@ def _word_end(text: str, at: int, path: Path) -> int:
     return at
 
 
+def refuse_marks(files: Sequence[Path], parts: Parts, tokenizer: Tokenizer) -> None:
+    """A text that spells <eos> would be cut there, and that token has no bytes to be scored."""
+    for path, *texts in zip(files, parts.train, parts.valid, parts.held_out, strict=True):
+        for mark in tokenizer.special_ids():
+            if any(mark in text for text in texts):
+                raise InputError(f"{path} holds {mark}, which is a mark of the tokenizer: write it in another way")
+
+
 @dataclass(frozen=True, eq=False)
 class Tokenised:
     """`train` is one row, <eos> behind each piece; `held_out` one row for each piece, without an end."""

@@ -453,6 +453,15 @@ def test_names_of_lines_stay_on_the_paper() -> None:
     assert places[-1] <= 30 + 280 + 5
 
 
+def test_a_level_has_no_points_of_its_own() -> None:
+    svg = Lines([0, 1, 2], {"measured": [1.0, 2.0, 2.0], "level": [1.5] * 3, "alone": [np.nan, 1.5, np.nan]}).svg()
+    space = "{http://www.w3.org/2000/svg}"
+    groups = [
+        group for group in ElementTree.fromstring(svg).iter(f"{space}g") if group.find(f"{space}title") is not None
+    ]
+    assert [len(group.findall(f"{space}circle")) for group in groups] == [3, 0, 1]
+
+
 def test_dots_stand_where_their_numbers_are() -> None:
     dots = Dots(["a", "b", "c"], {"x": [0.0, 10.0, 2.5]}, {"x": [[0.0, 5.0, 2.5], [5.0, 10.0, np.nan]]}, level=5.0)
     svg = ElementTree.fromstring(dots.svg())

@@ -144,7 +144,8 @@ class Lines(Picture):
                         stroke_linejoin="round",
                     )
                 )
-                if len(run) == 1 or len(order) <= 24:
+                level = len(run) > 1 and len({at[i] for i in run}) == 1  # the same everywhere: no points of its own
+                if len(run) == 1 or (len(order) <= 24 and not level):
                     inside += [tag("circle", cx=across[i], cy=at[i], r=3, class_=f"f{n}") for i in run]
                 ends = [end for end in ends if end[1] != name] + [(at[run[-1]], name, n)]
             parts.append(tag("g", *inside))

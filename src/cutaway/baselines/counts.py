@@ -11,8 +11,10 @@ A text begins with a token of its own, <sos>, which is only looked at, never pre
 back over a beginning are not counted. <sos> is the largest id, so the n-grams that begin with it are the last ones.
 """
 
+import os
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +26,8 @@ from jaxtyping import Int64, Integer, UInt32
 from cutaway.baselines.counts_shelf import Shelf
 from cutaway.errors import CheckpointError, ConfigError, InputError
 
-CHUNK = 1 << 23  # tokens that are sorted at once: some 400 MB
+CHUNK = 1 << 23  # tokens that a thread sorts at once: some 400 MB
+THREADS = min(4, os.cpu_count() or 1)
 HIGHEST = 7
 NONE = np.uint32(0xFFFFFFFF)  # the number of what is no n-gram
 
@@ -153,28 +156,32 @@ def _next(
     numbers = scratch.make(f"numbers{n}", np.uint32, len(stream))
     numbers[0] = NONE
     chunks = [slice(lo, min(lo + chunk, len(stream))) for lo in range(1, len(stream), chunk)]
-    pieces = []
-    for i, here in enumerate(chunks):
+
+    def sort(i: int) -> _Piece:
+        here = chunks[i]
         context, last = before[here.start - 1 : here.stop - 1], stream[here]
         real = (context != NONE) & (last != vocab_size)
         keys = context[real].astype(np.int64) * (vocab_size + 1) + last[real]
         keys, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
         numbers[here] = NONE
         numbers[here][real] = inverse
-        pieces.append(
-            _Piece(
-                scratch.put(f"keys{i}", keys),
-                scratch.put(f"counts{i}", counts.astype(np.uint32)),
-                scratch.make(f"merged{i}", np.uint32, len(keys)),
-            )
+        return _Piece(
+            scratch.put(f"keys{i}", keys),
+            scratch.put(f"counts{i}", counts.astype(np.uint32)),
+            scratch.make(f"merged{i}", np.uint32, len(keys)),
         )
-    keys, counts = _merged(n, pieces, shelf, scratch, chunk)
-    suffix = shelf.make(f"suffix{n}", np.uint32, len(keys))
-    for here, piece in zip(chunks, pieces, strict=True):
-        real = numbers[here] != NONE
-        found = piece.numbers[numbers[here][real]]
-        numbers[here][real] = found
-        suffix[found] = before[here][real]  # all places of an n-gram say the same
+
+    def number(i: int) -> None:
+        here = numbers[chunks[i]]
+        real = here != NONE
+        here[real] = found = pieces[i].numbers[here[real]]
+        suffix[found] = before[chunks[i]][real]  # all places of an n-gram say the same
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        pieces = list(pool.map(sort, range(len(chunks))))
+        keys, counts = _merged(n, pieces, shelf, scratch, chunk)
+        suffix = shelf.make(f"suffix{n}", np.uint32, len(keys))
+        list(pool.map(number, range(len(chunks))))
     scratch.drop(f"{kind}{i}" for i in range(len(pieces)) for kind in ("keys", "counts", "merged"))
     scratch.drop([f"numbers{n - 1}"])
     found = {"keys": keys, "counts": counts, "suffix": suffix}

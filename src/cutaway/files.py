@@ -76,7 +76,8 @@ def regular_size(path: Path) -> int:
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from None
     if not stat.S_ISREG(status.st_mode):
-        raise CheckpointError(f"{path} is not a regular file")
+        what = ": it is a folder, name what is in it" if path.is_dir() else ""
+        raise CheckpointError(f"{path} is not a regular file{what}")
     return status.st_size
 
 

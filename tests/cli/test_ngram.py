@@ -60,7 +60,14 @@ def test_it_says_what_the_model_says(order: int, smoothing: str):
     assert answered("ten.txt", "--test", "ten.txt")["tests"][0]["bits_per_byte"] is None  # known, but not whole
     assert test["unknown"] == pytest.approx(1 / 7)
     assert found["sample"].split() == [word for word in model.generate(["check"], limit=30) if word != "<eos>"]
-    assert found["text"] == {"bytes": len(TEN), "texts": 1, "tokens": 10, "kinds": 10, "too_little": True}
+    assert found["text"] == {
+        "bytes": len(TEN),
+        "texts": 1,
+        "tokens": 10,
+        "kinds": 10,
+        "too_little": True,
+        "unparted": False,
+    }
 
 
 @pytest.mark.parametrize("unit", ["bytes", "books"])
@@ -134,6 +141,20 @@ def test_ten_words_are_enough_and_that_it_is_little_is_said():
     shown = run("ten.txt", "--classes", 3).stdout
     assert "check battery please stop" in shown
     assert "--classes 11: the text has 10 different tokens" in refused("ten.txt", "--classes", 11)
+
+
+def test_a_test_that_was_learnt_and_words_without_spaces_are_pointed_out():
+    shown = run("ten.txt", "--test", "ten.txt", "--test", "other.txt").stdout
+    assert shown.count("learnt from this very text") == 1
+    assert [test["learnt"] for test in answered("ten.txt", "--test", "./ten.txt", "--test", "other.txt")["tests"]] == [
+        True,
+        False,
+    ]
+    answered("ten.txt", "--out", "model")
+    assert not answered("model", "--test", "ten.txt")["tests"][0]["learnt"]  # who knows
+    Path("chinese.txt").write_text("今天天气很好我们去公园玩\n" * 9)
+    assert "--unit characters tells more" in run("chinese.txt").stdout
+    assert "--unit characters" not in run("chinese.txt", "--unit", "characters").stdout + shown
 
 
 def test_that_a_test_is_little_is_said():
@@ -233,6 +254,8 @@ def test_a_word_that_an_arpa_file_has_already_is_refused_before_anything_is_coun
     said = refused("marked.txt", "--out", "model.arpa")
     assert "the name '<s>' is given to two ids" in said
     assert "write a folder" in said
+    Path("marked.txt").write_text("so </s> it is")
+    assert "the name '</s>' is given to two ids" in refused("marked.txt", "--out", "model.arpa")
 
 
 def test_a_packed_arpa_file_is_a_model():

@@ -101,6 +101,10 @@ def test_what_cannot_be(text: Path, tmp_path: Path) -> None:
     assert "is not there: play first" in failed("shannon", text, "--game", "none.json")
     assert "cannot be read" in failed("shannon", text, "--answers", "none.txt")
     assert "no list of numbers" in failed("shannon", text, "--known", "a")
+    text.write_text("the dog barks and the cat sits " * 40)
+    assert "nobody here has guessed with 200, 300 letters known: give a --model" in failed(
+        "shannon", text, "--known", "200,300", "--samples", "3"
+    )
     assert play("e", text, "--known", "1").exit_code == 0
     assert "another known, 1, not 2" in failed("shannon", text, "--known", "2", "--game", "shannon.json")
     text.write_text("another text by far")

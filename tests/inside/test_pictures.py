@@ -453,6 +453,11 @@ def test_names_of_lines_stay_on_the_paper() -> None:
     assert places[-1] <= 30 + 280 + 5
 
 
+def test_few_points_are_their_own_ticks() -> None:
+    assert Lines([8, 2, 4], {"a": [1.0, 2.0, 3.0]}, log_x=True).x_ticks() == [2.0, 4.0, 8.0]
+    assert Lines(range(1, 101), {"a": range(100)}, log_x=True).x_ticks() == [1, 2, 5, 10, 20, 50, 100]
+
+
 def test_a_level_has_no_points_of_its_own() -> None:
     svg = Lines([0, 1, 2], {"measured": [1.0, 2.0, 2.0], "level": [1.5] * 3, "alone": [np.nan, 1.5, np.nan]}).svg()
     space = "{http://www.w3.org/2000/svg}"

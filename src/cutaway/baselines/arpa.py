@@ -52,8 +52,8 @@ def arpa_words(names: Sequence[str], end: int | None) -> list[str]:
     for word in words:
         if word.encode().split() != [word.encode()] or "\0" in word:
             raise InputError(f"the word {word!r} cannot stand in an ARPA file (white space): write ids, names=None")
-    (twice, times), *_ = Counter(OURS.get(word, word) for word in words).most_common(1)
-    if times > 1:
+    times = Counter(OURS.get(word, word) for word in words)
+    if twice := next((word for i, word in enumerate(names) if i != end and times[OURS.get(word, word)] > 1), None):
         raise InputError(
             f"the name {twice!r} is given to two ids, and an ARPA file tells words apart by their names: "
             "take it out of the text, or write a folder"

@@ -58,7 +58,7 @@ class SkipGramText:
             found, often = "1 word" if len(self.tokens) else "no word", "time" if least == 1 else "times"
             raise InputError(
                 f"{found} stands in the text at least min_count={least} {often}, and two are needed: "
-                "give it more text, or ask for fewer times"
+                + ("words are what white space parts" if least == 1 else "give it more text, or ask for fewer times")
             )
         self.times = times[self.tokens]
         self.row_of = np.full(vocab_size, -1)

@@ -171,7 +171,6 @@ def _show_agreement(found: "Found", names: list[str]) -> None:
     for title in ("the form of the text is likelier", "of", *shares):
         table.add_column(title, justify="left" if title.startswith("the form") else "right")
     for what, n in found.to_dict()["agreement"].items():
-        if n:
-            table.add_row(what, f"{n:,}", *(f"{share[what]:.0%}" for share in shares.values()))
+        table.add_row(what, f"{n:,}", *(f"{share[what]:.0%}" for share in shares.values()))
     print()
     stdout().print(table)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from cutaway.studies.cutting import Cut, TextIds
 
 SHOWN = 8  # classes that are printed, and members of each
+LONG_WORDS = 25  # bytes of a word on average: this language does not part its words, or they are none
 FEW = 10_000  # tokens, below which nearly all 3-grams of words stand there once
 
 
@@ -21,10 +22,12 @@ def as_dict(
     cut: "Cut",
     text: "TextIds | None",
     tests: "Sequence[tuple[Path, TextIds]]",
+    files: Sequence[Path] = (),
 ) -> dict[str, Any]:
-    """`told` is the model, or a mixture with it. Without a text it was not trained, but read."""
+    """`told` is the model, or a mixture with it, learnt from `files`. Without a text it was not trained, but read."""
     from cutaway.baselines.class_ngram import ClassNGramModel
 
+    learnt = {path.resolve() for path in files}
     counted, classes = (model.model, model.classes) if isinstance(model, ClassNGramModel) else (model, None)
     return {
         "text": text and _text(text, cut),
@@ -32,7 +35,7 @@ def as_dict(
         "model": str(told),
         "ngrams": [len(table.keys) for table in counted.tables],
         "classes": classes and _classes(classes, cut),
-        "tests": [_test(path, its, told, cut) for path, its in tests],
+        "tests": [_test(path, its, told, cut) | {"learnt": path.resolve() in learnt} for path, its in tests],
     }
 
 
@@ -41,7 +44,9 @@ def _text(text: "TextIds", cut: "Cut") -> dict[str, Any]:
 
     times = np.bincount(text.ids, minlength=len(cut.names))
     tokens, kinds = len(text.ids) - int(times[cut.end]), int((times > 0).sum()) - 1
-    return {"bytes": text.n_bytes, "texts": text.texts, "tokens": tokens, "kinds": kinds, "too_little": tokens < FEW}
+    unparted = cut.unit == "words" and text.n_bytes > LONG_WORDS * max(tokens, 1)
+    return {"bytes": text.n_bytes, "texts": text.texts, "tokens": tokens, "kinds": kinds, "too_little": tokens < FEW,
+            "unparted": unparted}  # fmt: skip
 
 
 def _test(path: Path, text: "TextIds", model: "Predictor", cut: "Cut") -> dict[str, Any]:

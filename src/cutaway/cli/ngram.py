@@ -124,7 +124,8 @@ def ngram(
             write_counted(model, cut, out)
     told = model if held_out is None or text is None else _mixed(text, cut, model, held_out, smoothing)
     said = cut.join(told.generate(asked, seed=seed, limit=max_tokens, never=cut.unknown)) if max_tokens else None
-    found = as_dict(model, told, cut, text, list(zip(test or [], tests, strict=True)))
+    learnt = [] if text is None else files
+    found = as_dict(model, told, cut, text, list(zip(test or [], tests, strict=True)), learnt)
     found |= {"sample": said, "out": None if out is None else str(out), "seconds": time.perf_counter() - begin}
     if as_json:
         print(json.dumps(found, ensure_ascii=False, allow_nan=False))

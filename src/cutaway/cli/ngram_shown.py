@@ -19,6 +19,8 @@ def show(found: dict[str, Any], mixed: int | None = None) -> None:
         lines.append(f"text     {many(text['tokens'], unit)}, {text['kinds']:,} different, in {several}")
         if text["too_little"]:
             lines.append(f"         too little to go by: below {FEW:,} {unit} nearly all that is counted stands once")
+        if text["unparted"]:
+            lines.append("         its words are very long: where no spaces part them, --unit characters tells more")
     lines += [f"model    {found['model']}"]
     if mixed is not None and mixed < LITTLE:
         said = f"{many(mixed, unit)} with ends, too little: below {LITTLE:,} the shares are partly chance"
@@ -65,6 +67,10 @@ def _test_lines(test: dict[str, Any], unit: str) -> list[str]:
         lines = [f"{head}; known {unit} {known}", f"         {share}, {bits}; with them {told}"]
     else:
         lines = [f"{head}, {told}"]
+    if test["learnt"]:
+        lines.append(
+            "         the model learnt from this very text: that says how well it remembers, not how well it tells"
+        )
     if test["tokens"] < LITTLE:
         lines.append(f"         too little to go by: below {LITTLE:,} {unit} a tenth of a bit and more is chance")
     for part in test["parts"]:

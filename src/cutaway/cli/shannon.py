@@ -80,6 +80,11 @@ def shannon(
         curves = [_person(_play(played, path, answers, quiet=as_json))]
     else:
         curves = _curves(played, model, more, path)
+        if not _told(curves):
+            asked_for = ", ".join(map(str, played.known))
+            raise InputError(
+                f"nobody here has guessed with {asked_for} letters known: give a --model, or a smaller --known"
+            )
     _say(curves, played, text, out, as_json)
 
 
@@ -172,6 +177,11 @@ def _curves(game: "Game", model: Path | None, more: str | None, path: Path | Non
     return [*curves, reader_curve(game)] if game.letters == LETTERS else curves
 
 
+def _told(curves: "list[Curve]") -> bool:
+    """Whether anybody has guessed a letter."""
+    return any(one.n for curve in curves for one in curve.bounds)
+
+
 def _say(curves: "list[Curve]", game: "Game", text: Path, out: Path | None, as_json: bool) -> None:
     from cutaway.studies.shannon_players import picture
 
@@ -185,7 +195,7 @@ def _say(curves: "list[Curve]", game: "Game", text: Path, out: Path | None, as_j
         "seed": game.seed,
         "players": [curve.to_dict() for curve in curves],
     }
-    there = any(curve.bounds and any(one.n for one in curve.bounds) for curve in curves)
+    there = _told(curves)
     if out is not None:
         if not there:
             raise InputError("no letter has been guessed yet: there is nothing to draw")

@@ -20,7 +20,8 @@ PRONOUNS = frozenset("i you he she it we they this these those".split())  # whos
 QUESTION = re.compile(r"([^\W\d_]+)([ \n]+)(is|are|was|were)(?=[ \n])(\s+\w+)")
 ALL, BEHIND_OTHERS = "is, are, was, were", "not behind a pronoun"
 PAST = 100  # tokens before the form, at most
-MOST = 400  # questions, from all over the text
+MOST = 400  # questions, from all over the text …
+LEAST = 20  # … and fewer are not told of: each would be five percent
 
 
 class Question(NamedTuple):
@@ -56,16 +57,21 @@ def _word_begins(piece: str, at: int) -> int:
 
 
 def agreement(model: Predictor, questions: Sequence[Question]) -> dict[str, float]:
-    """The shares of questions that are answered rightly; those without any question are left out."""
+    """The shares of questions that are answered rightly; those of too few questions are left out."""
 
     def likelihood(ids: list[int], start: int) -> float:
         return float(model.log_probabilities(np.array(ids))[start:].sum())
 
     right = np.array([likelihood(q.right, q.start) > likelihood(q.wrong, q.start) for q in questions], bool)
     others = ~np.array([q.behind_pronoun for q in questions], bool)
-    return {name: float(which.mean()) for name, which in ((ALL, right), (BEHIND_OTHERS, right[others])) if which.size}
+    return {
+        name: float(which.mean())
+        for name, which in ((ALL, right), (BEHIND_OTHERS, right[others]))
+        if len(which) >= LEAST
+    }
 
 
 def numbers_of(questions: Sequence[Question]) -> dict[str, int]:
-    """How many questions each share is of."""
-    return {ALL: len(questions), BEHIND_OTHERS: sum(not q.behind_pronoun for q in questions)}
+    """How many questions each share is of, where they are enough."""
+    counts = {ALL: len(questions), BEHIND_OTHERS: sum(not q.behind_pronoun for q in questions)}
+    return {name: n for name, n in counts.items() if n >= LEAST}

@@ -55,8 +55,7 @@ def _agreement(found: dict[str, Any]) -> list[str]:
         "|---" * (len(rungs) + 2) + "|",
     ]
     for name, n in found["agreement"].items():
-        if n:
-            lines.append(_row(name, f"{n:,}", *(f"{rung['agreement'][name]:.0%}" for rung in rungs)))
+        lines.append(_row(name, f"{n:,}", *(f"{rung['agreement'][name]:.0%}" for rung in rungs)))
     return [*lines, ""] if rungs else []
 
 

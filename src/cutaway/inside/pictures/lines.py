@@ -151,7 +151,7 @@ class Lines(Picture):
             parts.append(tag("g", *inside))
         parts += _end_labels(ends, left + WIDTH + 10, bottom)
         right = BOLD * max(width_of(cut(name, 24)) for name in self.lines)
-        return (left + WIDTH + right + 24, bottom + 44), parts
+        return (left + WIDTH + right + 38, bottom + 44), parts
 
     def y_ticks(self) -> list[float]:
         shown = np.concatenate([y.ravel() for y in (*self.lines.values(), *self.bands.values())])
@@ -162,6 +162,8 @@ class Lines(Picture):
         low, high = float(self.x.min()), float(self.x.max())
         if not self.log_x:
             return nice_ticks(low, high)
+        if len(self.x) <= 5:  # powers of ten may miss all of so few
+            return sorted(set(self.x.tolist()))
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         steps = (1, 2, 5) if len(powers) <= 4 else (1,)
         return [10.0**p * step for p in powers for step in steps if low <= 10.0**p * step * 1.000001 <= high * 1.00001]
@@ -216,7 +218,8 @@ def _area(run: Sequence[int], across: Sequence[float], low: Sequence[float], hig
 
 
 def _end_labels(ends: Sequence[tuple[float, str, int]], x: float, bottom: float) -> list[Markup]:
-    """The lines' names beside their ends, pushed apart where they would touch, and never below the axis."""
+    """The lines' names near their ends, each behind a piece of its line; pushed apart where they would touch, and
+    never below the axis."""
     ends = sorted(ends)
     places = [y for y, _, _ in ends]
     for i in range(1, len(places)):
@@ -225,5 +228,6 @@ def _end_labels(ends: Sequence[tuple[float, str, int]], x: float, bottom: float)
         places[i] = min(places[i], bottom - APART * (len(places) - 1 - i))
     parts = []
     for y, (_, name, n) in zip(places, ends, strict=True):
-        parts += [tag("circle", cx=x, cy=y, r=4, class_=f"f{n}"), label(name, x + 8, y + 4, 24, class_="strong")]
+        piece = tag("path", d=f"M{plain(x)} {plain(y)}h16", class_=f"s{n}", stroke_width=2, stroke_dasharray=DASHES[n])
+        parts += [piece, label(name, x + 22, y + 4, 24, class_="strong")]
     return parts

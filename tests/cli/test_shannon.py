@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -180,7 +181,10 @@ def at_a_terminal(text: Path, keys: str, *args: str, interrupt: bool = False) ->
     """Exit status and what was said; Ctrl-C comes behind the first guess that is kept."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "cutaway", "shannon", str(text), "--play", *args]
-    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE) as ran:
+    heard = partial(
+        signal.signal, signal.SIGINT, signal.SIG_DFL
+    )  # who runs tests in the background may have it ignored
+    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, preexec_fn=heard) as ran:
         try:
             assert ran.stdout is not None
             seen = ran.stdout.readline()  # from here on keys are heard one by one

@@ -9,7 +9,7 @@ import pytest
 from limits import limits
 
 from cutaway.errors import CheckpointError
-from cutaway.files import parse_json, read_bytes, read_json, replacing, safe_child, write_json
+from cutaway.files import parse_json, read_bytes, read_json, replacing, replacing_folder, safe_child, write_json
 
 
 def test_json_goes_out_and_comes_back_in_its_order(tmp_path: Path):
@@ -83,6 +83,32 @@ def test_the_new_file_appears_whole_or_not_at_all(tmp_path: Path):
         assert temporary.parent == tmp_path  # a rename is atomic within one file system only
         assert not path.exists()
     assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+@pytest.mark.parametrize("renames", [0, 1])
+def test_a_folder_is_replaced_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int, error: BaseException
+):
+    """Also where it goes wrong between the two renames."""
+    place, rename, left = tmp_path / "model", Path.rename, [renames]
+    place.mkdir()
+    (place / "old").write_text("old")
+
+    def stopped(path: Path, target: Path) -> Path:
+        left[0] -= 1
+        if left[0] == -1:
+            raise error
+        return rename(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", stopped)
+        with pytest.raises((CheckpointError, KeyboardInterrupt)), replacing_folder(place) as folder:
+            (folder / "new").write_text("new")
+    assert [(path.parent.name, path.name) for path in tmp_path.rglob("*") if path.is_file()] == [("model", "old")]
+    with replacing_folder(place) as folder:
+        (folder / "new").write_text("new")
+    assert [path.name for path in tmp_path.rglob("*")] == ["model", "new"]
 
 
 def test_a_written_file_may_be_read_by_whom_the_umask_allows(tmp_path: Path):

@@ -161,6 +161,8 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise CheckpointError(f"{path} cannot be written: {error.strerror or error}") from error
     finally:
+        if old.exists() and not path.exists():  # stopped between the two
+            old.rename(path)
         for folder in (fresh, old):
             shutil.rmtree(folder, ignore_errors=True)
 

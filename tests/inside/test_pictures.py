@@ -484,6 +484,13 @@ def test_dots_stand_where_their_numbers_are() -> None:
     assert float(re.findall(r"M([\d.]+)", level)[0]) == pytest.approx(middle, abs=0.02)
 
 
+def test_a_level_that_is_no_number_is_not_drawn() -> None:
+    for level in (None, np.nan, np.inf):
+        dots = Dots(np.array(["a", "b"]), {"x": [1.0, 2.0]}, level=level)
+        assert (dots.ticks()[0], dots.ticks()[-1]) == (1.0, 2.0)
+        assert 'class="hatch"' not in dots.svg()
+
+
 def test_dots_in_letters() -> None:
     one = Dots(["a", "b"], {"x": [0.0, 10.0]}, {"x": [[0.0, 5.0], [5.0, 10.0]]}).text(23).splitlines()
     assert one[1:] == ["a  ●──────            0", "b        ──────●     10", "   0          10"]

@@ -35,7 +35,7 @@ class Dots(Picture):
     level: float | None = None  # a line for all rows, to compare with
 
     def __post_init__(self) -> None:
-        if not self.rows or not self.dots:
+        if not len(self.rows) or not self.dots:
             raise InputError("there are no dots: give at least one row and one series, by name")
         if len(self.dots) > len(SERIES):
             raise InputError(f"{len(self.dots)} series are more than {len(SERIES)}, and could not be told apart")
@@ -79,9 +79,10 @@ class Dots(Picture):
         return headings, [[row, *(number(column[i], 4) for column in columns)] for i, row in enumerate(self.rows)]
 
     def ticks(self) -> list[float]:
-        shown = np.concatenate([x.ravel() for x in (*self.dots.values(), *self.intervals.values())])
-        finite = shown[np.isfinite(shown)].tolist() + ([] if self.level is None else [self.level])
-        return nice_ticks(min(finite), max(finite), whole=True) if finite else [0.0, 1.0]
+        level = np.array([math.nan if self.level is None else self.level])
+        shown = np.concatenate([x.ravel() for x in (*self.dots.values(), *self.intervals.values(), level)])
+        finite = shown[np.isfinite(shown)]
+        return nice_ticks(float(finite.min()), float(finite.max()), whole=True) if finite.size else [0.0, 1.0]
 
     def drawing(self) -> tuple[tuple[float, float], list[Markup]]:
         left, ticks = axis_names(self.rows, LONGEST) + 20, self.ticks()

@@ -486,7 +486,7 @@ def test_dots_stand_where_their_numbers_are() -> None:
 
 def test_a_level_that_is_no_number_is_not_drawn() -> None:
     for level in (None, np.nan, np.inf):
-        dots = Dots(np.array(["a", "b"]), {"x": [1.0, 2.0]}, level=level)
+        dots = Dots(["a", "b"], {"x": [1.0, 2.0]}, level=level)
         assert (dots.ticks()[0], dots.ticks()[-1]) == (1.0, 2.0)
         assert 'class="hatch"' not in dots.svg()
 

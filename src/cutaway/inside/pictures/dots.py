@@ -35,7 +35,7 @@ class Dots(Picture):
     level: float | None = None  # a line for all rows, to compare with
 
     def __post_init__(self) -> None:
-        if not len(self.rows) or not self.dots:
+        if not self.rows or not self.dots:
             raise InputError("there are no dots: give at least one row and one series, by name")
         if len(self.dots) > len(SERIES):
             raise InputError(f"{len(self.dots)} series are more than {len(SERIES)}, and could not be told apart")

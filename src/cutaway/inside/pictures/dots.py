@@ -53,7 +53,9 @@ class Dots(Picture):
         for name, pair in intervals.items():
             if pair.shape != (2, n):
                 raise InputError(f"the intervals {name!r} have shape {pair.shape}, not (2, {n})")
-        for name, value in {"rows": names("rows", self.rows, n), "dots": dots, "intervals": intervals}.items():
+        level = self.level if self.level is not None and math.isfinite(self.level) else None
+        kept = {"rows": names("rows", self.rows, n), "dots": dots, "intervals": intervals, "level": level}
+        for name, value in kept.items():
             set_field(self, name, value)
 
     def sentence(self) -> str:
@@ -79,10 +81,9 @@ class Dots(Picture):
         return headings, [[row, *(number(column[i], 4) for column in columns)] for i, row in enumerate(self.rows)]
 
     def ticks(self) -> list[float]:
-        level = np.array([math.nan if self.level is None else self.level])
-        shown = np.concatenate([x.ravel() for x in (*self.dots.values(), *self.intervals.values(), level)])
-        finite = shown[np.isfinite(shown)]
-        return nice_ticks(float(finite.min()), float(finite.max()), whole=True) if finite.size else [0.0, 1.0]
+        shown = np.concatenate([x.ravel() for x in (*self.dots.values(), *self.intervals.values())])
+        finite = shown[np.isfinite(shown)].tolist() + ([] if self.level is None else [self.level])
+        return nice_ticks(min(finite), max(finite), whole=True) if finite else [0.0, 1.0]
 
     def drawing(self) -> tuple[tuple[float, float], list[Markup]]:
         left, ticks = axis_names(self.rows, LONGEST) + 20, self.ticks()
@@ -100,7 +101,7 @@ class Dots(Picture):
                 tag("text", number(value), x=across(value), y=bottom + 17, text_anchor="middle", class_="dim"),
             ]
         parts.append(tag("text", self.x_name, x=left + WIDTH, y=bottom + 34, text_anchor="end", class_="dim"))
-        if self.level is not None and math.isfinite(self.level):
+        if self.level is not None:
             at = f"M{plain(across(self.level))} {plain(top)}V{plain(bottom)}"
             parts.append(tag("path", d=at, class_="hatch", stroke_dasharray="4 3"))
         for i, row in enumerate(self.rows):

@@ -13,15 +13,16 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-MODEL = "src/cutaway/model/"
-MUTANTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())["mutant"]
+SOURCE = "src/cutaway/"
+LISTS = sorted(Path(__file__).with_suffix("").glob("*.toml"))  # one a room
+MUTANTS = [mutant for path in LISTS for mutant in tomllib.loads(path.read_text())["mutant"]]
 
 
 def fate(file: str, old: str, new: str, tests: str) -> str:
     """What becomes of a broken line: caught by its tests, or not; out of date where it, or its tests, are gone."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "src", Path(folder) / "src")
-        path = Path(folder) / MODEL / file
+        path = Path(folder) / SOURCE / file
         text = path.read_text() if path.exists() else ""
         if old not in text:
             return "OUT OF DATE"

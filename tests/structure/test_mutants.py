@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from mutants import MODEL, MUTANTS, ROOT
+from mutants import MUTANTS, ROOT, SOURCE
 
 
 @pytest.mark.parametrize("file", sorted({mutant["file"] for mutant in MUTANTS}))
 def test_the_lines_of_mutants_are_there(file: str) -> None:
-    text = (ROOT / MODEL / file).read_text()
+    text = (ROOT / SOURCE / file).read_text()
     assert not [mutant["what"] for mutant in MUTANTS if mutant["file"] == file and mutant["old"] not in text]
 
 

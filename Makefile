@@ -25,7 +25,7 @@ check: .venv/.full  ## format, lint and types
 	$(bin)/mypy
 
 mutants: .venv/.full  ## break the code line by line and see that the tests notice
-	$(bin)/python tests/mutants.py
+	$(bin)/python tests/mutants.py -j 2
 
 # Linux: unshare gives a process no network; who may not use it is told so by the command itself.
 wheel: .venv/.core  ## build the wheel, install it into an empty environment, and translate there without a network

@@ -1,13 +1,16 @@
 """The cache: keyed by content, whole or absent, safe to share."""
 
+import errno
 import fcntl
+import itertools
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from cutaway.data.cache import cache_folder, cached, content_key, facts, is_whole, open_array
+from cutaway.data.cache import META, cache_folder, cached, checksum_of, content_key, facts, fault_of, notes_to, open_array
 from cutaway.errors import InputError
 
 
@@ -78,12 +81,77 @@ def test_a_damaged_entry_is_built_again(tmp_path, source, damage):
             (entry / "meta.json").write_text((entry / "meta.json").read_text()[:20])
         case "not an entry":
             (entry / "meta.json").write_text('{"files": []}')
-    assert not is_whole(entry)
-    again = cached([source], {}, build, tmp_path / "cache")
+    is_built_again_with_a_note(build, source, entry)
+
+
+def is_built_again_with_a_note(build, source, entry):
+    said: list[str] = []
+    before = build.calls
+    with notes_to(said.append):
+        again = cached([source], {}, build, entry.parent)
+        cached([source], {}, build, entry.parent)
+    (note,) = said
+    assert note.startswith("the cache is damaged and is built again: ")
+    assert str(entry) in note
+    assert again == entry
+    assert build.calls == before + 1
+    assert fault_of(entry) is None
+    assert (entry / "data").read_bytes() == b"12345678"
+    assert not list(entry.parent.glob(".*.tmp"))
+
+
+def test_a_flip_of_any_bit_of_an_entry_is_seen(tmp_path, source):
+    build = Builder()
+    entry = cached([source], {}, build, tmp_path / "cache")
+    for path in (entry / "data", entry / "meta.json"):
+        whole = path.read_bytes()
+        for place, bit in itertools.product(range(len(whole)), range(8)):
+            damaged = bytearray(whole)
+            damaged[place] ^= 1 << bit
+            path.write_bytes(damaged)
+            assert fault_of(entry), (path, place, bit)
+        is_built_again_with_a_note(build, source, entry)
+
+
+def test_a_flip_in_any_chunk_of_a_large_file_is_seen(tmp_path):
+    path = tmp_path / "large"
+    path.write_bytes(bytes(9 << 20))
+    whole = checksum_of(path)
+    sums = {whole}
+    for place in (0, (4 << 20) - 1, 4 << 20, (8 << 20) + 1, (9 << 20) - 1):
+        with path.open("r+b") as file:
+            file.seek(place)
+            file.write(b"\1")
+            file.flush()
+            sums.add(checksum_of(path))
+            file.seek(place)
+            file.write(b"\0")
+    assert len(sums) == 6
+    assert checksum_of(path) == whole
+
+
+def test_an_entry_that_cannot_be_read_is_built_again(tmp_path, source, monkeypatch):
+    build = Builder()
+    entry = cached([source], {}, build, tmp_path / "cache")
+
+    def broken(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def mended(folder):
+        monkeypatch.undo()
+        return build(folder)
+
+    monkeypatch.setattr(os, "pread", broken)
+    with pytest.warns(UserWarning, match="built again: .* cannot be read: Input/output error"):
+        assert cached([source], {}, mended, tmp_path / "cache") == entry
     assert build.calls == 2
-    assert is_whole(again)
-    assert (again / "data").read_bytes() == b"12345678"
-    assert not list((tmp_path / "cache").glob(".*.tmp"))
+
+
+def test_an_entry_from_before_checksums_is_built_again_without_a_word(tmp_path, source):
+    build = Builder()
+    entry = cached([source], {}, build, tmp_path / "cache")
+    (entry / META).write_text('{"files": {"data": 8}, "facts": {"n": 7}}')
+    assert facts(cached([source], {}, build, tmp_path / "cache")) == {"n": 2}
 
 
 def test_an_error_leaves_nothing_behind(tmp_path, source):

@@ -1,6 +1,7 @@
 """`cutaway evaluate`: how good a model is at what it was made for, and how sure that is."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
@@ -115,6 +116,7 @@ def evaluate(
 
     from cutaway.checkpoints import load, tokenizer_of
     from cutaway.checkpoints.word_vectors import is_word_vectors
+    from cutaway.data.cache import notes_to
     from cutaway.evaluation import Sureness
     from cutaway.evaluation import evaluate as score
     from cutaway.evaluation.examples import Columns, read_examples
@@ -142,7 +144,8 @@ def evaluate(
     names = None if header is None else tuple(header.split(","))
     columns = Columns(source_column, target_column, text_column, second_column, label_column, names,
                       good_column, bad_column)  # fmt: skip
-    examples = read_examples(loaded, _files(data), columns, to=to, split=split.value, limit=limit)
+    with notes_to(lambda note: print(note, file=sys.stderr)):
+        examples = read_examples(loaded, _files(data), columns, to=to, split=split.value, limit=limit)
     options = _options(loaded, tokenizer, model, examples, to=to, beam=beam, length_penalty=length_penalty, prune=prune,
                        before=before, context=context, stride=stride, start=not no_start)  # fmt: skip
     with _progress() as report:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cutaway.data.cache import cached
+from cutaway.data.cache import cached, notes_to
 from cutaway.data.tables import text_of
 from cutaway.errors import ConfigError
 from cutaway.tokens import Tokenizer
@@ -20,7 +20,8 @@ def prepare(recipe: Recipe, start: Tokenizer | None, say: Say = lambda text: Non
     """Reads the data, trains the tokenizer where none is given, and chooses the objective."""
     if not recipe.data.train:
         raise ConfigError("[data] names no `train` files")
-    material = _read(recipe, start, say)
+    with notes_to(say):
+        material = _read(recipe, start, say)
     known = material.metrics()
     if material.valid is not None and recipe.evaluate.metric not in known:
         raise ConfigError(

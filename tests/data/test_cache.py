@@ -10,7 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from cutaway.data.cache import META, cache_folder, cached, checksum_of, content_key, facts, fault_of, notes_to, open_array
+from cutaway.data.cache import (
+    META,
+    cache_folder,
+    cached,
+    checksum_of,
+    content_key,
+    facts,
+    fault_of,
+    notes_to,
+    open_array,
+)
 from cutaway.errors import InputError
 
 

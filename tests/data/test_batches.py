@@ -60,6 +60,19 @@ def test_no_two_epochs_are_cut_alike(n: int) -> None:
     assert len(cuts) > 20
 
 
+@pytest.mark.parametrize("n", range(30, 38))
+def test_the_first_cut_may_be_wherever_all_windows_still_fit(n: int) -> None:
+    windows = Windows(corpus([n]), rows=1, seq_len=4)
+    seen, last = set(), set()
+    for epoch in range(200):
+        first = epoch * windows.n_examples
+        starts = [int(windows.starts(step)[0]) for step in range(first, first + windows.n_examples)]
+        seen.add(min(starts))
+        last.add(max(starts) + 4)  # the token after the window is read, too
+    assert seen == set(range(max(seen) + 1))
+    assert max(last) == n - 1
+
+
 @given(st.integers(30, 300), st.integers(1, 9), st.integers(0, 50))
 def test_a_window_is_consecutive_text(n: int, seq_len: int, step: int) -> None:
     text = Windows(corpus([n]), rows=3, seq_len=seq_len, seed=1)(step)["text"]

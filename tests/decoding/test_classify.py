@@ -68,9 +68,17 @@ def test_a_long_text_is_refused_or_cut_when_asked(words: Tokenizer) -> None:
         classify(model, words, long, cut=33)
 
 
-def test_whether_a_sentence_follows(words: Tokenizer) -> None:
-    found = classify(tiny("bert", task="next_sentence"), words, PAIRS[0])
-    assert set(found.probabilities) == {"follows", "does not follow"}
+@pytest.mark.parametrize(("bias", "said"), [((9.0, 0.0), "follows"), ((0.0, 9.0), "does not follow")])
+def test_whether_a_sentence_follows(words: Tokenizer, bias: tuple[float, float], said: str) -> None:
+    """BERT's first class is the sentence that follows."""
+    model = tiny("bert", task="next_sentence")
+    with torch.no_grad():
+        model.head.classes.weight.zero_()
+        model.head.classes.bias.copy_(torch.tensor(bias))
+    found = classify(model, words, PAIRS[0])
+    assert list(found.probabilities) == ["follows", "does not follow"]
+    assert found.label == said
+    assert found.probability == found.probabilities[said] == pytest.approx(1 / (1 + np.exp(-9)))
 
 
 def test_pictures_from_files_and_arrays(tmp_path: Path) -> None:

@@ -130,6 +130,15 @@ def test_what_is_cut_off_is_the_tail(seed, p):
             assert len(kept) == rule.k
 
 
+def test_what_stands_on_the_border_is_kept_where_it_is_needed():
+    """Of four that are equally likely (¼ each, exactly) three make up ¾, and all are at least as likely as any."""
+    scores = torch.zeros(1, 4)
+    for rule, kept in ((TopP(0.75), 3), (TopP(0.76), 4), (TopP(0.5), 2), (MinP(1.0), 4), (TopK(1), 4), (TopK(9), 4)):
+        assert int((rule(scores, text([1], [])) > NEVER).sum()) == kept, rule
+    unequal = torch.tensor([[2.0, 1.0, 1.0, 0.0]])  # and what is as likely as the last of k
+    assert (TopK(2)(unequal, text([1], [])) > NEVER).tolist() == [[True, True, True, False]]
+
+
 # --- in an engine ---------------------------------------------------------------------------------------------------
 
 

@@ -230,14 +230,18 @@ def test_a_prefix_holds_no_special_token():
 
 
 def test_a_forced_beginning_that_is_the_models_own_changes_nothing(tokenizer):
-    model = translator()
-    job = encode_sources(model, tokenizer, [TEXTS[0]], None, END)[0]
-    ids = translations(model, torch.tensor([job]), n=12, beam=1)[0]
-    own = tokenizer.decode([id for id in ids if id != END])
-    begin = tokenizer.decode(ids[:3])
-    if tokenizer.encode(begin, special=False) == ids[:3]:
-        found = candidates(model, tokenizer, [TEXTS[0]], prefixes=[begin], beam=1, max_len=12)
-        assert found[0][0].text == own
+    model, tried = translator(), 0
+    for text in filter(None, TEXTS):
+        source = encode_sources(model, tokenizer, [text], None, END)[0]
+        ids = translations(model, torch.tensor([source]), n=12, beam=1)[0]
+        own = [id for id in ids if id != END]
+        for n in range(1, len(own)):
+            begin = tokenizer.decode(own[:n])
+            if tokenizer.encode(begin, special=False) == own[:n]:  # a random model writes halves of characters, too
+                found = candidates(model, tokenizer, [text], prefixes=[begin], beam=1, max_len=12)
+                assert found[0][0].text == tokenizer.decode(own)
+                tried += 1
+    assert tried > 5
 
 
 def test_the_alignment_of_a_text_is_that_of_its_sentences(tokenizer):

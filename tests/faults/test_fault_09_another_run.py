@@ -9,6 +9,7 @@ from faults.killing import Reference, Starter, checkpoint_folders, fingerprints,
 
 from cutaway.errors import ConfigError
 from cutaway.training.recipe import recipe_from
+from cutaway.training.resuming import refuse_another_run
 from cutaway.training.train import train
 
 CHANGED: dict[str, tuple[dict[str, Any], str]] = {
@@ -74,3 +75,35 @@ def test_fault_09_what_changes_no_weight_may_change(starter: Starter, reference:
     assert len(found["checkpoints"]) > len(reference.prints["checkpoints"])
     for name in ("weights", "optimizer", "average", "model.safetensors"):
         assert found[name] == reference.prints[name]
+
+
+WAS: dict[str, Any] = {
+    "recipe": {"seed": 1, "name": "a", "train": {"steps": 4, "workers": 1}},
+    "data": "d1",
+    "tokenizer": "t1",
+    "model": {"family": "gpt", "d_model": 16},
+    "world": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"recipe": WAS["recipe"] | {"seed": 2}}, "seed: 1 → 2"),
+        ({"recipe": WAS["recipe"] | {"train": {"steps": 5, "workers": 1}}}, "train.steps: 4 → 5"),
+        ({"recipe": {"seed": 1, "name": "a"}}, 'train: {"steps": 4, "workers": 1} → null'),
+        ({"data": "d2"}, "the data"),
+        ({"tokenizer": "t2"}, "the tokenizer"),
+        ({"tokenizer": None, "data": "d2"}, "the data; the tokenizer"),
+        ({"model": {"family": "gpt", "d_model": 32}}, "model.d_model: 16 → 32"),  # a start folder whose model changed
+        ({"world": 2}, "processes: 1 → 2"),
+        ({"recipe": {"seed": 1, "name": "b", "train": {"steps": 4, "workers": 3}}}, None),
+        ({}, None),
+    ],
+)
+def test_fault_09_each_thing_that_a_run_depends_on_is_looked_at_alone(changes: dict[str, Any], said: str | None):
+    if said is None:
+        refuse_another_run(WAS, WAS | changes, Path("out"))
+        return
+    with pytest.raises(ConfigError, match=f"the one in out: {re.escape(said)}\\. Put it back"):
+        refuse_another_run(WAS, WAS | changes, Path("out"))

@@ -102,6 +102,7 @@ HOSTILE = {
     "removed kind": file(tensors=[tensor(kind=4)]),
     "name twice": file(tensors=[tensor(), tensor(offset=32)], data=bytes(64)),
     "overlap": file(tensors=[tensor(), tensor(b"v", offset=16)], data=bytes(64)),
+    "overlap of one byte": file(tensors=[tensor(b"v", offset=31), tensor()], data=bytes(64)),
 }
 
 

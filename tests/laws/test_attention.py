@@ -21,13 +21,15 @@ def random_case(seed: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, 
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@given(seed=st.integers(0, 999), biased=st.booleans())
-def test_fused_equals_explicit_and_so_do_their_gradients(dtype: torch.dtype, seed: int, biased: bool) -> None:
+@given(seed=st.integers(0, 999), biased=st.booleans(), scale=st.sampled_from([None, 1.0]))
+def test_fused_equals_explicit_and_so_do_their_gradients(
+    dtype: torch.dtype, seed: int, biased: bool, scale: float | None
+) -> None:
     q, k, v, mask = random_case(seed, dtype)
     bias = torch.randn(1, 4, 5, 5, dtype=dtype) if biased else None
     ways = []
     for way in (look_up, look_up_fused):
-        out = way(q, k, v, mask, bias=bias)
+        out = way(q, k, v, mask, bias=bias, scale=scale)
         ways.append((out, *torch.autograd.grad(out.sin().sum(), (q, k, v))))
     assert all(close(fused, plain) for plain, fused in zip(*ways, strict=True))
     assert all(torch.isfinite(number).all() for way in ways for number in way)
@@ -38,9 +40,10 @@ def test_fused_equals_explicit_and_so_do_their_gradients(dtype: torch.dtype, see
     batch=st.sampled_from([1, 6]),
     n=st.integers(1, 18),
     which=st.sampled_from(["all", "causal", "table", "written out", "blind"]),
+    scale=st.sampled_from([None, 1.0]),
 )
 @torch.no_grad()
-def test_a_few_queries_find_the_same(seed: int, batch: int, n: int, which: str) -> None:
+def test_a_few_queries_find_the_same(seed: int, batch: int, n: int, which: str, scale: float | None) -> None:
     """Beams on a CPU take a way of their own; keys stand in a longer store."""
     torch.manual_seed(seed)
     n_key = n if which == "causal" else 7
@@ -53,7 +56,7 @@ def test_a_few_queries_find_the_same(seed: int, batch: int, n: int, which: str) 
     mask = {"all": EVERYWHERE, "causal": CAUSAL}.get(which, Mask(may_look, none_blind=which != "blind"))
     mask = mask.written_out(torch.float64) if which == "written out" else mask
     assert few_queries(q, k) == ((1 if batch == 6 else 2) <= n <= 16)
-    assert close(look_up_fused(q, k, v, mask), look_up(q, k, v, mask))
+    assert close(look_up_fused(q, k, v, mask, scale=scale), look_up(q, k, v, mask, scale=scale))
     if (which, n) != ("blind", 1):  # who may look nowhere has nothing to drop
         assert not torch.equal(look_up_fused(q, k, v, mask, dropout=0.9), look_up_fused(q, k, v, mask))
 

@@ -197,7 +197,10 @@ def test_resampled_rows_are_those_of_others_and_the_seed_says_whose() -> None:
     assert not torch.equal(changed(seed=0), changed(seed=1))
     pool = record(model, some_ids(3, 5, seed=9), places=tap)
     drawn = changed(source=pool)
-    assert all(any(torch.equal(row, other) for other in pool[tap]) for row in drawn)
+    whose = [[torch.equal(row, other) for other in pool[tap]].index(True) for row in drawn]
+    assert len(set(whose)) > 1
+    assert torch.equal(changed(source=pool), drawn)
+    assert any(not torch.equal(changed(source=pool, seed=seed), drawn) for seed in (1, 2))
 
 
 @pytest.mark.parametrize(

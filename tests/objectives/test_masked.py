@@ -9,7 +9,7 @@ from tiny import ENCODERS, tiny
 from toy import gradient, loss_and_gradient, near, still
 
 from cutaway.objectives import IGNORED, Hiding, Masked, Pretraining, as_tensors, mean_loss
-from cutaway.objectives.masked import FOLLOWS, FOLLOWS_NOT, joined, packed
+from cutaway.objectives.masked import joined, packed
 
 VOCAB, SPECIAL, MASK = 50, (0, 1, 2, 3, 4), 4
 CONTINUES = tuple(id >= 25 for id in range(VOCAB))  # tokens 25 … 49 are later pieces of a word
@@ -184,12 +184,12 @@ def test_two_parts_stand_between_cls_and_sep() -> None:
     assert prepared["ids"].tolist() == [[1, 10, 11, 12, 2, 13, 14, 2, 0, 0]]
     assert prepared["segments"].tolist() == [[0, 0, 0, 0, 0, 1, 1, 1, 0, 0]]
     assert prepared["real"].tolist() == [[True] * 8 + [False] * 2]
-    assert prepared["follows"].tolist() == [FOLLOWS]
+    assert prepared["follows"].tolist() == [0]  # BERT's classes: 0 says that it follows
     assert objective.extra == 3
     elsewhere = {**pair([10, 11, 12], [13, 14, 15, 16], 7), "follows": np.array([False])}
     prepared = objective.prepare(elsewhere, np.random.default_rng(0))
     assert prepared["ids"].tolist() == [[1, 10, 11, 12, 2, 13, 14, 15, 16, 2]]  # full to the last place
-    assert prepared["follows"].tolist() == [FOLLOWS_NOT]
+    assert prepared["follows"].tolist() == [1]
     alone = objective.prepare(pair([10, 11, 12], [], 7), np.random.default_rng(0))
     assert objective.counts(alone) == {"masked": 0, "next_sentence": 0}
 

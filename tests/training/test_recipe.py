@@ -1,6 +1,7 @@
 """Recipes: strict when they are read, whole when they are written, and compared value by value."""
 
 import dataclasses
+import functools
 import tomllib
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -8,6 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from limits import limits
 from toy import toy, values
 
 from cutaway.errors import ConfigError
@@ -19,7 +21,7 @@ SMALL: dict[str, Any] = {"model": {"size": "gpt2"}}
 
 # --- any recipe at all ------------------------------------------------------------------------------------------------
 
-NUMBERS = st.floats(0, allow_nan=False)  # inf too: no limit
+NUMBERS = st.floats(0, allow_nan=False, allow_infinity=False)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 CHOICES = {
     "objective.agree": [0.0],  # for translate alone
@@ -41,7 +43,9 @@ def value_of(name: str, kind: Any) -> st.SearchStrategy[Any]:
     if name in CHOICES:
         return st.sampled_from(CHOICES[name])
     if name == "model.changes":
-        return st.dictionaries(st.sampled_from(["d_model", "dropout", "wiring"]), st.integers() | NUMBERS | TEXT)
+        return st.dictionaries(
+            st.sampled_from(["d_model", "dropout", "wiring"]), st.integers(-(10**9), 10**9) | NUMBERS | TEXT
+        )
     if name == "objective.changes":
         return st.just({})
     if name == "model.start":
@@ -140,7 +144,16 @@ def test_an_unknown_key_at_the_top_is_refused() -> None:
             {"train": {"tokens": 100}, "objective": {"kind": "pretrain"}, "data": {"split": "line"}},
             r"train.tokens=100 is less than one window",
         ),
-        ({"objective": {"smoothing": float("nan")}}, r"objective.smoothing=nan must be at least 0"),
+        ({"objective": {"smoothing": float("nan")}}, r"objective.smoothing=nan is not a finite number"),
+        ({"optimizer": {"clip": float("inf")}}, r"optimizer.clip=inf is not a finite number"),
+        ({"optimizer": {"betas": [0.9, float("-inf")]}}, r"optimizer.betas\[1\]=-inf is not a finite number"),
+        ({"model": {"size": "gpt2", "dropout": float("nan")}}, r"model.dropout=nan is not a finite number"),
+        ({"model": {"size": "gpt2", "changes": {"d_ff": 1 << 63}}}, r"model.changes.d_ff is a number of more than 64"),
+        ({"train": {"steps": 10**5000}}, r"train.steps is a number of more than 64 bits"),
+        ({"optimizer": {"layer_decay": 1e200}}, r"optimizer.layer_decay=1e\+200 is a share, at most 1"),
+        ({"name": "half \udc80"}, r"name='half \\udc80' is not UTF-8: a file by such a name has to be renamed"),
+        ({"train": {3: 4}}, r"the key 3 in \[train\] is not a text"),
+        ({"data": {"train": functools.reduce(lambda inner, _: [inner], range(9), "a")}}, r"is nested too deeply"),
         ({"objective": {"smoothing": 1.5}}, r"objective.smoothing=1.5 is a share, at most 1"),
         ({"tokenizer": {"dropout": 0.1}}, r"tokenizer.dropout=0.1 is for translate, not for next_token: leave it out"),
         (
@@ -172,6 +185,45 @@ def test_an_unknown_key_at_the_top_is_refused() -> None:
 def test_a_value_of_another_kind_is_refused_by_its_name(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         recipe_from({**SMALL, **changes})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (".".join("a" * 100_000) + " = 1", "has more than 8 parts"),
+        ("[" + " . ".join("a" * 100_000) + "]", "has more than 8 parts"),
+        ("x = {" + ".".join("a" * 100_000) + " = 1}", "has more than 8 parts"),
+        ('a."b".' + ".".join("c" * 100_000) + " = 1", "has more than 8 parts"),
+        ("[" + '."b"' * 50_000 + "]", "has more than 8 parts"),
+        ("x = " + "[" * 100_000, "nested too deeply"),
+        ("x = " + "{a=" * 100_000, "nested too deeply"),
+        ("x = " + "9" * 200_000, "is not valid TOML: Exceeds the limit"),
+        ("a" * 200_000, "is not valid TOML"),
+        ("x = " + '"""' * 66_001, "is not valid TOML"),
+        ("x = 'a" * 40_000, "is not valid TOML"),
+        ("#" * 5_000_000, "at most 4,194,304 are read"),
+        ("x = 1e999", "x=inf is not a finite number"),
+        ("x = '\x00'", "is not valid TOML"),
+        ("x = 1979-05-27", "unknown key 'x'"),
+        ("name = 1979-05-27", "is not str"),
+        ("[model]\nsize = 1979-05-27T07:32:00Z", "is not str"),
+    ],
+)
+def test_a_hostile_file_is_refused_in_a_moment(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text(text)
+    with limits(seconds=30), pytest.raises(ConfigError, match=said):
+        read_recipe(path)
+
+
+def test_dots_in_texts_and_remarks_are_no_parts_of_a_key(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    dots = "a.b.c.d.e.f.g.h.i.j.k"
+    path.write_text(
+        f'name = "{dots} \\" {dots}"\r\nlicence = \'{dots}\'\nabout = """\n{dots}\n"""  # {dots}\nmodel.size = "gpt2"\n'
+    )
+    recipe = read_recipe(path)
+    assert (recipe.name, recipe.licence, recipe.about) == (f'{dots} " {dots}', dots, f"{dots}\n")
 
 
 # --- --set ------------------------------------------------------------------------------------------------------------
@@ -220,9 +272,12 @@ def test_what_cannot_be_set_is_refused(change: str, said: str, tmp_path: Path) -
 def test_a_file_that_is_none_is_refused_by_its_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.toml cannot be read: No such file"):
         read_recipe(tmp_path / "none.toml")
-    for name, data in {"bad.toml": b"a = [", "latin.toml": b'name = "\xe9"'}.items():
+    with pytest.raises(ConfigError, match="is not a regular file: it is a folder"):
+        read_recipe(tmp_path)
+    said = {"bad.toml": (b"a = [", "valid TOML"), "latin.toml": (b'name = "\xe9"', "UTF-8: .* at byte 8")}
+    for name, (data, what) in said.items():
         (tmp_path / name).write_bytes(data)
-        with pytest.raises(ConfigError, match=rf"{name} is not valid TOML"):
+        with pytest.raises(ConfigError, match=f"{name} is not {what}"):
             read_recipe(tmp_path / name)
 
 

@@ -7,7 +7,7 @@ Unknown keys are refused, so that a misspelt one cannot be overlooked. The resol
 
 import dataclasses
 import json
-import tomllib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -16,6 +16,9 @@ from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from cutaway.errors import ConfigError
+from cutaway.training.toml_text import parse_toml, read_toml
+
+MOST_NESTED = 8  # tables and lists
 
 T = TypeVar("T")
 
@@ -174,13 +177,13 @@ POSITIVE = (
 )  # fmt: skip
 NOT_NEGATIVE = (
     "train.average", "train.lora_rank", "train.spike", "data.valid_last", "data.skip_lines", "optimizer.rate",
-    "optimizer.matrix_rate", "optimizer.momentum", "optimizer.eps", "optimizer.weight_decay", "optimizer.layer_decay",
-    "optimizer.clip", "schedule.warmup", "evaluate.batches", "evaluate.patience", "evaluate.samples",
+    "optimizer.matrix_rate", "optimizer.momentum", "optimizer.eps", "optimizer.weight_decay", "optimizer.clip",
+    "schedule.warmup", "evaluate.batches", "evaluate.patience", "evaluate.samples",
     "objective.agree",
 )  # fmt: skip
 SHARES = (
     "train.ema", "data.valid_share", "data.wrap", "objective.smoothing", "objective.mask_share", "schedule.final",
-    "schedule.decay", "tokenizer.dropout",
+    "schedule.decay", "tokenizer.dropout", "optimizer.layer_decay",
 )  # fmt: skip
 
 # What may differ when a run is resumed: how often something is saved, measured or shown changes no weight.
@@ -199,12 +202,7 @@ FREE = (
 
 def read_recipe(path: Path, changes: Iterable[str] = ()) -> Recipe:
     """The recipe in a TOML file, with `a.b=c` changes on top."""
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+    values = read_toml(path)
     for text in changes:
         change(values, text)
     return recipe_from(values, str(path))
@@ -212,9 +210,40 @@ def read_recipe(path: Path, changes: Iterable[str] = ()) -> Recipe:
 
 def recipe_from(values: Mapping[str, Any], where: str = "the recipe") -> Recipe:
     """The recipe that these values make; unknown keys and values of another kind are refused."""
+    _check_values(values, "", where)
     recipe = read_part(Recipe, values, "", where)
     _check(recipe, where)
     return recipe
+
+
+def _check_values(value: Any, name: str, where: str) -> None:
+    """Refuses what no key of a recipe can mean, and what could not be written down and read again."""
+    if name.count(".") + name.count("[") > MOST_NESTED:
+        raise ConfigError(f"{where}: {name[:40]}… is nested too deeply")
+    match value:
+        case Mapping():
+            for key, inner in value.items():
+                if not isinstance(key, str):
+                    raise ConfigError(f"{where}: the key {key!r} in [{name}] is not a text")
+                _check_values(inner, f"{name}.{key}" if name else key, where)
+        case list() | tuple():
+            for i, item in enumerate(value):
+                _check_values(item, f"{name}[{i}]", where)
+        case float() if not math.isfinite(value):
+            raise ConfigError(f"{where}: {name}={value} is not a finite number")
+        case int() if abs(value) >= 1 << 63:
+            raise ConfigError(f"{where}: {name} is a number of more than 64 bits")
+        case str() if not is_utf8(value):
+            raise ConfigError(f"{where}: {name}={value!r} is not UTF-8: a file by such a name has to be renamed")
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text can be written: half a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check(recipe: Recipe, where: str) -> None:
@@ -290,10 +319,10 @@ def change(values: dict[str, Any], text: str) -> None:
     if not equals or not name:
         raise ConfigError(f"--set {text!r}: write it as a.b=c")
     try:
-        value = tomllib.loads(f"value = {value_text}")["value"]
-    except tomllib.TOMLDecodeError:
+        value = parse_toml(f"value = {value_text}", f"--set {name}")["value"]
+    except ConfigError:
         value = value_text
-    *tables, key = name.strip().split(".")
+    *tables, key = name.strip().split(".", MOST_NESTED)
     for table in tables:
         values = values.setdefault(table, {})
         if not isinstance(values, dict):

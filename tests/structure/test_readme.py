@@ -2,12 +2,15 @@
 
 import re
 import shlex
+import shutil
 import tomllib
 from pathlib import Path
 
 import numpy as np
 from typer.testing import CliRunner
 
+import cutaway
+from cutaway import bundled
 from cutaway.cli import app
 from cutaway.training.recipe import recipe_from
 
@@ -66,14 +69,21 @@ def test_the_recipes_of_the_guide_to_training_run(tmp_path, monkeypatch):
 
 
 def test_the_guide_to_decoding_runs(tmp_path, monkeypatch):
-    """Its Python, and then its commands: they read the folders that the first block writes."""
+    """Its Python, and then its commands. The reader brings two models, two texts and a picture."""
     monkeypatch.chdir(tmp_path)
+    tokenizer = cutaway.load_tokenizer("books")
+    same = {"vocab_size": tokenizer.vocab_size, "d_model": 32, "n_heads": 2, "d_ff": 64, "n_layers": 1}
+    ends = {name: cutaway.load("books").config.to_dict()[name] for name in ("start_id", "end_ids", "max_len")}
+    cutaway.save(cutaway.build("gpt2", seed=1, **same, **ends), "draft", tokenizer)
+    critic = cutaway.build("bert-tiny", seed=0, task="classify", n_classes=2, labels=("bad", "good"), vocab_size=12000)
+    cutaway.save(critic, "reviews", cutaway.load_tokenizer("cloze"))
+    shutil.copy(bundled.HERE / "digits" / "example.png", tmp_path)
+    Path("lines.txt").write_text("A dog runs.\n\nThe dog barks at a man.\n")
+    Path("blanks.txt").write_text("The [MASK] barks.\n\n")
     guide = README.parent / "docs" / "decoding.md"
     names: dict[str, object] = {"__name__": "__main__"}
     for line, source in python_blocks(guide.read_text()):
         exec(compile("\n" * line + source, str(guide), "exec"), names)
-    Path("lines.txt").write_text("A dog runs.\n\nThe dog barks at a man.\n")
-    Path("blanks.txt").write_text("The [MASK] barks.\n\n")
     blocks = re.findall(r"^```sh\n(.*?)^```$", guide.read_text(), re.M | re.S)
     commands = [line for block in blocks for line in block.splitlines()]
     assert len(commands) > 15

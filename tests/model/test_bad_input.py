@@ -1,12 +1,20 @@
 """Wrong shapes, sizes and ids end in an error that names the thing and the fix. (A session without shape checks.)"""
 
+from collections.abc import Callable
+
 import pytest
 import torch
-from tiny import DECODERS, READERS, TRANSLATORS, VOCAB, some_ids, tiny
+from tiny import DECODERS, READERS, TRANSLATORS, VOCAB, inputs, some_ids, tiny
+from tokens.test_tokenizer import byte_level
 
 from cutaway.errors import ConfigError, CutawayError, InputError
 from cutaway.families import build, config_from_dict, sizes
 from cutaway.families.gpt2 import GPT2Config
+from cutaway.inside.aligning import aligning
+from cutaway.inside.explain import explain_translation
+from cutaway.inside.metrics import Logit
+from cutaway.inside.stream import writes
+from cutaway.inside.trial import trial
 from cutaway.model.attention import SelfAttention
 from cutaway.model.cache import Cache
 from cutaway.model.embeddings import PatchEmbedding
@@ -245,3 +253,20 @@ def test_the_constructor_is_as_strict_as_the_file(name: str, value: object) -> N
 def test_t5_refuses_buckets_that_cannot_be_filled(changes: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match="n_buckets="):
         build("t5-small", device="meta", **changes)
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda: aligning(tiny("gpt2"), byte_level(), ["a"], ["b"]), "aligning is of translators"),
+        (lambda: explain_translation(tiny("gpt2", vocab_size=400), byte_level(), "a", "b"), "translates nothing"),
+        (lambda: writes(tiny("transformer"), *inputs("transformer"), cross="target"), "cross='target' is none of"),
+        (
+            lambda: trial(tiny("gpt2"), some_ids(2, 4), metric=Logit(3), reference=(some_ids(2, 4),), how="median"),
+            "how='median' is not one of",
+        ),
+    ],
+)
+def test_questions_of_another_kind_are_refused(ask: Callable[[], object], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        ask()

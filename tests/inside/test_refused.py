@@ -1,0 +1,139 @@
+"""Questions that mean nothing are refused by name; what lies at the border of what is meant is answered."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from decoding.test_align import translator
+from inside.test_finding import asked_of
+from tiny import inputs, some_ids, tiny
+from tokens.test_tokenizer import byte_level
+from torch import nn
+from toy import still
+
+from cutaway.errors import InputError
+from cutaway.inside.attribution import integrated_gradients
+from cutaway.inside.circuits import Circuit, completeness
+from cutaway.inside.coreference import coreference
+from cutaway.inside.estimate import agreement
+from cutaway.inside.explain import explain_image, explain_next, explain_translation
+from cutaway.inside.finding import Found, curve, find, grow
+from cutaway.inside.frozen import norm_step
+from cutaway.inside.inspection import look_inside
+from cutaway.inside.ioi import make_prompts
+from cutaway.inside.looked_at import attention_rollout
+from cutaway.inside.metrics import LogitDifference
+from cutaway.inside.patch import Ablate, Place, intervene
+from cutaway.inside.questions import question_of
+from cutaway.inside.stream import writes
+from cutaway.inside.sweep import sweep
+from cutaway.inside.tuned import train_lens
+from cutaway.model.tap import edit, watch
+from cutaway.studies.names import word_tokenizer
+
+IDS = some_ids(2, 6)
+METRIC = LogitDifference(3, 5)
+once = cache(byte_level)
+translates = cache(translator)
+trials = cache(lambda: asked_of("gpt2"))
+speller = cache(lambda: tiny("gpt2", vocab_size=once().vocab_size))
+PICTURE = np.zeros((8, 8, 3), dtype=np.uint8)
+
+
+def gradients(name: str = "gpt2", **more: object) -> object:
+    given = inputs(name)
+    return integrated_gradients(still(name), *given, metric=lambda logits: logits.flatten(1)[:, 0], **more)  # type: ignore[arg-type]
+
+
+def found() -> Found:
+    worth = {"decoder.0.attention.1": 1.0, "decoder.1.attention.0": 0.5}
+    return Found(trials(), "some", "by hand", tuple(worth), worth, {})
+
+
+def circuit() -> Circuit:
+    return Circuit.of(still("gpt2"), "some", ["decoder.0.attention.1"])
+
+
+def read_without_positions() -> None:
+    model = still("vit")
+    with torch.no_grad(), intervene(model, Ablate(Place("head.logits", positions=0))):
+        model(*inputs("vit"))
+
+
+def edit_without_a_value() -> None:
+    with edit(still("gpt2"), {"decoder.0.residual_after": lambda value: None}), torch.no_grad():  # type: ignore[dict-item, return-value]
+        still("gpt2")(IDS)
+
+
+def watch_nothing() -> None:
+    with watch(still("gpt2")):
+        pass
+
+
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "rule": (lambda: gradients(rule="simpson"), "rule='simpson' is not one of gauss_legendre"),
+    "no steps": (lambda: gradients(steps=0), "steps=0: at least one"),
+    "keep of another shape": (lambda: gradients(keep=torch.ones(2, 3, dtype=torch.bool)), r"keep is \[\(2, 3\)\]"),
+    "two baselines": (lambda: gradients(baseline=("zero", "pad")), "2 baselines for 1 inputs"),
+    "mixed baselines": (
+        lambda: gradients("transformer", baseline=(torch.zeros(24), "zero")),
+        "one baseline is a tensor of numbers and the other is not",
+    ),
+    "ids of another shape": (lambda: gradients(baseline=some_ids(2, 3)), r"ids \(2, 3\) for tokens \(2, 7\)"),
+    "a colour": (lambda: gradients("vit", baseline="green"), "baseline='green' is not known: of pictures"),
+    "no such node": (lambda: circuit().without("decoder.1.attention.0"), "is no node of the circuit 'some'"),
+    "no subsets": (lambda: completeness(trials(), circuit(), []), "no subsets to take out"),
+    "a curve beyond": (lambda: curve(trials(), trials().among, [len(trials().among) + 1]), "nodes: 0…"),
+    "a curve below": (lambda: find(trials(), "some", sizes=[-1]), "size -1 of"),
+    "a circuit of 3": (lambda: found().circuit(3), "size=3: 2 nodes were ordered"),
+    "a circuit of -1": (lambda: found().circuit(-1), "size=-1"),
+    "grown by 0": (lambda: grow(trials(), "some", to=2, by=0), "by=0, to=2"),
+    "grown too far": (lambda: grow(trials(), "some", to=len(trials().among) + 1), "grow by at least 1"),
+    "a translator's pronouns": (lambda: coreference(translates(), once(), []), "models that read one text"),
+    "a norm": (lambda: norm_step("x", nn.Identity(), torch.ones(1, 1)), "x is a Identity, and not a norm"),
+    "show": (lambda: look_inside(still("gpt2"), once(), "a", show=("heads", "tails")), "show='.*' is not one of"),
+    "order": (lambda: make_prompts(word_tokenizer(), 2, orders=["AABB"]), "order 'AABB' is not one of ABBA, BABA"),
+    "rollout heads": (lambda: attention_rollout(still("gpt2"), IDS, heads="min"), "heads='min'"),
+    "rollout weights": (lambda: attention_rollout(still("gpt2"), IDS, weights="value"), "weights='value'"),
+    "residual 1": (lambda: attention_rollout(still("gpt2"), IDS, residual=1.0), "residual=1.0 is not at least 0"),
+    "residual < 0": (lambda: attention_rollout(still("gpt2"), IDS, residual=-0.1), "residual=-0.1"),
+    "no cross": (lambda: writes(still("gpt2"), IDS, cross="source"), "no cross-attention to split"),
+    "a position of none": (read_without_positions, "which has none: leave them out"),
+    "a lens of a label": (lambda: train_lens(still("vit"), [inputs("vit")]), "says one thing per text"),
+    "a lens of nothing": (lambda: train_lens(still("gpt2"), []), "no batch to learn from"),
+    "no tokenizer": (lambda: question_of(still("gpt2"), None, "a"), "give its tokenizer"),
+    "an empty source": (lambda: explain_translation(translates(), once(), "", "a"), "the source has no tokens"),
+    "an empty target": (lambda: explain_translation(translates(), once(), "a", ""), "the target has no tokens"),
+    "an edit without a value": (edit_without_a_value, "returned None: return the new value"),
+    "pixels": (lambda: explain_image(still("vit"), PICTURE, at="tokens"), 'it may be "patches"'),
+    "nothing next": (lambda: explain_next(speller(), once(), "a", target=""), "'' has no tokens"),
+    "heads of a stream": (lambda: sweep(still("gpt2"), IDS, IDS, METRIC, heads=True), "heads=True: .* has none"),
+    "nothing to watch": (watch_nothing, "nothing to watch"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_it_is_refused_by_name(what: str) -> None:
+    ask, said = REFUSED[what]
+    with pytest.raises(InputError, match=said):
+        ask()
+
+
+def test_borders_are_inside() -> None:
+    assert gradients(steps=1)
+    assert attention_rollout(still("gpt2"), IDS, residual=0.0)
+    assert found().circuit(0).nodes == ()
+    assert found().circuit(2).nodes == found().order
+    asked = trials()
+    assert curve(asked, asked.among, [0, len(asked.among)]) == {0: 0.0, len(asked.among): 1.0}
+
+
+def test_an_estimate_is_held_against_a_sweep_of_the_same() -> None:
+    of = sweep(still("gpt2"), IDS, IDS.flip(1), METRIC)
+    assert agreement(of, of).sign == 1
+    for other in (replace(of, how="zero"), replace(of, tap="decoder.*.x"), replace(of, values=of.values[:1])):
+        with pytest.raises(InputError, match="make both with the same words"):
+            agreement(of, other)

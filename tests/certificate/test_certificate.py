@@ -33,7 +33,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 def test_it_is_read_as_it_was_written(folder: Path, certificate: Certificate) -> None:
     assert certificate.passed
     assert (certificate.machine["device"], certificate.precision) == ("cpu", "fp32")
-    assert certificate.entries[0].inputs == "8 rows of 1 … 18 random ids and 4 sentences"
+    asked = "8 rows of 1 … 18 random ids and 4 sentences, and 2 rows of 8 and 32"
+    assert certificate.entry("batch = single").inputs == asked
+    assert (certificate.length, certificate.max_len) == (32, 32)
     certificate.write(certificate_path(folder))
     assert read_certificate(folder / "certificate.json") == certificate
     assert certificate.changed(folder) == []
@@ -67,9 +69,11 @@ def test_a_file_has_its_certificate_beside_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"schema": 1}, "not a certificate of version 2"),
+        ({"schema": 2}, "not a certificate of version 3"),
         ({"spare": 1}, "'spare' is missing, or nobody knows it"),
         ({"seed": "0"}, "seed='0'"),
+        ({"seed": None}, "seed=None"),
+        ({"length": 18.5}, "length=18.5"),
         ({"files": {"a": 1}}, "files="),
         ({"quick": 1}, "quick=1"),
         ({"entries": [{}]}, "an entry is not one"),

@@ -225,7 +225,11 @@ def test_numbers_that_are_none_fail_everywhere_and_can_be_written(name: str, tmp
     next(stack[0].attention.parameters()).data[0] = float("nan")
     certificate = verify(model, quick=True)
     assert not certificate.passed
-    for entry in certificate.entries:
+    weights = certificate.entry("weights are finite")
+    name_of_it = next(name for name, tensor in model.named_parameters() if tensor.isnan().any())
+    assert (weights.verdict, weights.value) == ("failed", 1)
+    assert weights.why.startswith(f"{name_of_it} holds nan at [0")
+    for entry in certificate.entries[1:]:
         if entry.law in DECODING:
             assert entry.verdict == "not applicable" or "this model's scores are not numbers" in entry.why
         elif entry.verdict not in ("not applicable", "not measured"):
@@ -321,7 +325,7 @@ def test_the_peer_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     forward = GPT2LMHeadModel.forward
     monkeypatch.setattr(GPT2LMHeadModel, "forward", lambda self, **k: asked.append(k) or forward(self, **k))
     verify(sound("gpt2"), quick=True)
-    assert len(asked) == 8
+    assert len(asked) == 10
 
 
 def test_the_seed_chooses_the_inputs_and_leaves_others_alone() -> None:

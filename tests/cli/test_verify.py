@@ -33,7 +33,7 @@ def test_the_whole_way(folder: Path) -> None:
         assert said in " ".join(ran.output.split())
     written = json.loads((folder / "certificate.json").read_text())
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    assert (written["schema"], written["machine"]["device"], written["precision"]) == (2, device, "fp32")
+    assert (written["schema"], written["machine"]["device"], written["precision"]) == (3, device, "fp32")
     assert f"fp32 on {device}" in ran.output
     again = verify(folder, "--check", "--json")
     assert (again.exit_code, json.loads(again.stdout)["stale"]) == (0, [])
@@ -60,7 +60,7 @@ def test_a_law_that_fails_is_exit_code_1(folder: Path, tmp_path: Path, monkeypat
     ran = verify(folder, "--quick", "--json", "--out", out)
     assert ran.exit_code == 1
     said = json.loads(ran.stdout)
-    assert said["entries"][0] | {"inputs": ""} == {
+    assert said["entries"][1] | {"inputs": ""} == {
         "law": "batch = single",
         "verdict": "failed",
         "why": "",

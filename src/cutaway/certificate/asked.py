@@ -1,9 +1,11 @@
 """What a model is asked for its certificate.
 
 Rows of random ids of many lengths, and with a tokenizer real sentences; sources and targets for a translator; random
-pictures for a model that reads those.
+pictures for a model that reads those. Then two long rows, one of them as long as the model reads: masks, windows,
+positions and caches may go wrong where no short row gets to.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -12,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from cutaway.model.attention import Attention
 from cutaway.model.model import EncoderDecoderModel, Model
 from cutaway.tokens import Tokenizer
 
@@ -19,6 +22,8 @@ Side = Literal["left", "right"]
 Ids = list[int]
 LENGTHS = (1, 2, 3, 4, 6, 9, 13, 18)
 MOST = 18  # tokens of a sentence that are read
+UNBOUNDED = 256  # tokens of the longest row, where the model knows no longest text
+BEARABLE = 250e9  # multiplications and additions of one pass: five seconds on one core, and there are about thirty
 PICTURES = 4
 SENTENCES = (
     "Wait!",
@@ -37,6 +42,7 @@ class Asked:
     targets: list[Ids] = field(default_factory=list)
     segments: list[Ids] = field(default_factory=list)
     pictures: Float[Tensor, "batch channel height width"] | None = None
+    long: bool = False  # so long that the head, which scores every place by itself, is asked at a few places only
 
     def __len__(self) -> int:
         return len(self.rows) if self.pictures is None else len(self.pictures)
@@ -44,7 +50,32 @@ class Asked:
     def only(self, i: int) -> "Asked":
         """One row, or one picture."""
         pictures = None if self.pictures is None else self.pictures[i : i + 1]
-        return Asked(self.inputs, self.rows[i : i + 1], self.targets[i : i + 1], self.segments[i : i + 1], pictures)
+        rows, targets, segments = (of[i : i + 1] for of in (self.rows, self.targets, self.segments))
+        return Asked(self.inputs, rows, targets, segments, pictures, self.long)
+
+    def shortened(self, n: int) -> "Asked":
+        """The same, the first row cut to n tokens."""
+        cut = ([of[0][:n], *of[1:]] if of else [] for of in (self.rows, self.targets, self.segments))
+        rows, targets, segments = cut
+        return Asked(self.inputs, rows, targets, segments, self.pictures, self.long)
+
+
+def full_length(model: Model) -> int | None:
+    """The longest text that a model reads, or that is tried where it knows none; None of a model that reads none."""
+    if "image_size" in model.config.to_dict():
+        return None
+    return getattr(model, "max_len", None) or UNBOUNDED
+
+
+def bearable_length(model: Model) -> int | None:
+    """The longest text of which one pass is bearable, at most the full length."""
+    full = full_length(model)
+    if full is None:
+        return None
+    each = 2 * sum(x.numel() for x in (*model.parameters(), *model.buffers()))
+    pairs = 4 * sum(part.n_heads * part.d_head for part in model.modules() if isinstance(part, Attention))
+    bearable = 2 * BEARABLE / (each + math.sqrt(each**2 + 4 * pairs * BEARABLE))  # each · n + pairs · n² = BEARABLE
+    return min(full, max(MOST, int(bearable)))
 
 
 def questions(model: Model, tokenizer: Tokenizer | None, seed: int) -> Asked:
@@ -56,14 +87,8 @@ def questions(model: Model, tokenizer: Tokenizer | None, seed: int) -> Asked:
         return Asked(f"{PICTURES} random pictures", pictures=pictures)
     max_len = getattr(model, "max_len", None) or MOST
     translates = isinstance(model, EncoderDecoderModel)
-
-    def random(vocab_size: int, lengths: Sequence[int]) -> list[Ids]:
-        known = [id for id in range(vocab_size) if id != model.config.pad_id]  # others take it for padding
-        return [[known[int(i)] for i in torch.randint(len(known), (n,), generator=generator)] for n in lengths]
-
     lengths = [min(n, max_len) for n in LENGTHS]
-    rows = random(numbers.get("source_vocab_size") or numbers["vocab_size"], lengths)
-    targets = random(numbers["vocab_size"], lengths[3:] + lengths[:3]) if translates else []
+    rows, targets = random_rows(model, lengths, lengths[3:] + lengths[:3], generator)
     said = f"{len(rows)} rows of {lengths[0]} … {lengths[-1]} random ids"
     if tokenizer is not None and tokenizer.vocab_size <= numbers["vocab_size"]:
         rows += [ids[: min(MOST, max_len)] for ids in tokenizer.encode_batch(SENTENCES)]
@@ -72,8 +97,31 @@ def questions(model: Model, tokenizer: Tokenizer | None, seed: int) -> Asked:
             plain = tokenizer.encode_batch(SENTENCES[::-1], special=False)
             targets += [[*start, *ids][: min(MOST, max_len)] for ids in plain]
         said += f" and {len(SENTENCES)} sentences"
-    segments = two_segments(rows, numbers.get("n_segments") or 1)
-    return Asked(said, rows, targets, segments)
+    return Asked(said, rows, targets, two_segments(rows, numbers.get("n_segments") or 1))
+
+
+def long_questions(model: Model, length: int | None, seed: int) -> Asked | None:
+    """A row of this length and one of a quarter of it; None where the other questions are as long already."""
+    if length is None or length <= MOST:
+        return None
+    lengths = [length, length // 4]
+    rows, targets = random_rows(model, lengths, lengths[::-1], torch.Generator().manual_seed(seed + 1))
+    segments = two_segments(rows, model.config.to_dict().get("n_segments") or 1)
+    return Asked(f"2 rows of {lengths[1]:,} and {length:,}", rows, targets, segments, long=True)
+
+
+def random_rows(
+    model: Model, lengths: Sequence[int], of_targets: Sequence[int], generator: torch.Generator
+) -> tuple[list[Ids], list[Ids]]:
+    """Rows of these lengths, and of a translator targets."""
+    numbers = model.config.to_dict()
+
+    def random(vocab_size: int, lengths: Sequence[int]) -> list[Ids]:
+        known = [id for id in range(vocab_size) if id != model.config.pad_id]  # others take it for padding
+        return [[known[int(i)] for i in torch.randint(len(known), (n,), generator=generator)] for n in lengths]
+
+    rows = random(numbers.get("source_vocab_size") or numbers["vocab_size"], lengths)
+    return rows, random(numbers["vocab_size"], of_targets) if isinstance(model, EncoderDecoderModel) else []
 
 
 def two_segments(rows: Sequence[Ids], n_segments: int) -> list[Ids]:

@@ -11,7 +11,7 @@ from cutaway.errors import CheckpointError
 from cutaway.files import MEGABYTE, plain_child, read_json, write_json
 from cutaway.tokens.tokenizer import FILE
 
-SCHEMA = 2
+SCHEMA = 3
 NAME = "certificate.json"
 KINDS: dict[str, type] = {
     "family": str,
@@ -24,8 +24,11 @@ KINDS: dict[str, type] = {
     "date": str,
     "seed": int,
     "quick": bool,
+    "length": int,
+    "max_len": int,
     "entries": list,
 }
+MAYBE = ("length", "max_len")  # may be null
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +45,8 @@ class Certificate:
     date: str
     seed: int
     quick: bool
+    length: int | None  # tokens of the longest row; None of pictures
+    max_len: int | None  # tokens that the model reads; None where nothing bounds them
     entries: list[Entry]
 
     @property
@@ -86,8 +91,10 @@ def read_certificate(path: Path | str) -> Certificate:
         raise CheckpointError(f"{path}: {wrong[0]!r} is missing, or nobody knows it")
     for name, kind in KINDS.items():
         value = values[name]
-        texts = kind is not dict or all(isinstance(text, str) for text in value.values())
-        if type(value) is not kind or not texts:
+        right = type(value) is kind or (value is None and name in MAYBE)
+        if right and kind is dict:
+            right = all(isinstance(text, str) for text in value.values())
+        if not right:
             raise CheckpointError(f"{path}: {name}={value!r} is not what a certificate holds")
     return Certificate(**values | {"entries": [Entry.from_dict(entry, str(path)) for entry in values["entries"]]})
 

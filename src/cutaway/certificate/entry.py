@@ -32,6 +32,7 @@ class Measure:
     inputs: str
     tolerance: float | None = None  # unless it is that of the model's precision
     agreement: float | None = None  # of the likeliest tokens or classes, where that is asked
+    why: str = ""  # where the number says too little
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +84,7 @@ def judged(law: str, measure: Callable[[], Measure], tolerance: float = TOLERANC
     return Entry(
         law=law,
         verdict="passed" if finite and found.value <= tolerance else "failed",
-        why="" if finite else NO_NUMBER if math.isnan(found.value) else OTHER_SHAPE,
+        why=found.why if finite else NO_NUMBER if math.isnan(found.value) else OTHER_SHAPE,
         what=found.what,
         inputs=found.inputs,
         value=found.value if finite else None,

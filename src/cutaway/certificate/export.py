@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cutaway.certificate.entry import Measure, NotMeasured, difference
-from cutaway.certificate.subject import Subject, besides, together
+from cutaway.certificate.subject import PLACEWISE, Subject, answers, besides, few_of, together
 from cutaway.checkpoints import load
 from cutaway.files import read_json
 from cutaway.model.model import Model
@@ -20,16 +20,21 @@ SCORES = ("prediction_logits", "logits", "last_hidden_state")
 def again_is_native(subject: Subject) -> Measure:
     """Out and in again, nothing is lost."""
     again = load(subject.exported, dtype=subject.model.dtype, device=subject.model.device)
-    return Measure(value=difference(together(again, subject.batch), subject.together), inputs=subject.asked.inputs)
+    there = together(again, subject.batch, long=subject.asked.long)
+    return Measure(value=difference(there, subject.together), inputs=subject.asked.inputs)
 
 
 def peer_is_native(subject: Subject) -> Measure:
     """`transformers` computes the same from the exported folder."""
     if find_spec("transformers") is None:
         raise NotMeasured("extra missing: transformers")
-    theirs = _load(subject.exported, subject.model)
-    found = [_answer(theirs, subject, i) for i in range(len(subject.asked))]
-    return Measure(value=difference(subject.alone, found), inputs=subject.asked.inputs)
+    model, asked = subject.model, subject.asked
+    theirs = _load(subject.exported, model)
+    found = [_answer(theirs, subject, i) for i in range(len(asked))]
+    ours = subject.alone
+    if asked.long:  # what they call the last hidden state is not the same in every family
+        ours = [answers(model, hidden, None, long=True, scores=True)[0] for hidden in subject.hidden_alone]
+    return Measure(value=difference(ours, found), inputs=asked.inputs)
 
 
 def _load(folder: Path, model: Model) -> Any:
@@ -62,5 +67,7 @@ def _answer(theirs: Any, subject: Subject, i: int) -> Tensor:
             more["token_type_ids"] = torch.tensor([asked.segments[i]], device=device)
         output = theirs(input_ids=ids, **more)
     said = [next(output[name] for name in SCORES if output.get(name) is not None)]
+    if asked.long and subject.model.config.task in PLACEWISE:
+        said = [said[0][:, few_of(said[0].shape[1])]]
     said += [output[name] for _, name in besides(subject.model)]
     return torch.cat([x[0].flatten() for x in said])

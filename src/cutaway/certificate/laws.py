@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import zip_longest
 from types import MethodType
 
 import torch
@@ -14,6 +15,7 @@ from cutaway.certificate.entry import Measure, NotApplicable, NotMeasured, diffe
 from cutaway.certificate.subject import Subject, batch_of, has_8_bits, states, together
 from cutaway.decoding.precision import with_precision
 from cutaway.model.blocks import Block, has_blocks
+from cutaway.model.finite import not_finite
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
 from cutaway.model.tap import edit
 
@@ -21,6 +23,16 @@ from cutaway.model.tap import edit
 # good an 8-bit model is, its score on real data says.
 INT8 = 0.25
 ROOM = 128  # tokens of a packed row
+SINGLE = 10  # tokens of a long row that are read alone, twice
+
+
+def weights_are_finite(subject: Subject) -> Measure:
+    """Every number of every tensor is one, also where none of the questions gets to."""
+    named = [*subject.model.named_parameters(), *subject.model.named_buffers()]
+    damaged = not_finite(subject.model)
+    why = f"{damaged[0]}" + (f", and {len(damaged) - 1} more" if len(damaged) > 1 else "") if damaged else ""
+    what, inputs = "tensors with numbers that are not finite", f"{len(named)} tensors"
+    return Measure(value=float(len(damaged)), what=what, inputs=inputs, tolerance=0.0, why=why)
 
 
 def batch_is_single(subject: Subject) -> Measure:
@@ -32,16 +44,17 @@ def left_is_right(subject: Subject) -> Measure:
     """Padding may stand before a row or behind it."""
     if subject.asked.pictures is not None:
         raise NotApplicable("pictures are not padded")
-    left = together(subject.model, batch_of(subject.model, subject.asked, "left"))
+    left = together(subject.model, batch_of(subject.model, subject.asked, "left"), long=subject.asked.long)
     return Measure(value=difference(left, subject.together), inputs=subject.asked.inputs)
 
 
 @torch.no_grad()
 def cached_is_uncached(subject: Subject) -> Measure:
-    """Reading half of a row at once, then token by token, gives what reading it at once gives."""
+    """Reading half of a row at once, then token by token, gives what reading it at once gives; of a long row only the
+    tokens behind its half and at its end come alone."""
     if not isinstance(subject.model, DecoderModel):
         raise NotApplicable("no decoder, so no cache")
-    steps = [states(subject.model, hidden) for hidden in _cached(subject.model, subject.asked)]
+    steps = [states(subject.model, x, long=subject.asked.long) for x in _cached(subject.model, subject.asked)]
     return Measure(value=difference(steps, subject.states_alone), inputs=subject.asked.inputs)
 
 
@@ -55,16 +68,23 @@ def _cached(model: DecoderModel, asked: Asked) -> list[Tensor]:
         cache = model.new_cache(len(rows), longest)
     read = model.decode if isinstance(model, EncoderDecoderModel) else model.hidden
     found: list[list[Tensor]] = [[] for _ in rows]
-    at = [max(1, len(row) // 2) for row in rows]
-    pieces: list[Ids] = [row[:n] for row, n in zip(rows, at, strict=True)]
-    while any(pieces):
-        ids, real = padded(pieces, "right", 0, model.device)
+    for pieces in zip_longest(*(in_pieces(row) for row in rows), fillvalue=()):
+        ids, real = padded([list(piece) for piece in pieces], "right", 0, model.device)
         hidden = read(ids, real=real, cache=cache)
         for i, piece in enumerate(pieces):
             found[i].append(hidden[i, : len(piece)])
-        pieces = [row[n : n + 1] for row, n in zip(rows, at, strict=True)]
-        at = [n + 1 for n in at]
     return [torch.cat(parts) for parts in found]
+
+
+def in_pieces(row: Ids) -> Iterator[Ids]:
+    """Half of a row, then its tokens one by one; of a long one those in between at once."""
+    half, alone = max(1, len(row) // 2), len(row) - SINGLE
+    yield row[:half]
+    if alone - half > SINGLE:
+        yield from ([id] for id in row[half : half + SINGLE])
+        yield row[half + SINGLE : alone]
+        half = alone
+    yield from ([id] for id in row[half:])
 
 
 def fused_is_explicit(subject: Subject) -> Measure:
@@ -72,7 +92,7 @@ def fused_is_explicit(subject: Subject) -> Measure:
     if not has_blocks(subject.model):
         raise NotApplicable("no attention of this family is fused")
     with edit(subject.model, {"*.pattern": lambda pattern: pattern}):
-        explicit = together(subject.model, subject.batch)
+        explicit = together(subject.model, subject.batch, long=subject.asked.long)
     return Measure(value=difference(subject.together, explicit), inputs=subject.asked.inputs)
 
 
@@ -82,7 +102,10 @@ def packed_is_unpacked(subject: Subject) -> Measure:
     model, asked = subject.model, subject.asked
     if asked.pictures is not None or isinstance(model, EncoderDecoderModel):
         raise NotApplicable("this family reads one text in a row")
-    packs = _packs(asked.rows, getattr(model, "max_len", None) or ROOM)
+    if asked.long:  # so much less of the first that both have room in one row
+        subject = Subject(model, asked.shortened(len(asked.rows[0]) - len(asked.rows[1])))
+        asked = subject.asked
+    packs = _packs(asked.rows, sum(map(len, asked.rows)) if asked.long else getattr(model, "max_len", None) or ROOM)
     joined = [[id for i in pack for id in asked.rows[i]] for pack in packs]
     ids, real = padded(joined, "right", 0, model.device)
     numbers = [[number for number, i in enumerate(pack) for _ in asked.rows[i]] for pack in packs]
@@ -95,7 +118,7 @@ def packed_is_unpacked(subject: Subject) -> Measure:
     packed: list[Tensor] = []
     for row, pack in enumerate(packs):
         lengths = [len(asked.rows[i]) for i in pack]
-        packed += states(model, hidden[row][real[row]]).split(lengths)
+        packed += states(model, hidden[row][real[row]], long=asked.long).split(lengths)
     return Measure(value=difference(packed, subject.states_alone), inputs=asked.inputs)
 
 
@@ -120,7 +143,7 @@ def compiled_is_eager(subject: Subject) -> Measure:
         raise NotMeasured("torch.compile is switched off: unset TORCH_COMPILE_DISABLE")
     try:
         with _compiled_blocks(subject.model):
-            fast = together(subject.model, subject.batch)
+            fast = together(subject.model, subject.batch, long=subject.asked.long)
     except torch._dynamo.exc.BackendCompilerFailed as error:
         if _compiles_anything(subject.model.device):
             raise

@@ -23,6 +23,7 @@ from cutaway.model.int8 import Int8Linear
 from cutaway.model.model import Model
 from cutaway.model.tap import Part
 
+FEW = 32  # places of a long row at which the head is asked
 PLACEWISE = ("language_model", "masked_language_model", "pretrain", "tag", "translate", "hidden")
 # what a head says besides its scores: the part, the task that it is for, and the name that `transformers` gives it
 BESIDES = (("next_sentence", "pretrain", "seq_relationship_logits"), ("pool", "hidden", "pooler_output"))
@@ -37,11 +38,14 @@ class Batch(NamedTuple):
 
 
 class Subject(ExitStack):
-    """A model and what it is asked. To be left, because of the exported folder: `with Subject(model, asked) as …`."""
+    """A model and what it is asked. To be left, because of the exported folder: `with Subject(model, asked) as …`.
 
-    def __init__(self, model: Model, asked: Asked) -> None:
+    One that is asked something else besides takes the folder of the `first`.
+    """
+
+    def __init__(self, model: Model, asked: Asked, first: "Subject | None" = None) -> None:
         super().__init__()
-        self.model, self.asked = model, asked
+        self.model, self.asked, self.first = model, asked, first
 
     def __enter__(self) -> Self:
         return self
@@ -60,7 +64,7 @@ class Subject(ExitStack):
     @torch.no_grad()
     def together(self) -> list[Tensor]:
         """All answers from one batch."""
-        return answers(self.model, self.hidden, self.batch.real)
+        return answers(self.model, self.hidden, self.batch.real, long=self.asked.long)
 
     @cached_property
     @torch.no_grad()
@@ -76,17 +80,19 @@ class Subject(ExitStack):
     @torch.no_grad()
     def alone(self) -> list[Tensor]:
         """All answers, each from a batch of its own."""
-        return [answers(self.model, hidden, None)[0] for hidden in self.hidden_alone]
+        return [answers(self.model, hidden, None, long=self.asked.long)[0] for hidden in self.hidden_alone]
 
     @cached_property
     @torch.no_grad()
     def states_alone(self) -> list[Float[Tensor, "seq answers"]]:
         """The same, place by place."""
-        return [states(self.model, hidden[0]) for hidden in self.hidden_alone]
+        return [states(self.model, hidden[0], long=self.asked.long) for hidden in self.hidden_alone]
 
     @cached_property
     def exported(self) -> Path:
         """The model in the Hugging Face layout, where that has a word for it."""
+        if self.first is not None:
+            return self.first.exported
         if has_8_bits(self.model):
             raise NotApplicable("8-bit matrices stay here")
         try:
@@ -117,20 +123,36 @@ def batch_of(model: Model, asked: Asked, side: Side) -> Batch:
 
 
 @torch.no_grad()
-def together(model: Model, batch: Batch) -> list[Tensor]:
+def together(model: Model, batch: Batch, *, long: bool) -> list[Tensor]:
     """All answers of some model from one batch."""
-    return answers(model, model.hidden(*batch.given, **batch.more), batch.real)
+    return answers(model, model.hidden(*batch.given, **batch.more), batch.real, long=long)
 
 
-def answers(model: Model, hidden: Float[Tensor, "batch seq d_model"], real: Tensor | None) -> list[Tensor]:
-    """All that the head says of each row at its real places, as one row of numbers."""
-    said = [model.head(hidden, real), *(part(hidden, real) for part, _ in besides(model))]
+@torch.no_grad()
+def answers(
+    model: Model, hidden: Float[Tensor, "batch seq d_model"], real: Tensor | None, *, long: bool, scores: bool = False
+) -> list[Tensor]:
+    """All that the head says of each row at its real places, as one row of numbers.
+
+    Of long rows the hidden states, unless only `scores` are asked for, and what the head says at a few places.
+    """
+    some = long and model.config.task in PLACEWISE
+    said = [] if some else [model.head(hidden, real)]
+    said += [part(hidden, real) for part, _ in besides(model)]
 
     def of_row(i: int) -> Tensor:
         whole = [x[i] if real is None or x.ndim < 3 else x[i][real[i]] for x in said]
+        if some:
+            own = hidden[i] if real is None else hidden[i][real[i]]
+            whole = [own] * (not scores) + [model.head(own[few_of(len(own))][None])[0], *whole]
         return torch.cat([x.flatten() for x in whole])
 
     return [of_row(i) for i in range(len(hidden))]
+
+
+def few_of(n: int) -> list[int]:
+    """A few of n places, the first and the last among them."""
+    return sorted({round(at * (n - 1) / (FEW - 1)) for at in range(FEW)})
 
 
 def besides(model: Model) -> list[tuple[Part, str]]:
@@ -139,6 +161,6 @@ def besides(model: Model) -> list[tuple[Part, str]]:
     return [(part, theirs) for part, theirs in parts if part is not None]
 
 
-def states(model: Model, hidden: Float[Tensor, "seq d_model"]) -> Float[Tensor, "seq answers"]:
+def states(model: Model, hidden: Float[Tensor, "seq d_model"], *, long: bool) -> Float[Tensor, "seq answers"]:
     """What can be compared place by place: the head's scores where it scores places, else the hidden states."""
-    return model.head(hidden[None])[0] if model.config.task in PLACEWISE else hidden
+    return hidden if long or model.config.task not in PLACEWISE else model.head(hidden[None])[0]

@@ -1,7 +1,9 @@
 """Every law, one after the other."""
 
+import math
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -11,7 +13,7 @@ import torch
 from cutaway import __version__
 from cutaway.bundled import find
 from cutaway.certificate import export, laws, words
-from cutaway.certificate.asked import questions
+from cutaway.certificate.asked import bearable_length, full_length, long_questions, questions
 from cutaway.certificate.certificate import Certificate, fingerprint
 from cutaway.certificate.entry import TIPPED, TOLERANCE, Entry, Measure, NotMeasured, judged
 from cutaway.certificate.subject import Subject, has_8_bits
@@ -20,7 +22,9 @@ from cutaway.errors import InputError
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
 
-LAWS: dict[str, Callable[[Subject], Measure]] = {
+Law = Callable[[Subject], Measure]
+LAWS: dict[str, Law] = {
+    "weights are finite": laws.weights_are_finite,
     "batch = single": laws.batch_is_single,
     "left = right padding": laws.left_is_right,
     "cached = uncached": laws.cached_is_uncached,
@@ -36,6 +40,8 @@ LAWS: dict[str, Callable[[Subject], Measure]] = {
     "scores = uncached": words.scores_are_uncached,
 }
 SLOW = ("compiled = eager",)  # what `quick` leaves out
+SHORT = ("weights are finite", "int8 ≈ fp32")  # what long rows would not change
+LONG = ("compiled = eager",)  # what is compiled for the long rows alone: each length takes as long again
 
 
 def verify(
@@ -44,10 +50,14 @@ def verify(
     tokenizer: Tokenizer | None = None,
     seed: int = 0,
     quick: bool = False,
+    length: int | None = None,
     device: torch.device | str = "cpu",
     report: Callable[[str], None] = lambda law: None,
 ) -> Certificate:
     """Measures every law on a model, in single precision; `quick` leaves compiling out.
+
+    The longest row has `length` tokens: all that the model reads, unless one pass over so many would take long; the
+    certificate says how many it had.
 
     `model` is a folder, file or name, whose own tokenizer is used unless another is given, or a model that is loaded
     already, of which a certificate speaks without naming files. `report` is told which law is next.
@@ -61,6 +71,7 @@ def verify(
     if model.dtype != torch.float32:
         raise InputError(f"a model in {model.dtype}: laws are measured in single precision, so give model.float()")
     model = model.eval()
+    length = checked_length(model, length)
     return Certificate(
         family=model.config.family,
         task=model.config.task,
@@ -76,19 +87,52 @@ def verify(
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         seed=seed,
         quick=quick,
-        entries=measured(model, tokenizer, seed=seed, quick=quick, report=report),
+        length=length,
+        max_len=getattr(model, "max_len", None),
+        entries=measured(model, tokenizer, seed=seed, quick=quick, length=length, report=report),
     )
 
 
+def checked_length(model: Model, length: int | None) -> int | None:
+    """How long the longest row is; None of pictures."""
+    full = full_length(model)
+    if length is None:
+        return bearable_length(model)
+    if full is None:
+        raise InputError(f"length={length}: this model reads pictures, all of one size; leave it out")
+    longest = getattr(model, "max_len", None) or length
+    if not 1 <= length <= longest:
+        raise InputError(f"length={length} is not between 1 and max_len={longest}")
+    return length
+
+
 def measured(
-    model: Model, tokenizer: Tokenizer | None, *, seed: int, quick: bool, report: Callable[[str], None]
+    model: Model,
+    tokenizer: Tokenizer | None,
+    *,
+    seed: int,
+    quick: bool,
+    length: int | None,
+    report: Callable[[str], None],
 ) -> list[Entry]:
     entries, tolerance = [], TIPPED if has_8_bits(model) else TOLERANCE
-    with Subject(model, questions(model, tokenizer, seed)) as subject:
+    with Subject(model, questions(model, tokenizer, seed)) as short:
+        asked = long_questions(model, length, seed)
+        long = None if asked is None else Subject(model, asked, first=short)
         for law, measure in LAWS.items():
             report(law)
-            entries.append(judged(law, _left_out if quick and law in SLOW else partial(measure, subject), tolerance))
+            subjects = [x for x in (short, long) if x is not None]
+            subjects = subjects[:1] if law in SHORT else subjects[-1:] if law in LONG else subjects
+            left_out = quick and law in SLOW
+            entries.append(judged(law, _left_out if left_out else partial(_worst, measure, subjects), tolerance))
     return entries
+
+
+def _worst(law: Law, subjects: Sequence[Subject]) -> Measure:
+    """Of what short rows and long ones come to, the worst."""
+    found = [law(subject) for subject in subjects]
+    worst = max(found, key=lambda one: math.inf if math.isnan(one.value) else one.value)
+    return replace(worst, inputs=", and ".join(one.inputs for one in found))
 
 
 def _left_out() -> Measure:

@@ -5,7 +5,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from cutaway.certificate.asked import Ids
+from cutaway.certificate.asked import Asked, Ids
 from cutaway.certificate.entry import Measure, NotApplicable, difference
 from cutaway.certificate.subject import Subject
 from cutaway.decoding.engine import Job
@@ -16,6 +16,8 @@ from cutaway.model.model import DecoderModel, EncoderDecoderModel
 LIMITS = (4, 1, 3, 2, 5, 1, 3, 2)
 # Long enough that beams change places, and that rows forget what they gave up.
 LONG = (16, 12, 14, 13, 16, 12, 15, 14)
+END = 12  # new tokens behind a row that is nearly as long as the model reads
+GROWN = 24  # behind a short one, so that what is looked at grows by several blocks
 PENALTY = 0.6  # neither 0 nor 1, so that a score that is divided by something else shows
 PROMPT = 6  # tokens at most
 BATCHES = (1, 3, 8)
@@ -33,7 +35,8 @@ def beam_one_is_greedy(subject: Subject) -> Measure:
 def same_in_any_batch(subject: Subject, width: int) -> Measure:
     """Batches of 1, 3 and 8 write the same tokens."""
     model, jobs = texts_to_write(subject)
-    found = [[texts[0].ids for texts in write(model, jobs, beam=width, rows=rows)] for rows in BATCHES]
+    batches = [rows for rows in BATCHES if rows <= len(jobs)]
+    found = [[texts[0].ids for texts in write(model, jobs, beam=width, rows=rows)] for rows in batches]
     return that_differ([any(ids != texts[0] for ids in texts) for texts in zip(*found, strict=True)], jobs)
 
 
@@ -44,7 +47,8 @@ def scores_are_uncached(subject: Subject) -> Measure:
     model, jobs = texts_to_write(subject, LONG)
     ends = model.config.end_ids or ()
     said, read, scale = [], [], 0.0
-    for width, its in ((1, ends), (4, ends), (4, ()))[: 3 if ends else 2]:  # and on to the limit, however soon it ends
+    ways = [(1, ends), (4, ends), (4, ())][: 3 if ends else 2]  # and on to the limit, however soon it ends
+    for width, its in ways[-1:] if subject.asked.long else ways:
         written = write(model, jobs, beam=width, end_ids=its, length_penalty=PENALTY, rows=4)
         for job, found in zip(jobs, written, strict=True):
             for n in {len(one.ids) for one in found}:  # those of one length can be read together
@@ -65,6 +69,8 @@ def texts_to_write(subject: Subject, limits: tuple[int, ...] = LIMITS) -> tuple[
     model = subject.model
     if not isinstance(model, DecoderModel) or model.config.task not in ("language_model", "translate"):
         raise NotApplicable("this model writes no text")
+    if subject.asked.long:
+        return model, long_texts(model, subject.asked)
     jobs, room = [], model.max_len or PROMPT + max(limits)
     for row, limit in zip(subject.asked.rows[-len(limits) :], limits, strict=True):
         if isinstance(model, EncoderDecoderModel):
@@ -73,6 +79,18 @@ def texts_to_write(subject: Subject, limits: tuple[int, ...] = LIMITS) -> tuple[
             prompt = row[: max(1, min(PROMPT, room // 2))]
             jobs.append(Job(prompt=prompt, limit=min(limit, room - len(prompt) + 1)))
     return model, jobs
+
+
+def long_texts(model: DecoderModel, asked: Asked) -> list[Job]:
+    """What follows rows that are nearly as long as the model reads, up to the last token that it has room for; and what
+    follows a short beginning."""
+    jobs, longest = [], max(map(len, asked.targets or asked.rows))
+    for i, row in enumerate(asked.targets or asked.rows):
+        prompt = row[: min(len(row), max(1, longest - END))]
+        limit = min(END, longest - len(prompt)) + 1  # the last one is only written
+        jobs.append(Job(prompt=prompt, source=asked.rows[i] if asked.targets else (), limit=limit))
+    grown = Job(prompt=jobs[-1].prompt[:PROMPT], source=jobs[-1].source, limit=min(GROWN, longest - PROMPT))
+    return [*jobs, grown]
 
 
 @torch.no_grad()

@@ -23,6 +23,12 @@ Out = Annotated[
 ]
 Check = Annotated[bool, typer.Option("--check", help="Measure nothing: read the certificate, and see if it is stale.")]
 Seed = Annotated[int, typer.Option("--seed", help="Of the random inputs.")]
+Length = Annotated[
+    int | None,
+    typer.Option(
+        "--length", help="Tokens of the longest row; else all that the model reads, or as many as take seconds."
+    ),
+]
 
 STYLES = {
     "passed": "green",
@@ -39,6 +45,7 @@ def verify(
     out: Out = None,
     check: Check = False,
     seed: Seed = 0,
+    length: Length = None,
     device: On = Device.auto,
     as_json: Json = False,
 ) -> None:
@@ -53,19 +60,26 @@ def verify(
             raise InputError(f"{path} was not measured on {device.value}: leave --check out, and it is")
         changed = certificate.changed(model)
     else:
-        certificate = _measured(model, quick, seed, device)
+        certificate = _measured(model, quick, seed, length, device)
         if out is None and model.resolve().is_relative_to(HERE):
             print("the certificate that came along is kept; --out FILE writes this one", file=sys.stderr)
         else:
             certificate.write(path)
     if as_json:
-        print(json.dumps({**certificate.to_dict(), "file": str(path), "stale": changed}, indent=2, ensure_ascii=False))
+        print(
+            json.dumps(
+                {**certificate.to_dict(), "file": str(path), "stale": changed},
+                indent=2,
+                ensure_ascii=False,
+                allow_nan=False,
+            )
+        )
     else:
         _show(model, certificate, path, changed)
     raise typer.Exit(0 if certificate.passed and not changed else 1)
 
 
-def _measured(model: Path, quick: bool, seed: int, device: Device) -> "Certificate":
+def _measured(model: Path, quick: bool, seed: int, length: int | None, device: Device) -> "Certificate":
     """On the GPU where there is one, like every command that lets a model speak."""
     from rich.console import Console
 
@@ -83,6 +97,7 @@ def _measured(model: Path, quick: bool, seed: int, device: Device) -> "Certifica
             model,
             seed=seed,
             quick=quick,
+            length=length,
             device="cuda" if has_gpu and device is not Device.cpu else "cpu",
             report=lambda law: spinner.update(f"{law} … [dim]{numbers[law]}[/]"),
         )
@@ -102,7 +117,9 @@ def _show(model: Path, certificate: "Certificate", path: Path, changed: list[str
         console.print(_below(reasons))
         console.print()
     console.print(_count(certificate.entries))
-    inputs = next((entry.inputs for entry in certificate.entries if entry.inputs), "")
+    inputs = next((entry.inputs for entry in certificate.entries if entry.law == "batch = single"), "")
+    if (certificate.length or 0) < (certificate.max_len or 0):
+        inputs += f" of the {certificate.max_len:,} tokens that it reads (--length measures more)"
     versions = [f"{name} {version}" for name, version in certificate.versions.items()]
     told = [inputs, f"seed {certificate.seed}", *versions, certificate.machine.get("processor", ""), certificate.date]
     console.print(Text(" · ".join(filter(None, told)), "dim"))

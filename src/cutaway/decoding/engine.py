@@ -36,7 +36,8 @@ class Engine:
         self.model, self.search = model, search
         self.most_rows, self.most_prompt, self.most_source = rows, prompt, source
         slots = prompt - 1 + search.width * search.most
-        cache = model.new_cache(rows, prompt - 1 + search.most, slots=slots)
+        longest = prompt - 1 + search.most  # more than any text, where most is written behind another prompt
+        cache = model.new_cache(rows, min(longest, model.max_len or longest), slots=slots)
         if isinstance(model, EncoderDecoderModel):
             cache = model.with_memory(cache, source)
         self.plain: Cache = cache

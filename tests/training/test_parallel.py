@@ -172,7 +172,9 @@ def test_each_process_takes_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert chosen_device("auto") == torch.device("cuda")
     assert chosen_device("cuda:1") == torch.device("cuda", 1)
-    with pytest.raises(ConfigError, match=r"train.device='gpu': torch knows no such device; auto, cpu, cuda"):
+    with pytest.raises(
+        ConfigError, match=r"train.device='gpu': torch has no such device to compute on here; auto, cpu, cuda"
+    ):
         chosen_device("gpu")
     monkeypatch.setenv("WORLD_SIZE", "4")
     assert chosen_device("auto") == chosen_device("cuda") == torch.device("cuda", 1)

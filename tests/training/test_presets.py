@@ -75,6 +75,53 @@ def test_the_files_choose_the_recipe(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("names", "header"),
+    [
+        (["train.en", "train.de"], ("en", "de")),
+        (["train.en.gz", "train.de.gz"], ("en", "de")),
+        (["en.txt", "de.txt"], ("en", "de")),
+        (["news-EN.txt", "news-DE.txt"], ("EN", "DE")),
+        (["en/news.txt", "de/news.txt"], ("en", "de")),
+        (["train.src", "train.tgt"], ("src", "tgt")),
+        (["a.mine", "a.theirs"], ("mine", "theirs")),
+        (["a.en", "a.de", "b.en", "b.de"], ("en", "de")),
+    ],
+)
+def test_names_that_differ_in_their_language_are_pairs_of_as_many_lines(
+    names: list[str], header: tuple[str, str], tmp_path: Path
+) -> None:
+    paths = [tmp_path / name for name in names]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        write(path, "one\ntwo\nthree\n")
+    data = recipe_for(paths).data
+    assert (data.format, data.header) == ("parallel", header)
+    write(paths[1], "one\n")
+    each = f"{paths[0]} \\(3 lines\\), {paths[1]} \\(1 lines\\).*: by their names these are parallel texts"
+    with pytest.raises(ConfigError, match=each):
+        recipe_for(paths)
+    recipe = recipe_for(paths, ["data.format=text"])
+    assert (recipe.objective.kind, recipe.data.format) == ("next_token", "text")
+
+
+@pytest.mark.parametrize(
+    "names", [["a.en", "a.de", "a.fr"], ["a.en", "b.en", "a.de", "b.de"], ["en.txt", "de.txt", "other.txt"]]
+)
+def test_files_that_only_half_look_like_pairs_are_refused(names: list[str], tmp_path: Path) -> None:
+    paths = [write(tmp_path / name, "one\ntwo\n") for name in names]
+    with pytest.raises(ConfigError, match=r"a?.*\(2 lines\).*these are parallel texts, .*data.format=text"):
+        recipe_for(paths)
+
+
+@pytest.mark.parametrize(
+    "names", [["one.txt", "two.txt"], ["vol.1", "vol.2", "vol.3"], ["a-en.txt", "b-de.txt"], ["en.txt"], ["it", "xx"]]
+)
+def test_texts_by_other_names_are_running_text(names: list[str], tmp_path: Path) -> None:
+    paths = [write(tmp_path / name, "one\n" * n) for n, name in enumerate(names, 1)]
+    assert recipe_for(paths).objective.kind == "next_token"
+
+
+@pytest.mark.parametrize(
     ("header", "changes", "said"),
     [
         (["en", "de", "n"], [], r"a.tsv has the columns en, de, n: columns named source .* --set data.text=…"),

@@ -63,10 +63,7 @@ def chosen_device(wanted: str) -> torch.device:
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     if not wanted.startswith("cuda"):
-        try:
-            return torch.device(wanted)
-        except RuntimeError:
-            raise ConfigError(f"train.device={wanted!r}: torch knows no such device; auto, cpu, cuda, cuda:1") from None
+        return _usable(wanted)
     if not torch.cuda.is_available():
         raise ConfigError(f"train.device={wanted!r}, but torch finds no GPU here: `cutaway doctor` says more")
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
@@ -79,6 +76,17 @@ def chosen_device(wanted: str) -> torch.device:
             f"no GPU is left for process {number} of this machine: start at most {there}, one for each GPU"
         )
     return torch.device("cuda", number)
+
+
+def _usable(wanted: str) -> torch.device:
+    """A device that numbers can be put on and read from: «meta» has none, and others are in another build of torch."""
+    try:
+        torch.zeros(1, device=wanted).item()
+        return torch.device(wanted)
+    except (RuntimeError, NotImplementedError, AssertionError):
+        raise ConfigError(
+            f"train.device={wanted!r}: torch has no such device to compute on here; auto, cpu, cuda, cuda:1"
+        ) from None
 
 
 def machine_name(device: torch.device) -> str:

@@ -1,9 +1,13 @@
 """Fault 22: a malformed tokenizer gives our error, also when the Rust library panics or would end the process."""
 
+import base64
 import copy
 import json
+import os
+import re
 import struct
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -15,6 +19,7 @@ from tokenizers.pre_tokenizers import FixedLength
 from cutaway.errors import CheckpointError, CutawayError, InputError
 from cutaway.files import MEGABYTE
 from cutaway.tokens import Tokenizer, find_tokenizer, gguf_tokenizer, llama2c_tokenizer
+from cutaway.tokens.guard import damage
 from cutaway.tokens.tokenizer import LIMIT
 
 BPE = {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}
@@ -151,6 +156,135 @@ def test_fault_22_bytes_changed_anywhere_give_our_error_or_a_tokenizer(
             tokenizer.decode(tokenizer.encode("ab <s> 日本"))
     except CutawayError:
         pass
+
+
+# --- what a text may become -------------------------------------------------------------------------------------------
+
+
+def chain(place: str, *steps: dict[str, Any]) -> bytes:
+    inner = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "decoder": "decoders"}
+    inner["post_processor"] = "processors"
+    return but(**{place: {"type": "Sequence", inner[place]: list(steps)}})
+
+
+def replace(old: str, new: str, kind: str = "String") -> dict[str, Any]:
+    return {"type": "Replace", "pattern": {kind: old}, "content": new}
+
+
+def template_of(*parts: Any) -> dict[str, Any]:
+    return {"type": "TemplateProcessing", "single": list(parts), "pair": [A, B], "special_tokens": {"x": X}}
+
+
+A, B = ({"Sequence": {"id": id, "type_id": 0}} for id in "AB")
+X = {"id": "x", "ids": [0] * 40, "tokens": ["a"] * 40}
+MARK = {"SpecialToken": {"id": "x", "type_id": 0}}
+PREFIX = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": False}
+WIDE = {"type": "Metaspace", "prepend_scheme": "always", "split": True}
+CTC = {"type": "CTC", "pad_token": "b", "word_delimiter_token": "", "cleanup": True}
+FOURFOLD = chain("normalizer", *[replace("a", "aaaa")] * 3)
+GROWING = {
+    "one letter becomes two, nine times": chain("normalizer", *[replace("a", "aa")] * 9),
+    "in turns": chain("normalizer", *[replace("a", "bb"), replace("b", "aa")] * 5),
+    "in capitals": chain("normalizer", *[replace("a", "AA"), {"type": "Lowercase"}] * 9),
+    "by an expression": chain("normalizer", *[replace("a?", "b", "Regex")] * 9),
+    "by a class": chain("normalizer", *[replace("[ab]", "ab", "Regex")] * 9),
+    "between all letters": chain("normalizer", replace("", "a")),
+    "between all letters, by an expression": chain("normalizer", replace("", "a", "Regex")),
+    "without a type": chain("normalizer", *[{"pattern": {"String": "a"}, "content": "aa"}] * 9),
+    "in front, then more": chain("normalizer", {"type": "Prepend", "prepend": "b" * 9000}, replace("b", "b" * 200)),
+    "in front": chain("normalizer", {"type": "Prepend", "prepend": "a" * (1 << 20) + "a"}),
+    "sequences in sequences": chain("normalizer", *[json.loads(FOURFOLD)["normalizer"]] * 2),
+    "a ligature that opens again": chain("normalizer", *[replace("ل", "ﷺ"), {"type": "NFKC"}] * 3),
+    "bytes of bytes": chain("normalizer", *[{"type": "ByteLevel"}] * 9),
+    "bytes of bytes of words": chain("pre_tokenizer", *[PREFIX] * 9),
+    "words in turns": chain("pre_tokenizer", *[WIDE | {"replacement": mark} for mark in "▁_"] * 5),
+    "put together": chain("decoder", *[replace("a", "aa")] * 9),
+    "spaces put together": chain("decoder", *[CTC] * 9),
+    "suffixes put together": chain("decoder", *[{"type": "BPEDecoder", "suffix": ""}] * 9),
+    "a text twice": but(post_processor=template_of(A, A)),
+    "a pair's text twice": but(post_processor=template_of(A) | {"pair": [A, B, A]}),
+    "templates of templates": chain("post_processor", template_of(A), template_of(A)),
+    "many tokens around": but(post_processor=template_of(MARK, A, MARK)),
+    "many steps around": chain("post_processor", *[{"type": "BertProcessing", "sep": ["a", 0], "cls": ["a", 0]}] * 65),
+    "many steps": chain("normalizer", *[{"type": "NFC"}] * 257),
+    "a charsmap that writes much": charsmap(base64.b64encode(bytes(4) + b"a" * 5000 + b"\0").decode()),
+    "a piece too deep for the library": but(
+        model={"type": "Unigram", "unk_id": 0, "vocab": [["a", 0.0], ["b" * 4097, -1.0]], "byte_fallback": False}
+    ),
+    "pieces of too many letters": but(
+        model={"type": "Unigram", "unk_id": 0, "byte_fallback": False,
+               "vocab": [["a", 0.0], *([f"{i:04}" + "b" * 4000, -1.0] for i in range(530))]}
+    ),
+    "words of any length": but(
+        model={"type": "WordPiece", "unk_token": "a", "continuing_subword_prefix": "##", "vocab": {"a": 0},
+               "max_input_chars_per_word": 10**9}
+    ),
+    "a prefix of a megabyte": but(model=BPE | {"merges": [], "continuing_subword_prefix": "#" * (1 << 20)}),
+    "two tokens of one id": but(model=BPE | {"vocab": {"a": 0, "b": 0, "ab": 2}}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", GROWING)
+def test_fault_22_a_tokenizer_that_multiplies_a_text_is_refused_before_the_library_reads_it(tmp_path: Path, case: str):
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(GROWING[case])
+    with limits(30, 700), pytest.raises(CheckpointError, match=re.escape(str(path))):
+        Tokenizer.load(path)
+
+
+SOUND_CHAINS = {
+    "Llama's": [{"type": "Prepend", "prepend": "▁"}, replace(" ", "▁")],
+    "CLIP's": [{"type": "NFC"}, replace(r"\s+", " ", "Regex"), {"type": "Lowercase"}],
+    "ALBERT's": [replace("``", '"'), replace("''", '"'), {"type": "NFKD"}, {"type": "StripAccents"},
+                 {"type": "Lowercase"}, replace(" {2,}", " ", "Regex")],
+    "of many signs": [replace(sign, "...") for sign in "…‥⋯“”„«»‹›‘’‚–—―•·※№℡™©®€£¥"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SOUND_CHAINS)
+def test_chains_as_published_tokenizers_have_them_are_read(tmp_path: Path, case: str):
+    (tmp_path / "tokenizer.json").write_bytes(chain("normalizer", *SOUND_CHAINS[case]))
+    assert Tokenizer.load(tmp_path).encode("ab")
+
+
+def test_fault_22_what_is_read_makes_no_text_much_longer(tmp_path: Path):
+    """Of chains drawn at random, those that are read never exceed what the check allows."""
+    random, text = Random(22), "ab A…é  ﷺ日"
+    kinds = [{"type": kind} for kind in ("NFC", "NFKC", "Lowercase", "ByteLevel", "StripAccents")]
+    words = ["a", "b", "A", "aa", "ab", "é", "ﷺ", " ", "bbb", "Ã"]
+    read = 0
+    for _ in range(400):
+        steps = [
+            random.choice([
+                replace(random.choice(words), random.choice(words) * random.choice((1, 1, 2, 3))),
+                replace(random.choice(["a+", "[ab]", ".", "b*", "(?=a)"]), random.choice(words), "Regex"),
+                {"type": "Prepend", "prepend": random.choice(words)},
+                random.choice(kinds),
+            ])
+            for _ in range(random.randrange(1, 10))
+        ]  # fmt: skip
+        (tmp_path / "tokenizer.json").write_bytes(chain("normalizer", *steps))
+        try:
+            normalizer = Tokenizer.load(tmp_path).backend.normalizer
+        except CheckpointError:
+            continue
+        read += 1
+        assert len(normalizer.normalize_str(text)) <= 256 * 72 * len(text), steps
+    assert read > 100
+
+
+def test_fault_22_a_panic_writes_no_note_of_its_own(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(template(single=[{"SpecialToken": {"id": "X", "type_id": 0}}]))
+    with pytest.raises(CheckpointError):
+        Tokenizer.load(path)
+    assert capfd.readouterr().err == ""
+
+
+def test_what_others_write_while_a_tokenizer_is_read_is_not_lost(capfd: pytest.CaptureFixture[str]):
+    with damage("x"):
+        os.write(2, b"from another thread\n")
+    assert capfd.readouterr().err == "from another thread\n"
 
 
 # --- other forms ------------------------------------------------------------------------------------------------------

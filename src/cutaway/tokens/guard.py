@@ -7,9 +7,11 @@ before.
 
 import base64
 import binascii
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from cutaway.errors import CheckpointError, CutawayError, InputError
@@ -19,7 +21,8 @@ from cutaway.errors import CheckpointError, CutawayError, InputError
 def damage(where: str) -> Iterator[None]:
     """Any failure inside means that `where` is damaged."""
     try:
-        yield
+        with _without_panic_notes():
+            yield
     except CutawayError:
         raise
     except Exception as error:
@@ -43,6 +46,32 @@ def misfit() -> Iterator[None]:
         if not _is_panic(panic):
             raise
         raise CheckpointError(f"the tokenizer is damaged: {panic}") from None
+
+
+@contextmanager
+def _without_panic_notes() -> Iterator[None]:
+    """The library writes a note of each panic to stderr, past Python; the error that we make of it says the same.
+
+    What else is written meanwhile comes a little later.
+    """
+    try:
+        stderr = os.dup(2)
+    except OSError:  # closed
+        yield
+        return
+    with TemporaryFile() as notes:
+        os.dup2(notes.fileno(), 2)
+        failed = True
+        try:
+            yield
+            failed = False
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            notes.seek(0)
+            said = notes.read()
+            if said := said.partition(b"\nthread ")[0] if failed and b" panicked at " in said else said:
+                os.write(2, said)
 
 
 def _is_panic(error: BaseException) -> bool:

@@ -15,6 +15,7 @@ import tokenizers
 
 from cutaway.errors import CheckpointError, InputError
 from cutaway.files import MEGABYTE, parse_json, read_bytes, replacing, write_json
+from cutaway.tokens.growth import refuse_growth
 from cutaway.tokens.guard import damage, misfit, refuse_broken_charsmap
 from cutaway.tokens.marks import continuing_ids
 from cutaway.tokens.roles import CONFIG, find_roles, find_tags, stated_roles, tag_token
@@ -58,6 +59,7 @@ class Tokenizer:
         data = read_bytes(file, LIMIT)
         description = parse_json(data, str(file))
         refuse_broken_charsmap(description.get("normalizer"), file)
+        refuse_growth(description, file)
         with damage(str(file)):
             tokenizer = cls(tokenizers.Tokenizer.from_buffer(data), stated_roles(file.parent))
             tokenizer.backend = tokenizer._without_dropout()  # a file may ask for it, silently
@@ -214,10 +216,10 @@ class Tokenizer:
         return self._role("sep")
 
     def _try_once(self) -> None:
-        """Some damage shows only when a text is encoded; a text that merely does not fit is no damage."""
+        """Some damage shows only when a text is cut or put together; a text that merely does not fit is no damage."""
         for second in (None, "a"):
             with suppress(InputError):
-                self.encoding("a", second, True)
+                self.decode(self.encoding("a", second, True).ids, skip_special=False)
 
 
 def _encoded(encoding: tokenizers.Encoding) -> Encoded:

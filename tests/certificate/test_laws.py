@@ -231,7 +231,7 @@ def test_numbers_that_are_none_fail_everywhere_and_can_be_written(name: str, tmp
     assert weights.why.startswith(f"{name_of_it} holds nan at [0")
     for entry in certificate.entries[1:]:
         if entry.law in DECODING:
-            assert entry.verdict == "not applicable" or "this model's scores are not numbers" in entry.why
+            assert entry.verdict == "not applicable" or "this model's scores are not finite numbers" in entry.why
         elif entry.verdict not in ("not applicable", "not measured"):
             assert (entry.verdict, entry.why) == ("failed", "an answer is not a finite number")
     certificate.write(tmp_path / "certificate.json")

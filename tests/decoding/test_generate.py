@@ -540,3 +540,11 @@ def test_places_of_the_vocabulary_that_stand_for_nothing(tokenizer):
     found = generate(model, tokenizer, "Hi", max_tokens=40, temperature=3.0)
     assert isinstance(found, str)
     assert generate(model, Tokenizer(words("<sos>")), "I ate", max_tokens=5) is not None
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_long_prompt_beside_a_short_one_that_more_is_written_behind(tokenizer: Tokenizer, beam: int) -> None:
+    """Each has room by itself: the longest prompt and the most new tokens are of two texts."""
+    model, prompts = speaker(max_len=40, end_ids=None), ["I", "naïve café " * 3]
+    alone = [generate(model, tokenizer, prompt, max_tokens=30, beam=beam) for prompt in prompts]
+    assert generate(model, tokenizer, prompts, max_tokens=30, beam=beam) == alone

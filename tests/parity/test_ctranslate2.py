@@ -22,6 +22,7 @@ LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "transformer": ("transformer", {}),
     "pre-norm": ("transformer-pre-norm", {}),
     "rotary": ("transformer-rotary", {}),
+    "two sides": ("transformer-rotary", {"n_decoder_heads": 2, "decoder_d_ff": 32}),
     "learned": ("transformer", {"positions": "learned", "activation": "gelu", "output_bias": True}),
     "marian": ("transformer", {"positions": "sinusoidal_halves", "activation": "silu", "tied": True}),
     "t5": ("t5", {}),

@@ -29,7 +29,12 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "MarianMTModel": ("translate", {}),
     "MarianMTModel scaled": ("translate", {"scale_embedding": True, "activation_function": "swish"}),
     "MarianMTModel uneven": ("translate", {"encoder_layers": 1, "decoder_layers": 3}),
-    "MarianModel": ("hidden", {}),
+    "MarianMTModel sides": (
+        "translate",
+        {"encoder_attention_heads": 2, "decoder_attention_heads": 6, "encoder_ffn_dim": 32, "decoder_ffn_dim": 48},
+    ),
+    "MarianMTModel heads": ("translate", {"encoder_attention_heads": 6, "decoder_layers": 1}),
+    "MarianModel": ("hidden", {"decoder_attention_heads": 4, "decoder_ffn_dim": 16}),
 }
 CANNOT_SAY = [{"positions": "learned"}, {"tied": False}, {"norm_eps": 0.1}, {"start_id": None}]
 COMPUTED = ("embed_positions.weight",)

@@ -33,9 +33,8 @@ FIXED = {
 
 def config_in(keys: Keys, task: str) -> TransformerConfig:
     d_model, n_heads = keys.take("d_model", 1024), keys.take("encoder_attention_heads", 16)
-    keys.expect("decoder_attention_heads", n_heads)
-    d_ff = keys.take("encoder_ffn_dim", 4096)
-    keys.expect("decoder_ffn_dim", d_ff)
+    n_decoder_heads, d_ff = keys.take("decoder_attention_heads", 16), keys.take("encoder_ffn_dim", 4096)
+    decoder_d_ff = keys.take("decoder_ffn_dim", 4096)
     for fixed in ("normalize_before", "normalize_embedding", "add_final_layer_norm", "add_bias_logits"):
         keys.expect(fixed, False, 0)
     keys.expect("static_position_embeddings", True)
@@ -56,6 +55,8 @@ def config_in(keys: Keys, task: str) -> TransformerConfig:
         d_model=d_model,
         n_heads=n_heads,
         d_ff=d_ff,
+        n_decoder_heads=None if n_decoder_heads == n_heads else n_decoder_heads,
+        decoder_d_ff=None if decoder_d_ff == d_ff else decoder_d_ff,
         activation=keys.activation("activation_function", "gelu"),
         positions="sinusoidal_halves",
         wiring="pre_norm" if pegasus else "post_norm",
@@ -85,9 +86,9 @@ def config_out(c: TransformerConfig) -> dict[str, Any]:
         "decoder_layers": c.n_decoder_layers,
         "d_model": c.d_model,
         "encoder_attention_heads": c.n_heads,
-        "decoder_attention_heads": c.n_heads,
+        "decoder_attention_heads": c.heads_of("decoder"),
         "encoder_ffn_dim": c.d_ff,
-        "decoder_ffn_dim": c.d_ff,
+        "decoder_ffn_dim": c.d_ff_of("decoder"),
         "activation_function": activation_out(c.activation),
         "scale_embedding": c.scale_embedding,
         "dropout": c.dropout,

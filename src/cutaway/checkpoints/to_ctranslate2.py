@@ -113,7 +113,8 @@ def spec_of(model: Any) -> Any:
     specs, rotary = ctranslate2().specs, getattr(model, "rotary", None)
     if hasattr(model, "encoder"):
         encoder = specs.transformer_spec.TransformerEncoderSpec(**_numbers(model, model.encoder, rotary))
-        decoder = specs.TransformerDecoderSpec(**_numbers(model, model.decoder, rotary))
+        target_rotary = getattr(model, "target_rotary", None)
+        decoder = specs.TransformerDecoderSpec(**_numbers(model, model.decoder, target_rotary))
         _fill(encoder, model.encoder, model.source_embedding, model.max_len)
         _fill(decoder, model.decoder, model.target_embedding, model.max_len)
         if hasattr(model, "target_bias"):

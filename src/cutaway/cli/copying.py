@@ -1,7 +1,6 @@
 """What `import`, `export` and `pack` share: read a model in any layout, write it in one, and say what it was."""
 
 import dataclasses
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from cutaway.cli.options import Dtype, located
+from cutaway.cli.showing import json_text
 
 Which = Annotated[
     Path,
@@ -63,7 +63,7 @@ def copy_model(
     }
     if agreement is not None:
         found["agreement"] = {**dataclasses.asdict(agreement), "holds": agreement.holds}
-    print(json.dumps(found, indent=2)) if as_json else _report(found, agreement)
+    print(json_text(found, 2)) if as_json else _report(found, agreement)
     if agreement is not None and not agreement.holds:
         print("error:", agreement, file=sys.stderr)
         raise typer.Exit(1)

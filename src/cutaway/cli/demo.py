@@ -1,6 +1,5 @@
 """`cutaway demo`: the models that come along, each at its work, in the first minute."""
 
-import json
 import sys
 import zlib
 from collections.abc import Callable, Iterable
@@ -16,7 +15,7 @@ from cutaway.bundled.info import look_at
 from cutaway.cli.asking import Precision, as_trained, reading, ready
 from cutaway.cli.numbers import human
 from cutaway.cli.options import Json
-from cutaway.cli.showing import guesses, looks, stdout
+from cutaway.cli.showing import guesses, json_text, looks, stdout
 from cutaway.cli.wording import shown
 from cutaway.errors import CutawayError, InputError
 
@@ -68,7 +67,7 @@ def demo(sentence: Given = None, reverse: Reverse = False, steps: Steps = None, 
             console.print(_heading(f"{number}  {title}", model, console))
         answers[model] = _answered(model, ask, console, as_json)
     if as_json:
-        print(json.dumps(answers, ensure_ascii=False, indent=2))
+        print(json_text(answers, 2))
     else:
         _next({name for name, said in answers.items() if "problem" not in said}, console)
     if any("problem" in said for said in answers.values()):

@@ -9,6 +9,7 @@ import typer
 
 from cutaway.cli.numbers import human
 from cutaway.cli.options import Dtype, Json
+from cutaway.cli.showing import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -58,7 +59,7 @@ def describe(
     kind = getattr(torch, dtype.value)
     found = inside.describe(config, batch=batch, length=length, source_length=source_length, dtype=kind)
     if as_json:
-        print(json.dumps({"model": model, **found.to_dict()}, indent=2))
+        print(json_text({"model": model, **found.to_dict()}, 2))
         return
     console = Console(highlight=False)
     for piece in _page(model, found, depth, console):

@@ -1,6 +1,5 @@
 """`cutaway evaluate`: how good a model is at what it was made for, and how sure that is."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cutaway.cli.options import Device, Json, On, located
+from cutaway.cli.showing import json_text
 from cutaway.cli.words import EMBEDDING, At, score_words
 from cutaway.errors import InputError
 
@@ -156,7 +156,7 @@ def evaluate(
 
 def _say(said: dict[str, Any], found: "Report", as_json: bool) -> None:
     if as_json:
-        print(json.dumps({**said, "data": ",".join(said["data"]), **found.to_dict()}, indent=2, allow_nan=False))
+        print(json_text({**said, "data": ",".join(said["data"]), **found.to_dict()}, 2))
     else:
         _show(said, found)
 

@@ -1,6 +1,5 @@
 """`cutaway ngram`: an n-gram model of text files, of tokens or of their classes, and how well it tells other text."""
 
-import json
 import os
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +9,7 @@ import typer
 
 from cutaway.cli.evaluate import Split
 from cutaway.cli.options import Json
+from cutaway.cli.showing import json_text
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def ngram(
     found = as_dict(model, told, cut, text, list(zip(test or [], tests, strict=True)), learnt)
     found |= {"sample": said, "out": None if out is None else str(out), "seconds": time.perf_counter() - begin}
     if as_json:
-        print(json.dumps(found, ensure_ascii=False, allow_nan=False))
+        print(json_text(found))
     else:
         show(found, None if held_out is None else len(held_out.ids))
 

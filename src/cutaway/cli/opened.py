@@ -1,6 +1,5 @@
 """What `inspect`, `lens`, `patch` and `circuit` share: a model to look into, words as tokens, pictures and data out."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ import typer
 
 from cutaway.cli.numbers import human
 from cutaway.cli.options import located
+from cutaway.cli.showing import json_text
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def write(out: Path, picture: "Picture | None", data: Mapping[str, Any], page: s
 
 
 def as_text(data: Mapping[str, Any]) -> str:
-    return json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(data) + "\n"
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from cutaway.cli.options import Json
+from cutaway.cli.showing import json_text
 
 
 def runs(
@@ -34,9 +35,7 @@ def runs(
             "unit": run.start.get("unit", "tokens"),
         })  # fmt: skip
     if as_json:
-        import json
-
-        print(json.dumps(rows))
+        print(json_text(rows))
         return
     if not rows:
         places = ", ".join(map(str, folders))

@@ -1,5 +1,7 @@
 """Tables on a terminal: probabilities with bars, texts on one line each. A file or a pipe gets whole lines, no bars."""
 
+import json
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,19 @@ if TYPE_CHECKING:
 BAR = 8  # cells of a bar for certainty
 GAP = 2  # cells between columns
 WORD = 16  # letters of a word in a row's name
+
+
+def json_text(data: Any, indent: int | None = None) -> str:
+    """As JSON, which knows no NaN and no infinity: such a number is null."""
+    return json.dumps(_finite(data), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, float) and not math.isfinite(data):
+        return None
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    return [_finite(value) for value in data] if isinstance(data, list | tuple) else data
 
 
 def stdout() -> "Console":

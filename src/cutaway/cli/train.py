@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from cutaway.cli.options import Json
+from cutaway.cli.showing import json_text
 
 SPEED = {"tokens": "tok/s", "pictures": "pictures/s"}
 
@@ -47,9 +48,8 @@ def train(
     leave_group()
     if as_json and leads():
         import dataclasses
-        import json
 
-        print(json.dumps({**dataclasses.asdict(outcome), "out": str(out)}))
+        print(json_text({**dataclasses.asdict(outcome), "out": str(out)}))
     else:
         shown.end(outcome, out)
     raise typer.Exit(outcome.exit_code)

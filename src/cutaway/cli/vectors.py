@@ -1,6 +1,5 @@
 """`cutaway vectors`: word vectors of text files, by skip-gram."""
 
-import json
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +8,7 @@ import typer
 
 from cutaway.cli.evaluate import Split
 from cutaway.cli.options import Json
+from cutaway.cli.showing import json_text
 from cutaway.errors import InputError
 
 FEW = 1_000_000  # words, below which many neighbours are chance
@@ -85,7 +85,7 @@ def vectors(
         "first": [cut.names[i] for i in model.tokens[:8]],
         "too_little": len(text.ids) < FEW,
     }
-    print(json.dumps(found, ensure_ascii=False)) if as_json else _show(found, unit)
+    print(json_text(found)) if as_json else _show(found, unit)
 
 
 def _check(out: Path, unit: str, force: bool) -> None:

@@ -1,12 +1,12 @@
 """What `embed` and `evaluate` share about words as points: vectors from a file, or from a model."""
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cutaway.cli.showing import json_text
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
@@ -61,9 +61,7 @@ def neighbours(
     vectors = word_vectors(path, at, analogy or (near or "",))
     found = vectors.nearest(near or "", k) if analogy is None else vectors.analogy(*analogy, k=k)
     if as_json:
-        print(
-            json.dumps({"source": vectors.source, "words": len(vectors.words), **found.to_dict()}, ensure_ascii=False)
-        )
+        print(json_text({"source": vectors.source, "words": len(vectors.words), **found.to_dict()}))
     else:
         _show(vectors, found)
 

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from cutaway.decoding.engine import padded
 from cutaway.errors import InputError
+from cutaway.model.finite import check_scores
 from cutaway.model.model import EncoderDecoderModel
 from cutaway.model.tap import watch
 from cutaway.tokens import Tokenizer
@@ -114,6 +115,7 @@ def align(
         name = f"decoder.{layer}.cross.pattern"
         with watch(model, name) as seen:
             model.hidden(source, target, source_real=source_real, real=real)
+        check_scores(model, seen[name])
         for pattern, pair, (read, said) in zip(seen[name].float().mean(dim=1).cpu(), some, texts, strict=True):
             tokens = pattern[: len(said.ids), len(front) : len(front) + len(read.ids)]
             found.append(_of_words(*pair, read.offsets, said.offsets, tokens))

@@ -18,6 +18,7 @@ from torch import Tensor
 from cutaway.data.batches import longest_first
 from cutaway.decoding.engine import padded
 from cutaway.errors import InputError
+from cutaway.model.finite import check_scores
 from cutaway.model.model import Model
 from cutaway.tokens import Encoded, Tokenizer
 
@@ -126,6 +127,7 @@ def answers_to(
     for chosen, ids, more in side_by_side(model, rows, batch_tokens):
         with in_precision(model.device, precision):
             scores = model(ids, **more)
+        check_scores(model, scores if more["real"] is None or scores.ndim < 3 else scores[more["real"]])
         for i, of_row in zip(chosen, scores.double().cpu().numpy(), strict=True):
             found[i] = of_row[: len(rows[i].ids)] if scores.ndim == 3 else of_row
         done += len(chosen)
@@ -184,6 +186,7 @@ def answers_to_images(
         some = pixels_of(model, images[start : start + batch], mean, std)
         with in_precision(model.device, precision):
             found.append(model(some).double().cpu().numpy())
+        check_scores(model, found[-1])
         report(start + len(some), len(images))
     return np.concatenate(found)
 

@@ -17,6 +17,7 @@ from jaxtyping import Float
 
 from cutaway.decoding.answers import Told, check_cut, check_ready, check_room, rows_of, side_by_side
 from cutaway.errors import InputError
+from cutaway.model.finite import check_scores
 from cutaway.model.heads import first_state, mean_state
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
 from cutaway.tokens import Tokenizer
@@ -54,6 +55,7 @@ def embed(
         hidden = model.encode(ids, real) if isinstance(model, EncoderDecoderModel) else model.hidden(ids, **more)
         hidden = hidden.to(found.dtype)
         vectors = first_state(hidden, real) if pool == "first" else mean_state(hidden, real)
+        check_scores(model, vectors)
         found[chosen] = F.normalize(vectors, dim=-1).cpu()
         done += len(chosen)
         report(done, len(rows))

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from cutaway.decoding.beam import BeamSearch
 from cutaway.decoding.recorded import SOURCES, Recorded
-from cutaway.decoding.search import Hypothesis, Search, gaps, move_up
+from cutaway.decoding.search import Hypothesis, NoNumbers, Search, gaps, move_up
 from cutaway.decoding.search import Job as Job
 from cutaway.model.cache import Cache
+from cutaway.model.finite import no_numbers
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
 from cutaway.model.packing import Packing
 from cutaway.model.tap import decoding, watching
@@ -215,7 +216,11 @@ class Engine:
         if not done:
             return
         self._rows_changed()
-        for row, found in zip(done, self.search.leaving(done), strict=True):
+        try:
+            left = self.search.leaving(done)
+        except NoNumbers:
+            raise no_numbers(self.model) from None
+        for row, found in zip(done, left, strict=True):
             yield self.jobs[row], found
         rows, to = gaps(len(self.jobs), done)
         if rows:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from cutaway.decoding.answers import Row, check_ready, check_room, rows_of, side_by_side
 from cutaway.errors import InputError
+from cutaway.model.finite import check_scores
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
 
@@ -78,6 +79,7 @@ def _fill(
         at = at if more["real"] is None else at & more["real"]
         # the head is asked at the blanks only: a vocabulary is wide
         scores = model.head(model.hidden(ids, **more)[at][None])[0]
+        check_scores(model, scores)
         for row, of_blank in zip(at.nonzero()[:, 0].tolist(), likeliest(scores, words, k, tokenizer), strict=True):
             guesses[chosen[row]].append(of_blank)
     return [Filled(text, of_text, _sentence(text, of_text)) for text, of_text in zip(texts, guesses, strict=True)]

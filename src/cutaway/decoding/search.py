@@ -44,6 +44,10 @@ class Hypothesis:
     score: float
 
 
+class NoNumbers(Exception):
+    """The model's scores are not finite; who knows the model says why."""
+
+
 class Search:
     """`width` hypotheses in each row, what they have written, and their scores: the sum of their tokens' log p.
 
@@ -182,10 +186,10 @@ class Search:
         found = [hypothesis for hypothesis in self.found(row) if isfinite(hypothesis.score)]
         if not found:
             names = ", ".join(map(str, self.rules[row]))
+            if not names or bool(self.scores[row].isnan().any()):
+                raise NoNumbers
             raise InputError(
                 f"after {int(self.written[row]) - 1} tokens no other may follow by the rules {names}: loosen them"
-                if names
-                else "this model's scores are not numbers: its weights are damaged, or too large for their precision"
             )
         return found
 

@@ -20,6 +20,7 @@ from cutaway.decoding.greedy import Ids, Real, check
 from cutaway.decoding.search import gaps, move_up
 from cutaway.errors import InputError
 from cutaway.model.cache import Cache
+from cutaway.model.finite import check_scores
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
 
 Texts = Int[Tensor, "batch place"]
@@ -136,7 +137,9 @@ def _round(big: _Reader, small: _Reader, texts: Texts, lengths: Lengths, k: int)
     k = max(0, min(k, big.room(lengths), small.room(lengths)))
     for i in range(k):
         texts.scatter_(1, lengths[:, None] + i, small.likeliest(texts, lengths + i))
-    own = big.model.head(big.read(texts, lengths + k)).argmax(dim=-1)  # after its last token, and after each guess
+    scores = big.model.head(big.read(texts, lengths + k))  # after its last token, and after each guess
+    check_scores(big.model, scores)
+    own = scores.argmax(dim=-1)
     guessed = texts.gather(1, lengths[:, None] + torch.arange(k, device=texts.device))
     right = (own[:, :k] == guessed).long().cumprod(dim=1).sum(dim=1)
     texts.scatter_(1, (lengths + right)[:, None], own.gather(1, right[:, None]))

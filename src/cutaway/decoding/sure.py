@@ -13,6 +13,7 @@ from cutaway.decoding.align import members, words_of
 from cutaway.decoding.fill import Word, likeliest, writable
 from cutaway.decoding.generate import prompt_ids
 from cutaway.decoding.spelling import Speller
+from cutaway.model.finite import check_scores
 from cutaway.model.model import DecoderModel
 from cutaway.tokens import Tokenizer
 
@@ -36,6 +37,7 @@ def how_sure(
     if not ids:
         return []
     scores = model(torch.tensor([[*front, *ids[:-1]]], device=model.device))[0, len(front) - 1 :].float()
+    check_scores(model, scores)
     each = scores.log_softmax(dim=-1).gather(1, torch.tensor(ids, device=model.device)[:, None])[:, 0].cpu()
     speller, spans = Speller(tokenizer, front), []
     for n in range(len(ids)):

@@ -12,6 +12,7 @@ import torch
 
 from cutaway.data.order import generator
 from cutaway.errors import InputError
+from cutaway.model.finite import check_scores
 from cutaway.model.heads import PretrainingHead
 from cutaway.model.model import Model
 from cutaway.objectives import IGNORED, Hiding, Masked
@@ -89,6 +90,7 @@ def _answers(model: Model, arrays: Arrays) -> list[tuple[float, int, int]]:
     hidden = model.hidden(batch["ids"], real=batch["real"])
     asked = hidden.gather(1, batch["at"][..., None].expand(-1, -1, hidden.shape[-1]))
     logits = head(asked).double()
+    check_scores(model, logits)
     targets, there = batch["targets"].clamp(min=0), batch["targets"] != IGNORED
     nats = -logits.log_softmax(dim=-1).gather(-1, targets[..., None])[..., 0] * there
     right = (logits.argmax(dim=-1) == targets) & there

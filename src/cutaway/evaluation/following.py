@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from cutaway.data.corpus import Corpus
 from cutaway.data.sentence_pairs import SentencePairs, sentence_ends
+from cutaway.model.finite import check_scores
 from cutaway.model.heads import PretrainingHead
 from cutaway.model.model import Model
 from cutaway.objectives.masked import FOLLOWS, joined
@@ -49,7 +50,9 @@ def tell_what_follows(
         ids, segments, real = joined(parts, tokenizer.cls_id, tokenizer.sep_id, width=context)
         told = as_tensors({"ids": ids, "segments": segments, "real": real}, model.device)
         hidden = model.hidden(told["ids"], real=told["real"], segments=told["segments"])
-        yes = head.next_sentence(hidden, told["real"]).argmax(dim=-1).cpu().numpy() == FOLLOWS
+        scores = head.next_sentence(hidden, told["real"])
+        check_scores(model, scores)
+        yes = scores.argmax(dim=-1).cpu().numpy() == FOLLOWS
         right.append((yes == pair["follows"])[pair["second_length"] > 0])
         report(step + 1, pairs.steps)
     return np.concatenate(right)

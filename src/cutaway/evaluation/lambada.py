@@ -24,6 +24,7 @@ from cutaway.decoding.answers import Row, Told, side_by_side
 from cutaway.errors import InputError
 from cutaway.evaluation import bootstrap
 from cutaway.evaluation.report import SURE, ItemReport, Sureness
+from cutaway.model.finite import check_scores
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
 from cutaway.tokens import Tokenizer
 
@@ -64,6 +65,7 @@ def last_words(
         at, place, target = torch.tensor(asked, device=model.device).unbind(1)
         logits = model.head(model.hidden(ids, **more)[at, place])
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        check_scores(model, logits)
         log_p = (logits.gather(1, target[:, None])[:, 0] - logits.logsumexp(dim=-1)).double().tolist()
         likeliest = logits.argmax(dim=-1).tolist()
         first = 0
@@ -72,8 +74,6 @@ def last_words(
             nats[i], said[i], first = -sum(log_p[part]), likeliest[part], part.stop
         done += len(chosen)
         report(done, len(rows))
-    if np.isnan(nats).any():
-        raise InputError("this model's log p of a last word is not a number: are its weights damaged?")
     right = np.array([said[i] == ids[-n:] for i, (ids, n, _) in enumerate(cut_up)], dtype=np.float64)
     mean_nats = bootstrap.mean_of(nats)
     interval = partial(_interval, n=len(rows), sure=sure)

@@ -37,6 +37,7 @@ from cutaway.errors import InputError
 from cutaway.evaluation import bootstrap
 from cutaway.evaluation.prefixes import NODES, Branches, PrefixTree, trees
 from cutaway.evaluation.report import SURE, Report, Sureness
+from cutaway.model.finite import check_scores
 from cutaway.model.heads import PretrainingHead
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
 from cutaway.tokens import Tokenizer
@@ -128,7 +129,7 @@ def log_p(
     found = torch.zeros(len(rows), dtype=torch.float64, device=model.device)
     for sentence, _, each in token_log_p(model, rows, firsts, report):
         found.index_add_(0, sentence, each)
-    return numbers(found, sentences)
+    return numbers(model, found)
 
 
 def token_log_p(
@@ -220,7 +221,7 @@ def pseudo_log_p(
             at, target, sentence = torch.tensor(wanted, device=model.device).unbind(1)
             found.index_add_(0, sentence, (logits[at, target] - logits.logsumexp(dim=-1)[at]).double())
         report(some.stop, len(sentences))
-    return numbers(found, sentences)
+    return numbers(model, found)
 
 
 Blanks = dict[tuple[int, ...], tuple[Row, list[tuple[int, int]]]]  # a row with a blank; (token, sentence) that fill it
@@ -269,9 +270,8 @@ def check_writer(model: Model) -> None:
         )
 
 
-def numbers(found: Float[Tensor, " sentence"], sentences: Sequence[str]) -> LogP:
-    for number in found.isnan().nonzero()[:1].flatten().tolist():
-        raise InputError(f"this model's log p of {sentences[number]!r} is not a number: are its weights damaged?")
+def numbers(model: Model, found: Float[Tensor, " sentence"]) -> LogP:
+    check_scores(model, found)
     return found.cpu().numpy()
 
 

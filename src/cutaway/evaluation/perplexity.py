@@ -34,6 +34,7 @@ from torch import Tensor
 
 from cutaway.decoding.answers import in_precision
 from cutaway.errors import InputError
+from cutaway.model.finite import check_scores
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
 
 Document = Sequence[int] | np.ndarray | Tensor
@@ -117,6 +118,7 @@ def surprisal(
         chosen = order[start : start + batch]
         nats[torch.tensor(chosen, device=nats.device)] = _read(model, [windows[i] for i in chosen], autocast)
         report(start + len(chosen), len(order))
+    check_scores(model, nats)
     return Surprisal(
         nats.cpu().numpy(),
         np.array([window.scored for window in windows]),

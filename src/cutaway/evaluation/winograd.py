@@ -137,7 +137,7 @@ def readings(
     for row, place, each in token_log_p(model, rows, firsts, report):
         full.index_add_(0, row, each)
         tail.index_add_(0, row, each * (place >= end[row]))
-    return {"partial": _by_schema(schemas, tail, texts), "full": _by_schema(schemas, full, texts)}
+    return {"partial": _by_schema(model, schemas, tail), "full": _by_schema(model, schemas, full)}
 
 
 @torch.no_grad()
@@ -153,7 +153,7 @@ def blanks(
     """The mean log p of every candidate's tokens, all of them hidden at once."""
     if tokenizer.mask_id is None:
         raise InputError("this tokenizer has no token that hides a word: nothing can be asked")
-    rows, hidden, texts = [], [], []
+    rows, hidden = [], []
     for schema in schemas:
         for number in range(len(schema.candidates)):
             text, start = schema.reading(number), len(schema.before)
@@ -166,7 +166,6 @@ def blanks(
             masked = [tokenizer.mask_id if i in places else id for i, id in enumerate(row.ids)]
             rows.append(Row(masked, row.segments))
             hidden.append([(place, row.ids[place]) for place in places])
-            texts.append(text)
     check_room(model, rows, "shorten it")
     head = model.head.masked if isinstance(model.head, PretrainingHead) else model.head
     found, done = torch.zeros(len(rows), dtype=torch.float64, device=model.device), 0
@@ -179,7 +178,7 @@ def blanks(
         done += len(chosen)
         report(done, len(rows))
     lengths = torch.tensor([len(each) for each in hidden], device=model.device)
-    return _by_schema(schemas, found / lengths, texts)
+    return _by_schema(model, schemas, found / lengths)
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
@@ -207,8 +206,8 @@ def _points(scores: Sequence[float], schema: Schema) -> float:
     return (schema.right in best) / len(best)
 
 
-def _by_schema(schemas: Sequence[Schema], found: Tensor, texts: Sequence[str]) -> Scores:
-    flat = iter(numbers(found, texts).tolist())
+def _by_schema(model: Model, schemas: Sequence[Schema], found: Tensor) -> Scores:
+    flat = iter(numbers(model, found).tolist())
     return [[next(flat) for _ in schema.candidates] for schema in schemas]
 
 

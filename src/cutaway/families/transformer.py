@@ -24,7 +24,7 @@ from cutaway.model.heads import HiddenStates, LanguageModelHead
 from cutaway.model.masks import padding_mask
 from cutaway.model.model import EncoderDecoderModel
 from cutaway.model.norms import LayerNorm
-from cutaway.model.positions import Learned, Rotary, Rotation, Sinusoidal, SinusoidalHalves, positions_of
+from cutaway.model.positions import Learned, Rotary, Sinusoidal, SinusoidalHalves, positions_of
 from cutaway.model.tap import Part
 
 WIRINGS = {"post_norm": post_norm, "pre_norm": pre_norm}
@@ -49,6 +49,8 @@ class TransformerConfig(Config):
     d_model: int = 512
     n_heads: int = 8
     d_ff: int = 2048
+    n_decoder_heads: int | None = None  # None: as in the encoder
+    decoder_d_ff: int | None = None  # None: as in the encoder
     activation: str = "relu"
     positions: str = "sinusoidal"  # or sinusoidal_halves (Marian's order), learned, rotary, none
     wiring: str = "post_norm"
@@ -62,10 +64,18 @@ class TransformerConfig(Config):
     def check(self) -> None:
         super().check()
         check_heads(self.d_model, self.n_heads)
+        check_heads(self.d_model, self.heads_of("decoder"), "n_decoder_heads")
         if self.wiring not in WIRINGS:
             raise ConfigError(f"wiring={self.wiring!r} is not one of {', '.join(WIRINGS)}")
         if self.positions not in (*POSITIONS, "rotary", "none"):
             raise ConfigError(f"positions={self.positions!r} is not one of {', '.join(POSITIONS)}, rotary, none")
+
+    def heads_of(self, side: str) -> int:
+        """How many heads each attention of the encoder or the decoder has."""
+        return self.n_heads if side == "encoder" else self.n_decoder_heads or self.n_heads
+
+    def d_ff_of(self, side: str) -> int:
+        return self.d_ff if side == "encoder" else self.decoder_d_ff or self.d_ff
 
 
 SIZES: dict[str, Config] = {
@@ -94,9 +104,13 @@ class Transformer(EncoderDecoderModel):
         source = TokenEmbedding(self.source_vocab_size, c.d_model, scale=scale, tied_to=shared)
         self.source_embedding = Embedding(source, positions=added_positions(c), dropout=c.dropout)
         self.target_embedding = Embedding(target, positions=added_positions(c), dropout=c.dropout)
-        self.rotary = Rotary(c.d_model // c.n_heads) if c.positions == "rotary" else None
-        self.encoder = Encoder((block(c) for _ in range(c.n_encoder_layers)), final_norm=final_norm(c))
-        self.decoder = Decoder((block(c, across=True) for _ in range(c.n_decoder_layers)), final_norm=final_norm(c))
+        self.rotary = self.target_rotary = None
+        if c.positions == "rotary":
+            self.rotary = self.target_rotary = Rotary(c.d_model // c.n_heads)
+            if c.heads_of("decoder") != c.n_heads:
+                self.target_rotary = Rotary(c.d_model // c.heads_of("decoder"))
+        self.encoder = Encoder((block(c, "encoder") for _ in range(c.n_encoder_layers)), final_norm=final_norm(c))
+        self.decoder = Decoder((block(c, "decoder") for _ in range(c.n_decoder_layers)), final_norm=final_norm(c))
         self.head: Part = HiddenStates()
         if c.task == "translate":
             tied_to = target if c.tied else None
@@ -108,7 +122,8 @@ class Transformer(EncoderDecoderModel):
         check_ids(source, self.source_vocab_size, max_len=self.max_len, real=real)
         positions = positions_of(source, real)
         x = self.source_embedding(source, positions)
-        return self.encoder(x, padding_mask(real), rotation=self._rotation(positions))
+        rotation = None if self.rotary is None else self.rotary(positions)
+        return self.encoder(x, padding_mask(real), rotation=rotation)
 
     def decode(
         self,
@@ -123,10 +138,8 @@ class Transformer(EncoderDecoderModel):
         across = self.across(len(ids), memory, memory_real, cache)  # before the cache is written to
         step = self.step(ids, real, None, cache)
         x = self.target_embedding(ids, step.positions)
-        return self.decoder(x, step, rotation=self._rotation(step.positions), **across)
-
-    def _rotation(self, positions: Int[Tensor, "#batch seq"]) -> Rotation | None:
-        return None if self.rotary is None else self.rotary(positions)
+        rotation = None if self.target_rotary is None else self.target_rotary(step.positions)
+        return self.decoder(x, step, rotation=rotation, **across)
 
     @torch.no_grad()
     def initialise(self) -> None:
@@ -142,11 +155,12 @@ class Transformer(EncoderDecoderModel):
                 nn.init.xavier_uniform_(parameter)
 
 
-def block(c: TransformerConfig, *, across: bool = False) -> Block:
+def block(c: TransformerConfig, side: str) -> Block:
+    n_heads = c.heads_of(side)
     return Block(
-        SelfAttention(c.d_model, c.n_heads, dropout=c.attention_dropout),
-        FeedForward(c.d_model, c.d_ff, c.activation),
-        cross=CrossAttention(c.d_model, c.n_heads, dropout=c.attention_dropout) if across else None,
+        SelfAttention(c.d_model, n_heads, dropout=c.attention_dropout),
+        FeedForward(c.d_model, c.d_ff_of(side), c.activation),
+        cross=CrossAttention(c.d_model, n_heads, dropout=c.attention_dropout) if side == "decoder" else None,
         norm=partial(LayerNorm, c.d_model, eps=c.norm_eps),
         wiring=WIRINGS[c.wiring],
         dropout=c.dropout,

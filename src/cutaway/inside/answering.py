@@ -11,6 +11,7 @@ from cutaway.decoding.classify import FOLLOWS
 from cutaway.decoding.fill import writable
 from cutaway.errors import InputError
 from cutaway.inside.attributed import token_names
+from cutaway.model.finite import check_scores
 from cutaway.model.model import Model
 from cutaway.model.wide import wide
 from cutaway.tokens import Tokenizer
@@ -53,6 +54,7 @@ def answer_scores(
     once."""
     logits = wide(model(*inputs, **more)[0])
     logits = logits[None] if logits.ndim == 1 else logits[list(at)]
+    check_scores(model, logits)
     return logits.masked_fill(~may_answer(model, tokenizer, logits.shape[-1]), float("-inf"))
 
 

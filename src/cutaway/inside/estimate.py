@@ -18,6 +18,7 @@ from cutaway.inside.metrics import Measure
 from cutaway.inside.opened import check_gradients
 from cutaway.inside.place import at
 from cutaway.inside.sweep import Cells, Given, Plan, Sweep, Which, measured
+from cutaway.model.finite import check_scores
 from cutaway.model.model import Model
 from cutaway.model.tap import edit, tap_names, watch
 
@@ -44,7 +45,9 @@ def estimate_sweep(
     # the stream is where gradients begin, whether or not the weights learn; an edit puts patterns on the way
     leaves = {tap: _leaf for tap in tap_names(model) if tap.endswith("embedding.output")}
     with torch.enable_grad(), edit(model, leaves | dict.fromkeys(taps, _same)), watch(model, *taps) as seen:
-        low = measured(metric, model(*plan.corrupted, **more))
+        logits = model(*plan.corrupted, **more)
+        check_scores(model, logits)
+        low = measured(metric, logits)
     gradients = torch.autograd.grad(low.sum(), [seen[tap] for tap in taps])
     low = low.detach()
     cells = Cells.of(plan, wanted[taps[0]], positions, heads)

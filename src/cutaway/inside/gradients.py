@@ -18,6 +18,7 @@ from cutaway.inside.attributed import Attribution
 from cutaway.inside.metrics import Measure
 from cutaway.inside.opened import check_gradients, readable
 from cutaway.model.embeddings import Embedding, PatchEmbedding
+from cutaway.model.finite import check_scores
 from cutaway.model.tap import edit, watch
 
 PIXELS = "pixels"
@@ -124,6 +125,7 @@ class Gradients:
         steps: int | None = None,
     ) -> list[Attribution]:
         """One `Attribution` for each row, its inputs and outputs named by their numbers."""
+        check_scores(self.model, total, scores)
         errors: list[float | None] = [None] * len(total)
         if of_baseline is not None:
             wanted = total - of_baseline

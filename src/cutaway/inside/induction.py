@@ -26,6 +26,7 @@ from torch import Tensor
 from cutaway.checkpoints.tensors import open_tensors
 from cutaway.errors import InputError
 from cutaway.inside.heads import HeadScores
+from cutaway.model.finite import check_scores
 from cutaway.model.model import Model
 from cutaway.model.tap import watch
 
@@ -66,6 +67,7 @@ def induction(model: Model, ids: Int[Tensor, "rows twice"]) -> Induction:
     ids = ids.to(model.device)
     with torch.no_grad(), watch(model, "decoder.*.attention.pattern") as seen:
         logits = model(ids)
+    check_scores(model, logits)
     found = {tap.removesuffix(".pattern"): pattern for tap, pattern in seen.items()}
     second = torch.arange(front + length, front + 2 * length)
     # the last of the first time is followed by the second time itself, which is no proof of anything

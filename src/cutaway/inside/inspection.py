@@ -32,6 +32,7 @@ from cutaway.inside.progress import Told, silent, stages
 from cutaway.inside.questions import question_of
 from cutaway.inside.stream import Writes, writes
 from cutaway.model.blocks import has_blocks
+from cutaway.model.finite import check_scores
 from cutaway.model.model import EncoderDecoderModel, Model
 from cutaway.model.tap import tap_names, uncompiled, watch
 from cutaway.model.wide import wide
@@ -122,6 +123,7 @@ class _Pass:
                 written = writes(model, *inputs, positions=places, **more)
             logits = model(*inputs, **more) if written is None else written.logits()
         scores = logits if places is None else logits[0] if written is not None else logits[0, places]
+        check_scores(model, scores)
         patterns = None
         if seen is not None:
             patterns = {tap.removesuffix(".pattern"): value[0].float().cpu() for tap, value in seen.items()}

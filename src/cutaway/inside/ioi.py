@@ -28,6 +28,7 @@ from cutaway.inside.heads import HeadScores, looking, patterns
 from cutaway.inside.looked_at import attentions, handed_over
 from cutaway.inside.metrics import LogitDifference, at_positions
 from cutaway.inside.trial import Trial, trial
+from cutaway.model.finite import check_scores
 from cutaway.model.model import DecoderModel, Model
 from cutaway.model.tap import uncompiled, watch
 from cutaway.tokens import Tokenizer
@@ -108,6 +109,7 @@ class Prompts:
         here = self.to(model.device)
         hidden = model.hidden(here.ids, real=here.real)
         logits = model.head(at_positions(hidden, here.at["end"][:, None]))[:, 0]
+        check_scores(model, logits)
         rows = torch.arange(len(logits), device=logits.device)
         ahead = logits[rows, here.io] - logits[rows, here.s]
         return Answers(ahead, logits.argmax(dim=-1) == here.io)

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from cutaway.errors import InputError
 from cutaway.inside.opened import check_blocks, readable
 from cutaway.model.encoder import Stack
+from cutaway.model.finite import check_scores
 from cutaway.model.heads import ClassificationHead, HiddenStates, LastTokenHead, NextSentenceHead
 from cutaway.model.model import EncoderDecoderModel, Model
 from cutaway.model.tap import watch
@@ -90,6 +91,7 @@ def logit_lens(
     length = inputs[-1].shape[1]
     kept = None if positions is None else tuple(position % length for position in positions)
     seen = _looked(list(states.values()), model.head, more.get("real"), top, tuple(tokens))
+    check_scores(model, seen["entropy"][-1], seen["answer_probability"])
     return Lens(layers=tuple(states), positions=kept, tokens=tuple(tokens), **seen)
 
 

@@ -29,6 +29,7 @@ from cutaway.decoding.answers import Row, check_ready, side_by_side, template
 from cutaway.errors import InputError
 from cutaway.evaluation.words import three_cos_add, three_cos_mul
 from cutaway.model.embeddings import TokenEmbedding
+from cutaway.model.finite import check_scores
 from cutaway.model.heads import LanguageModelHead
 from cutaway.model.model import EncoderDecoderModel, Model
 from cutaway.model.tap import tap_names, watch
@@ -212,6 +213,7 @@ def _read_alone(
                 f"at={at!r} has shape {tuple(seen[at].shape)} and not one vector for each token: choose a tap without "
                 "heads, such as a residual_after"
             )
+        check_scores(model, seen[at])
         states = seen[at].float().cpu().numpy()
         for row, i in enumerate(chosen):
             found[i] = states[row, len(front) : len(front) + len(words[i])].mean(axis=0)

@@ -22,6 +22,7 @@ from cutaway.model.blocks import Block
 from cutaway.model.cache import Store
 from cutaway.model.decoder import Decoder
 from cutaway.model.encoder import Stack
+from cutaway.model.finite import check_scores
 from cutaway.model.masks import Mask
 from cutaway.model.model import Model
 from cutaway.model.packing import Packing
@@ -84,6 +85,7 @@ class Run:
         taps = [f"{side}.*.attention.key", f"{side}.*.attention.value", last]
         with _overheard(stack) as heard, watch(model, *taps) as seen:
             logits = model(*inputs, **more)
+        check_scores(model, logits)
         calls = [
             Call(x, mask, asked, seen[f"{side}.{layer}.attention.key"], seen[f"{side}.{layer}.attention.value"])
             for layer, ((x, mask), asked) in enumerate(heard)

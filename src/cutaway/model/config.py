@@ -100,7 +100,7 @@ def _as_kind(name: str, value: Any, kind: Any) -> Any:
     raise ConfigError(f"{name}={value!r} is not {'a list' if get_origin(kind) is tuple else kind.__name__}")
 
 
-def check_heads(d_model: int, n_heads: int) -> None:
+def check_heads(d_model: int, n_heads: int, name: str = "n_heads") -> None:
     """Each head works on its own d_model / n_heads numbers, so the division has to come out even."""
     if d_model % n_heads:
-        raise ConfigError(f"d_model={d_model} is not divisible by n_heads={n_heads}")
+        raise ConfigError(f"d_model={d_model} is not divisible by {name}={n_heads}")

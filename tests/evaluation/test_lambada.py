@@ -119,5 +119,5 @@ def test_who_is_asked_in_vain_is_named():
         evaluate(writer(), byte_level(), [LastWord("So", " ")])
     broken = writer()
     next(broken.parameters()).data.fill_(torch.nan)
-    with pytest.raises(InputError, match="not a number: are its weights damaged"):
+    with pytest.raises(InputError, match="not finite numbers, because its weights are damaged"):
         evaluate(broken, byte_level(), PASSAGES)

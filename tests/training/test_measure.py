@@ -129,6 +129,17 @@ def test_classes_are_scored_as_scikit_learn_does(kind: str, tmp_path: Path) -> N
         assert found["f1"] == pytest.approx(f1_score(wanted, said))
 
 
+def test_bits_per_byte_are_counted_by_hand(tmp_path: Path) -> None:
+    """A loss of ln 8 is three bits a token; at two bytes a token that is 1.5 bits per byte."""
+    material, _ = case("next_token", tmp_path)
+    material.bytes_per_token = 2.0
+    assert bits({"loss": np.log(8)}, material) == pytest.approx({"perplexity": 8.0, "bits_per_byte": 1.5})
+    material.bytes_per_token = None
+    assert bits({"loss": 1e4}, material) == pytest.approx({"perplexity": np.exp(100.0)})
+    masked, _ = case("masked", tmp_path)
+    assert bits({"loss": 1.0}, masked) == {}
+
+
 def test_numbers_are_scored_by_correlation() -> None:
     said, wanted = np.array([[1.0], [2.0], [9.0], [3.0]]), np.array([1.0, 2.0, np.nan, 4.0])
     found = scores(said, wanted)

@@ -276,6 +276,20 @@ def test_a_spike_is_skipped_when_switched_on() -> None:
     assert take_step(run, batch_of(4), 1.0).skip == 0
 
 
+def test_the_usual_loss_is_a_slow_average_of_those_that_count() -> None:
+    """The first one, then 2 % of the way to each; a spike is more than so many times that, and moves nothing."""
+    run = run_of(tiny("gpt2", dtype=torch.float32), "adamw", spike=2.0)
+    usual: float | None = None
+    for step, scale in enumerate((1.0, 1.5, 0.5, 1.0, 4.0, 1.9, 1.0)):
+        result = take_step(run, batch_of(step, scale), 0.0)
+        loss = result.terms.sum().item()
+        skip = usual is not None and loss > 2.0 * usual
+        assert result.skip.item() == skip == (scale == 4.0)
+        usual = loss if usual is None else usual if skip else usual + 0.02 * (loss - usual)
+        assert run.usual_loss is not None
+        assert run.usual_loss.item() == pytest.approx(usual, rel=1e-5)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_it_remembers_can_be_put_back(kind: str, tmp_path: Path) -> None:
     run, other = (run_of(model, kind) for model in pair())

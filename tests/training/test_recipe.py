@@ -226,6 +226,138 @@ def test_dots_in_texts_and_remarks_are_no_parts_of_a_key(tmp_path: Path) -> None
     assert (recipe.name, recipe.licence, recipe.about) == (f'{dots} " {dots}', dots, f"{dots}\n")
 
 
+AT_LEAST_ONE = """
+    train.steps train.tokens train.rows train.accumulate train.workers train.threads data.seq_len data.image_size
+    evaluate.every evaluate.log checkpoint.every checkpoint.keep tokenizer.cuts
+""".split()
+AT_MOST_ONE = """
+    train.ema data.valid_share data.wrap objective.smoothing objective.mask_share schedule.final schedule.decay
+    tokenizer.dropout
+""".split()
+ANY_NUMBER = ["tokenizer.vocab_size", "objective.auxiliary", "train.lora_alpha"]
+NUMBERS_OF_A_RECIPE = [
+    (f"{table}.{name}", float if "float" in str(hint) else int)
+    for table in TABLES
+    for name, hint in get_type_hints(HINTS[table]).items()
+    if hint in (int, float, int | None, float | None)
+]
+
+
+@pytest.mark.parametrize(("name", "kind"), NUMBERS_OF_A_RECIPE)
+def test_every_number_has_its_bounds(name: str, kind: type) -> None:
+    """Below 0 stands no number that a run depends on; some must be 1 or more, and shares at most that."""
+    table, key = name.split(".")
+
+    def refusal(value: float) -> str:
+        recipe = {**SMALL, **({"data": {"seq_len": 1}} if name == "train.tokens" else {})}
+        recipe[table] = {**recipe.get(table, {}), key: kind(value)}
+        try:
+            recipe_from(recipe)
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    if name in ANY_NUMBER:
+        return
+    least = 1 if name in AT_LEAST_ONE else 0
+    assert f"{name}={kind(least - 1)} must be at least {least}" in refusal(least - 1)
+    assert "must be at least" not in refusal(least)
+    assert (f"{name}=2.0 is a share, at most 1" in refusal(2)) == (name in AT_MOST_ONE)
+    assert "is a share" not in refusal(1)
+
+
+DEFAULTS = """
+[tokenizer]
+lowercase = false
+dropout = 0.0
+cuts = 16
+
+[data]
+root = "."
+format = "auto"
+train = []
+valid = []
+valid_share = 0.0
+valid_last = 0
+split = "file"
+header = []
+skip_lines = 0
+further_fields = false
+source = "source"
+target = "target"
+text = "text"
+label = "label"
+labels = []
+directions = []
+seq_len = 256
+wrap = 0.0
+apart = true
+borders = true
+
+[objective]
+kind = "next_token"
+smoothing = 0.0
+agree = 0.0
+auxiliary = 0.0
+whole_words = true
+mask_share = 0.15
+
+[train]
+steps = 1000
+tokens = 8192
+accumulate = 1
+precision = "fp32"
+compile = "no"
+capture = true
+checkpointing = false
+device = "auto"
+workers = 1
+ema = 0.0
+average = 0
+freeze = []
+lora_rank = 0
+lora_alpha = 16.0
+lora_parts = ["*attention*", "*feed_forward*"]
+spike = 0.0
+
+[optimizer]
+kind = "adamw"
+rate = 0.001
+betas = []
+clip = 1.0
+matrix_rate = 0.02
+momentum = 0.95
+layer_decay = 1.0
+
+[schedule]
+kind = "cosine"
+warmup = 0
+final = 0.0
+decay = 0.2
+
+[evaluate]
+every = 250
+batches = 0
+metric = "loss"
+keep_best = true
+patience = 0
+samples = 3
+prompt = "\\n"
+log = 10
+
+[checkpoint]
+every = 1000
+keep = 2
+"""
+
+
+def test_what_a_recipe_does_not_say_is_as_documented() -> None:
+    """A recipe that says little must train the same model years later."""
+    resolved = to_toml(recipe_from(SMALL))
+    assert resolved.startswith('name = "model"\nabout = ""\nlicence = ""\nseed = 0\n\n[model]\nsize = "gpt2"\n')
+    assert resolved.partition('size = "gpt2"\n')[2] == DEFAULTS
+
+
 # --- --set ------------------------------------------------------------------------------------------------------------
 
 
@@ -282,6 +414,21 @@ def test_a_file_that_is_none_is_refused_by_its_name(tmp_path: Path) -> None:
 
 
 # --- what differs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [f"{table}.{field.name}" for table in TABLES for field in dataclasses.fields(HINTS[table])]
+    + ["seed", "name", "about", "licence"],
+)
+def test_whatever_changes_a_weight_is_a_difference(name: str) -> None:
+    old = recipe_from(SMALL).to_dict()
+    new = recipe_from(SMALL).to_dict()
+    *tables, key = name.split(".")
+    (new[tables[0]] if tables else new)[key] = "another"
+    free = ["name", "about", "licence", "data.root", "train.workers", "evaluate.log", "evaluate.samples"]
+    free += ["evaluate.prompt", "checkpoint.keep"]
+    assert bool(differences(old, new)) == (name not in free)
 
 
 def test_what_differs_is_named_and_what_may_differ_is_not(tmp_path: Path) -> None:

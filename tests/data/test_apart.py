@@ -100,3 +100,20 @@ def test_few_words_repeat_nothing(tmp_path: Path) -> None:
     (tmp_path / "v.txt").write_text("I do not know.\nYes, he said.\n" + book(2, 40))
     found = repeats([tmp_path / "a.txt"], [tmp_path / "v.txt"], "line", cache=tmp_path / "cache")
     assert (found.left_out, found.seen) == ((), 0)
+
+
+@pytest.mark.parametrize(("copied", "share"), [(11, 0.0), (12, 0.01), (56, 0.09), (57, 0.10)])
+def test_a_tenth_of_a_document_in_runs_of_twelve_words(copied: int, share: float, tmp_path: Path) -> None:
+    """507 words hold a hundred runs of twelve words that are looked up, one every five words."""
+    own, other = ([f"{side}{i}" for i in range(507)] for side in "ab")
+    texts = [own[:100] + other[:copied] + own[100 + copied :], own[::-1]]
+    train = written(tmp_path / "a.txt", *map(" ".join, texts))
+    found = repeats([train], [written(tmp_path / "v.txt", " ".join(other))], "form_feed", cache=tmp_path / "cache")
+    if share < 0.1:
+        assert found.left_out == ()
+        assert found.seen == pytest.approx(5 * 100 * share / 496)  # runs of the validation text, one at each word
+        assert bool(list(found.said())) == (found.seen >= 0.01)
+    else:
+        assert found.left_out == (0,)
+        assert found.named == ("document 1 of a.txt (10% of it)",)
+        assert found.seen == 0.0

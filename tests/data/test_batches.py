@@ -230,6 +230,8 @@ def test_pairs_share_a_row(a: list[int], b: list[int], longest: int, extra: int,
 def test_pairs_without_room_are_refused() -> None:
     with pytest.raises(InputError, match="rows of 4 tokens, 3 of them special, have no room for two texts"):
         Pairs(corpus([3]), corpus([3]), np.arange(1), extra=3, longest=4, tokens=99)
+    batch = Pairs(corpus([3]), corpus([3]), np.arange(1), extra=3, longest=5, tokens=99)(0)
+    assert (batch["first_length"].tolist(), batch["second_length"].tolist()) == ([1], [1])
 
 
 def test_examples_that_are_cut_are_counted() -> None:

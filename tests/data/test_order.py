@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cutaway.data import order
 from cutaway.data.order import generator, number, round_keys, shuffled
 from cutaway.errors import ConfigError
 
@@ -72,3 +73,21 @@ def test_all_orders_of_four_come_up_about_as_often() -> None:
 @given(st.integers(1, 10**9), KEYS)
 def test_a_number_lies_in_its_range(n: int, key: list[int]) -> None:
     assert 0 <= number(n, *key) < n
+
+
+def test_an_order_is_the_same_for_ever() -> None:
+    """A run that goes on after an update must see what it would have seen."""
+    assert shuffled(np.arange(10), 10, 7, 1).tolist() == [2, 3, 1, 8, 7, 6, 9, 4, 5, 0]
+    assert shuffled(np.arange(3), 10**6, 0, 2, 5).tolist() == [996525, 214276, 885883]
+    assert [number(1000, 1, 2), number(1000, 2, 1), number(1 << 62, 0)] == [610, 430, 1227844342346046657]
+    drawn = np.random.default_rng(number(1 << 64, 3, 100, 5)).random()
+    assert generator(3, 100, 5).random() == drawn
+
+
+def test_what_a_key_is_used_for_is_the_same_for_ever() -> None:
+    """And no two uses share their numbers."""
+    uses = {name: vars(order)[name] for name in vars(order) if name.isupper() and not name.startswith("_")}
+    assert uses == {
+        "WINDOW_ORDER": 0, "WINDOW_START": 1, "BATCH_ORDER": 2, "ROW_ORDER": 3, "SEGMENTS": 4, "HELD_OUT": 5,
+        "ROUNDS": 6,
+    }  # fmt: skip

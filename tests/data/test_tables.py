@@ -103,6 +103,12 @@ def test_numbers_and_lists_become_texts(tmp_path):
     assert list(read_table(write(tmp_path / "t.parquet", sink.getvalue()))) == expected
 
 
+def test_a_list_of_lists_is_no_value(tmp_path):
+    path = write(tmp_path / "t.jsonl", as_jsonl([{"words": ["a"]}, {"words": [["a", "b"]]}]))
+    with pytest.raises(InputError, match="line 2, words: a list where a text, a number or a list of them is expected"):
+        list(read_table(path))
+
+
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [

@@ -178,3 +178,9 @@ def test_indented_japanese_is_cut_as_well(tmp_path):
     tokenizer = KINDS["bpe"]()
     whole = tokenizer.encode("".join(pieces[:3]), special=False)
     assert [*chain(*tokenizer.encode_batch(pieces[:3], special=False))] == whole
+
+
+def test_a_text_without_any_place_to_cut_is_read_on_up_to_the_longest_line(monkeypatch):
+    monkeypatch.setattr(module, "LONGEST_LINE_OF_A_DOCUMENT", 100)
+    assert module._place_to_cut("a" * 150, 50) is None
+    assert module._place_to_cut("a" * 151, 50) == 50

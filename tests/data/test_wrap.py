@@ -40,3 +40,7 @@ def test_a_share_of_the_documents_is_broken_always_the_same(tmp_path: Path) -> N
     assert all(re.sub(r"(?<!\n)\n(?!\n)", " ", text).split() == f"{paragraph} {paragraph}".split() for text in texts)
     assert texts == [piece.text for piece in read_documents([path], "form_feed", wrap=0.5)]
     assert {piece.text for piece in read_documents([path], "form_feed")} == {f"{paragraph}\n\n{paragraph}\n"}
+
+
+def test_books_are_printed_in_lines_of_64_to_76_characters() -> None:
+    assert list(WIDTHS) == list(range(64, 77))

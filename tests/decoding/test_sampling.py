@@ -54,6 +54,17 @@ def test_the_noise_is_gumbels():
     assert abs(float(torch.corrcoef(noise[:2])[0, 1])) < 0.02
 
 
+def test_a_seed_draws_the_same_for_ever() -> None:
+    """Nobody's story is another one after an update."""
+    found = gumbel(torch.tensor([0, 7, -3]), torch.tensor([0, 3, 9]), 4)
+    expected = [
+        [1.777847, 0.959928, 1.113033, 0.855457],
+        [0.027541, 1.615712, 0.607091, -0.696243],
+        [-1.257971, 0.578227, 0.951250, 1.385550],
+    ]
+    torch.testing.assert_close(found, torch.tensor(expected), atol=1e-5, rtol=0)
+
+
 @pytest.mark.parametrize("name", DECODERS)
 def test_fault_17_a_seed_gives_the_same_words_alone_and_in_any_batch(name):
     model = tiny(name, dtype=torch.float32)

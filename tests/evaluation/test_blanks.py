@@ -50,6 +50,22 @@ def test_the_loss_is_that_of_training_row_by_row(name: str, task: str, tokenizer
     assert (alone.blanks == together.blanks).all()
 
 
+def test_blanks_are_whole_words_and_places_without_one_are_no_answer(tokenizer: Tokenizer, monkeypatch) -> None:
+    from cutaway.evaluation import blanks
+
+    objectives, hidden = [], blanks._hidden
+    monkeypatch.setattr(blanks, "_hidden", lambda *told: objectives.append(told[0]) or hidden(*told))
+    model = filler(tokenizer)
+    last = next(p for p in model.head.parameters() if p.shape == (tokenizer.vocab_size,))
+    with torch.no_grad():
+        last[0] += 1e6  # what fills places up, and is never hidden
+    found = fill_blanks(model, tokenizer, documents(tokenizer), context=16, batch=8)
+    assert len(set(found.blanks)) > 1
+    assert found.right.sum() == 0
+    assert objectives[0].hiding.continues == tuple(tokenizer.continues_word())
+    assert any(objectives[0].hiding.continues)
+
+
 def test_the_seed_draws_the_blanks(tokenizer: Tokenizer) -> None:
     model = filler(tokenizer)
     first, again, other = (evaluate(model, tokenizer, TEXTS, sure=Sureness(seed, 50)) for seed in (0, 0, 1))
@@ -78,5 +94,7 @@ def test_what_cannot_be_asked_is_refused(tokenizer: Tokenizer) -> None:
         evaluate(model, tokenizer, [""])
     with pytest.raises(InputError, match="context=2 has no room"):
         evaluate(model, tokenizer, ["a man"], context=2)
+    rows = fill_blanks(model, tokenizer, documents(tokenizer), context=3)  # a token by itself
+    assert len(rows.nats) == sum(map(len, documents(tokenizer)))
     with pytest.raises(InputError, match="no token that hides a word"):
         evaluate(model, byte_level(), ["a man"])

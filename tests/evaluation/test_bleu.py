@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import cutaway
 from cutaway.errors import InputError, MissingExtra
-from cutaway.evaluation.bleu import bleu, bleu_counts, chrf, chrf_counts
+from cutaway.evaluation.bleu import Score, bleu, bleu_counts, chrf, chrf_counts
 
 WORDS = "Die Katze saß auf der Matte , und der Hund ( ein Dackel ) schlief . 3,5 % z. B. I'm".split()
 
@@ -52,6 +52,10 @@ def test_the_signature_says_how():
     lower = bleu(["A"], ["a"], lowercase=True, tokenize="intl").signature
     assert lower == f"nrefs:1|case:lc|eff:no|tok:intl|smooth:exp|version:{version}"
     assert chrf(["a"], ["a"]).signature == f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{version}"
+
+
+def test_a_score_is_written_with_its_signature():
+    assert str(Score(12.345, "case:mixed", "BLEU")) == "BLEU 12.3 (case:mixed)"
 
 
 def test_case_counts_unless_asked():

@@ -30,6 +30,12 @@ def test_95_percent_of_the_intervals_hold_the_truth():
     assert 0.42 < np.mean(narrow) < 0.58
 
 
+def test_a_single_draw_is_an_interval_of_one_point():
+    found = interval(mean_of([0.0, 1.0, 2.0]), 3, seed=0, resamples=1)
+    assert found is not None
+    assert found.low == found.high
+
+
 def test_one_example_has_no_interval():
     """Drawn a thousand times it is the same thousand times, which looks like certainty."""
     assert interval(mean_of([0.3]), 1, seed=0) is None
@@ -98,6 +104,15 @@ def test_chance_differs_rarely_and_a_real_difference_shows():
     assert found.interval.low > 0
 
 
+def test_the_other_way_round_only_the_sign_differs():
+    generator = np.random.default_rng(1)
+    a, b = generator.normal(size=(2, 60))
+    one, other = compare(a, b, seed=0, resamples=300), compare(b, a, seed=0, resamples=300)
+    assert one.p_value == other.p_value > 0.05
+    assert one.difference == -other.difference == pytest.approx(float((a - b).mean()))
+    assert (one.interval.low, one.interval.high) == pytest.approx((-other.interval.high, -other.interval.low))
+
+
 def test_the_p_value_is_near_sacrebleus():
     (one, references), (other, _) = corpora(200), corpora(200, seed=0)
     other = [" ".join(text.split()[::-1]) if i % 60 == 1 else text for i, text in enumerate(other)]
@@ -115,6 +130,8 @@ def test_what_cannot_be_compared_is_refused():
         compare([1.0, 2.0], [1.0, 2.0, 3.0], seed=0)
     with pytest.raises(InputError, match="cannot be compared"):
         compare(counts, chrf_counts(["a b", "b"], ["a b", "b"]), seed=0)
+    with pytest.raises(InputError, match=r"case:mixed.* and .*case:lc.* cannot be compared"):
+        compare(counts, bleu_counts(["a b", "b"], ["a b", "b"], lowercase=True), seed=0)
     with pytest.raises(InputError, match="the same on both"):
         compare(counts, [1.0, 2.0], seed=0)
     with pytest.raises(InputError, match="no examples"):

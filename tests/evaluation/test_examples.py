@@ -99,6 +99,19 @@ def test_documents(tmp_path):
     assert read_examples(WRITER, [path], limit=5).inputs == [["one\nt"]]
 
 
+def test_a_document_that_is_cut_short_in_one_of_its_pieces_ends_there(tmp_path, monkeypatch):
+    monkeypatch.setattr("cutaway.data.text.PIECE", 16)
+    monkeypatch.setattr("cutaway.data.text.WINDOW", 8)
+    text = "some words stand in each of the pieces of this\ndocument, and more words behind them\n" * 3
+    path = write(tmp_path / "a.txt", text)
+    (whole,) = read_examples(WRITER, [path]).inputs
+    assert len(whole) > 5
+    assert "".join(whole) == text
+    for limit in (1, 17, 60, len(text) - 1, len(text) + 1):
+        (cut,) = read_examples(WRITER, [path], limit=limit).inputs
+        assert "".join(cut) == text[:limit]
+
+
 # --- labels -----------------------------------------------------------------------------------------------------------
 
 
@@ -106,6 +119,8 @@ def test_labels(tmp_path):
     path = write(tmp_path / "a.tsv", "sentence\tlabel\na b\tyes\nc\tno\n")
     found = read_examples(CLASSIFIER, [path])
     assert (found.inputs, found.wanted) == (["a b", "c"], ["yes", "no"])
+    found = read_examples(CLASSIFIER, [path], limit=1)
+    assert (found.inputs, found.wanted) == (["a b"], ["yes"])
     path = write(tmp_path / "b.csv", 'id,text,other,gold\n1,"a, b",c,0\n2,d,e,1\n')
     found = read_examples(CLASSIFIER, [path], Columns(label="gold", second="other"))
     assert (found.inputs, found.wanted) == ([("a, b", "c"), ("d", "e")], ["0", "1"])
@@ -154,6 +169,16 @@ def test_pictures_in_folders(tmp_path):
     found = read_examples(tiny("vit"), [tmp_path / "set"])
     assert found.inputs.shape == (2, 3, 8, 8)
     assert found.wanted == ["cat", "dog"]
+
+
+def test_a_models_own_numbers_come_before_those_of_others(tmp_path):
+    others = {"image_mean": [0.5], "image_std": [0.5]}
+    write(tmp_path / "preprocessor_config.json", json.dumps(others))
+    for own in ({}, {"pixel_mean": [0.1]}):
+        write(tmp_path / "config.json", json.dumps(own))
+        assert picture_numbers(tmp_path) == {"mean": [0.5], "std": [0.5]}
+    write(tmp_path / "config.json", json.dumps({"pixel_mean": [0.1, 0.2], "pixel_std": [1, 2]}))
+    assert picture_numbers(tmp_path) == {"mean": [0.1, 0.2], "std": [1.0, 2.0]}
 
 
 def test_how_bytes_become_numbers_stands_beside_a_model(tmp_path):

@@ -66,6 +66,13 @@ def test_the_answers_are_those_of_the_objective(batch: int, tokenizer: Tokenizer
             )  # so that it matters which part is which
     right = tell_what_follows(model, tokenizer, documents(tokenizer), context=CONTEXT, batch=batch)
     assert right.tolist() == asked_in_training(model, tokenizer, made[0])
+    starts = np.concatenate([made[0].windows.starts(step) for step in range(made[0].steps)])
+    assert starts.tolist() == [
+        made[0].seq_len * i for i in range(made[0].n_examples)
+    ]  # each window once, from the first
+    other = tell_what_follows(model, tokenizer, documents(tokenizer), context=CONTEXT, batch=batch, seed=1)
+    assert (made[0].seed, made[1].seed) == (0, 1)
+    assert len(other) != len(right) or (other != right).any()
     assert 0 < right.sum() < len(right)  # an untrained model guesses
 
 

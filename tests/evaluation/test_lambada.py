@@ -91,6 +91,13 @@ def test_the_start_token_is_the_models():
     assert without.scores == behind[None].scores != behind[1].scores
 
 
+def test_a_token_that_begins_no_text_for_generate_begins_none_here():
+    """One that ends texts, too, stands between two."""
+    ends = evaluate(writer(start_id=2, end_ids=(2,)), byte_level(), PASSAGES, sure=FEW)
+    assert ends.settings["behind"] is None
+    assert ends.scores == evaluate(writer(), byte_level(), PASSAGES, sure=FEW).scores
+
+
 def test_a_long_passage_loses_its_beginning():
     model, tokenizer = writer(start_id=1, max_len=8), byte_level()
     report = evaluate(model, tokenizer, PASSAGES[:2], sure=FEW)

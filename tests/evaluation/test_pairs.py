@@ -120,6 +120,14 @@ def test_what_stands_before_a_sentence():
         beginning(writer(), spaced, None, True)
 
 
+def test_a_report_says_what_stood_before():
+    model, tokenizer = writer(start_id=1), byte_level()
+    first = tokenizer.token(1)
+    for asked, said in (({}, first), ({"start": False}, repr("\n\n")), ({"before": "So:"}, f"{first} 'So:'")):
+        report = evaluate(model, tokenizer, [Pair("a man", "man a")], sure=Sureness(resamples=0), **asked)
+        assert report.settings["behind"] == said
+
+
 def test_what_stands_before_is_read_and_not_scored():
     model, tokenizer = writer(start_id=1), byte_level()
     ids = tokenizer.encode("So: a man", special=False)

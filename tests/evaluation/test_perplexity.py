@@ -176,6 +176,22 @@ def test_the_units():
     assert bits_per_byte(blank, text, 29) == pytest.approx(math.log2(VOCAB))
 
 
+def test_a_window_is_as_long_as_the_model_reads_and_half_of_it_is_past():
+    model, (text,) = tiny("gpt2"), documents_of([100])  # of max_len 32
+    found = surprisal(model, text)
+    assert (found.nats == surprisal(model, text, context=32, stride=16).nats).all()
+    assert found.tokens.tolist() == [32, 16, 16, 16, 16, 3]
+    endless, (long,) = Known().eval(), documents_of([1100])
+    endless.max_len = None  # type: ignore[assignment]
+    assert surprisal(endless, long).tokens.tolist() == [1024, 75]
+
+
+def test_no_perplexity_is_beyond_every_number():
+    one = np.array([1])
+    assert module.Surprisal(np.array([1e6]), one, one).perplexity == math.exp(700)
+    assert module.Surprisal(np.array([690.0]), one, one).perplexity == math.exp(690)
+
+
 def test_half_precision_is_near():
     model, texts = tiny("gpt2", dtype=torch.float32), documents_of([60, 40])
     exact = surprisal(model, texts).total

@@ -21,6 +21,7 @@ from cutaway.evaluation.scores import accuracy, f1, macro_f1, matthews, pearson,
 from cutaway.model.model import Model
 from cutaway.objectives.masked import joined
 from cutaway.tokens import Tokenizer
+from cutaway.tokens.train import train_tokenizer
 
 FEW = Sureness(resamples=50)
 WORDS = "[UNK] a man sleeps he is awake the dog ##s runs no one saw it".split()
@@ -78,6 +79,18 @@ def test_classes(words, texts):
     assert (report.task, report.n, report.settings) == ("classify", 6, {"cut": 0})
     assert report.intervals.keys() == report.scores.keys()
     assert all(found.low <= report.scores[name] <= found.high for name, found in report.intervals.items())
+
+
+def test_intervals_lie_around_their_scores(words):
+    """Of answers that are nearly all right: not around a share of errors."""
+    model = classifier(labels=("yes", "no", "maybe"))
+    texts = [*SENTENCES, *PAIRS] * 2
+    wanted = [int(alone(model, words, text).argmax()) for text in texts]
+    wanted[0] = (wanted[0] + 1) % 3
+    report = evaluate(model, words, texts, wanted, sure=Sureness(resamples=200))
+    assert report.scores["accuracy"] == pytest.approx(23 / 24)
+    for name, found in report.intervals.items():
+        assert 0.5 < found.low <= report.scores[name] <= found.high == pytest.approx(1.0), name
 
 
 def test_two_classes_have_the_f1_of_the_second(words):
@@ -208,6 +221,69 @@ def test_texts(start_id):
     bits = report.intervals["bits_per_byte"]
     per_byte = report.settings["tokens"] / n_bytes / math.log(2)
     assert (bits.low, bits.high) == pytest.approx((math.log(low) * per_byte, math.log(high) * per_byte), rel=1e-3)
+
+
+def heard(monkeypatch, name):
+    """What the function of this name in the room is given from now on."""
+    from cutaway.evaluation import tasks
+
+    told, real = [], getattr(tasks, name)
+    monkeypatch.setattr(tasks, name, lambda *given, **more: told.append((given, more)) or real(*given, **more))
+    return told
+
+
+def test_every_option_of_a_text_arrives(monkeypatch):
+    told, counts = heard(monkeypatch, "surprisal"), []
+    tokenizer, model = byte_level(), tiny("gpt2", dtype=torch.float32, vocab_size=400, start_id=1)
+    whole = evaluate(model, tokenizer, ["a man sleeps"], sure=FEW)
+    options = {"context": 9, "stride": 2, "batch": 3, "start": False, "precision": torch.bfloat16}
+    evaluate(model, tokenizer, ["a man sleeps"], sure=FEW, report=lambda *done: counts.append(done), **options)
+    defaults, asked = ({**more, "report": None} for _, more in told)
+    assert defaults == {
+        "context": 32, "stride": 16, "batch": 8, "start_id": 1, "autocast": None, "report": None,
+    }  # fmt: skip
+    assert asked == {
+        "context": 9, "stride": 2, "batch": 3, "start_id": None, "autocast": torch.bfloat16, "report": None,
+    }  # fmt: skip
+    assert counts
+    assert whole.settings["start_id"] == 1
+
+
+def test_masked_words_are_asked_without_special_tokens_and_by_the_seed(monkeypatch):
+    """The objective puts its own [CLS] and [SEP] around each row; blanks and pairs are drawn by one seed."""
+    filled, paired = heard(monkeypatch, "fill_blanks"), heard(monkeypatch, "tell_what_follows")
+    words = train_tokenizer(SENTENCES, kind="wordpiece", vocab_size=60)
+    assert words.encode("a man") != words.encode("a man", special=False)
+    model = tiny("bert", task="pretrain", vocab_size=words.vocab_size)
+    pieces = ["a man sleeps ", "he is awake"]
+    report = evaluate(model, words, [pieces, "it is a man"], sure=Sureness(7, 20), context=9, batch=2)
+    documents = [[id for text in its for id in words.encode(text, special=False)] for its in (pieces, ["it is a man"])]
+    for (_, _, read), more in (*filled, *paired):
+        assert read == documents
+        assert more == {"context": 9, "seed": 7, "batch": 2}
+    assert len(filled) == len(paired) == 1
+    assert report.settings["context"] == 9
+
+
+def test_a_word_behind_the_cut_is_tagged_o(words):
+    """Whichever number that label has; and as many tags as words, no more and no fewer."""
+    model = tiny("bert", task="tag", n_classes=3, labels=("B-X", "I-X", "O"), max_len=5)
+    report = evaluate(model, words, [["a", "man", "sleeps", "he", "is"]], [["B-X"] * 3 + ["O"] * 2], sure=FEW)
+    assert report.settings == {"cut": 1, "words": 5}
+    assert report.scores["accuracy"] >= 0.4
+    assert (
+        evaluate(model, words, [["a", "man", "sleeps", "he", "is"]], [["B-X"] * 5], sure=FEW).scores["accuracy"] <= 0.6
+    )
+    with pytest.raises(InputError, match="sentence 1 has 1 words and 2 tags"):
+        evaluate(model, words, [["a"]], [["O", "O"]])
+
+
+def test_a_translations_settings_are_what_was_asked():
+    tokenizer, model = byte_level(), translator()
+    report = evaluate(
+        model, tokenizer, ["Hi"], ["Hi"], sure=FEW, max_len=4, terms=None, report=lambda done, total: None
+    )
+    assert report.settings == {"beam": 4, "max_len": 4}
 
 
 def test_pictures():

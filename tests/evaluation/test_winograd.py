@@ -15,7 +15,7 @@ from cutaway.errors import InputError
 from cutaway.evaluation import Schema, Sureness, evaluate
 from cutaway.evaluation.examples import read_examples
 from cutaway.evaluation.schema_files import read_schemas
-from cutaway.evaluation.winograd import blanks, readings, standing
+from cutaway.evaluation.winograd import _same_end, blanks, readings, standing
 
 FEW = Sureness(resamples=50)
 SCHEMAS = [
@@ -69,6 +69,11 @@ def test_who_knows_nothing_gets_half(name):
     assert report.scores["accuracy"] == 0.5
     assert report.settings["ties"] == 3
     assert evaluate(model, tokenizer, SCHEMAS[3:], sure=FEW).scores["accuracy"] == pytest.approx(1 / 3)
+
+
+def test_with_how_many_tokens_all_rows_end_alike():
+    for rows, n in (([[1, 2], [1, 3]], 0), ([[1, 2], [5, 2]], 1), ([[7, 1, 2], [1, 2]], 2), ([[3]] * 3, 1)):
+        assert _same_end(rows) == n
 
 
 def test_tokens_that_reach_over_the_border_are_scored_in_no_reading():

@@ -232,7 +232,7 @@ AT_LEAST_ONE = """
 """.split()
 AT_MOST_ONE = """
     train.ema data.valid_share data.wrap objective.smoothing objective.mask_share schedule.final schedule.decay
-    tokenizer.dropout
+    tokenizer.dropout optimizer.layer_decay
 """.split()
 ANY_NUMBER = ["tokenizer.vocab_size", "objective.auxiliary", "train.lora_alpha"]
 NUMBERS_OF_A_RECIPE = [

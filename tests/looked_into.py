@@ -60,7 +60,7 @@ def run(*args: object) -> Result:
 
 def said(*args: object) -> str:
     ran = run(*args)
-    assert ran.exit_code == 0, ran.output
+    assert ran.exit_code == 0, (ran.output, ran.exception)
     return ran.stdout
 
 

@@ -251,7 +251,7 @@ OFFERED = {
         "--unit",
         "--window",
     ],
-    "verify": ["--check", "--device", "--help", "--json", "--out", "--quick", "--seed"],
+    "verify": ["--check", "--device", "--help", "--json", "--length", "--out", "--quick", "--seed"],
 }
 
 

@@ -42,7 +42,7 @@ def places() -> list[Path]:
 def find(model: Path | str) -> Path:
     """A path that exists, or the folder of the model with that name; a folder that is no model hides none."""
     path, found = Path(model), names().get(str(model))
-    if path.exists() and (found is None or not path.is_dir() or (path / "config.json").exists()):
+    if os.path.exists(path) and (found is None or not path.is_dir() or (path / "config.json").exists()):
         return path
     if found is not None:
         return found

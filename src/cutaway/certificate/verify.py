@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from cutaway import __version__
+from cutaway.arguments import checked
 from cutaway.bundled import find
 from cutaway.certificate import export, laws, words
 from cutaway.certificate.asked import bearable_length, full_length, long_questions, questions
@@ -44,6 +45,7 @@ SHORT = ("weights are finite", "int8 ≈ fp32")  # what long rows would not chan
 LONG = ("compiled = eager",)  # what is compiled for the long rows alone: each length takes as long again
 
 
+@checked
 def verify(
     model: Model | Path | str,
     *,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from cutaway.arguments import checked
 from cutaway.bundled import find
 from cutaway.checkpoints.agreement import Agreement
 from cutaway.checkpoints.engines import ENGINES, export_engine
@@ -27,6 +28,7 @@ from cutaway.errors import CheckpointError, InputError
 from cutaway.families import sizes
 from cutaway.files import MEGABYTE, read_bytes, read_json
 from cutaway.model.blocks import has_blocks
+from cutaway.model.device import usable_device
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer, find_tokenizer, gguf_tokenizer, llama2c_tokenizer
 
@@ -38,12 +40,16 @@ OTHERS = {  # folders that other commands read
 LLAMA2C_TOKENIZER = "tokenizer.bin"  # beside its model
 
 
+@checked
 def load(path: Path | str, *, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> Model:
     """The model in a folder or file, whatever its layout, or of a name, ready to be asked (dropout off)."""
-    path = _found(path)
+    path, device = _found(path), usable_device(device)
+    if not dtype.is_floating_point:
+        raise InputError(f"dtype={dtype} has no fractions: give torch.float32, torch.bfloat16 or torch.float16")
     return _reader(path)(path, dtype=dtype, device=device).eval()
 
 
+@checked
 def load_tokenizer(path: Path | str) -> Tokenizer:
     """The tokenizer that came with a model, whatever the layout; an error where none did."""
     found = tokenizer_of(path)
@@ -52,6 +58,7 @@ def load_tokenizer(path: Path | str) -> Tokenizer:
     return found
 
 
+@checked
 def save(
     model: Model,
     folder: Path | str,
@@ -67,6 +74,7 @@ def save(
     save_folder(model, Path(folder), tokenizer, store=store, shard_size=shard_size)
 
 
+@checked
 def export(
     model: Model,
     folder: Path | str,
@@ -114,6 +122,7 @@ def export_to(
     return export_engine(model, folder, tokenizer, to=to, quantization=quantization)
 
 
+@checked
 def import_model(
     source: Path | str, folder: Path | str, *, tokenizer: bool = True, dtype: torch.dtype = torch.float32
 ) -> None:
@@ -147,6 +156,7 @@ def _reader(path: Path) -> Callable[..., Model]:
     raise CheckpointError(f"{path}: {READABLE}")
 
 
+@checked
 def tokenizer_of(path: Path | str) -> Tokenizer | None:
     """The tokenizer that came with a model, None where none did."""
     path = _found(path)

@@ -1,6 +1,7 @@
 """The command line: one file per command, imported when it is asked for.
 
-Exit codes: 0 done · 1 a command found something broken · 2 wrong input, said in one line on stderr · 130 Ctrl-C.
+Exit codes: 0 done · 1 a command found something broken · 2 wrong input, said in one line on stderr · 130 Ctrl-C ·
+141 whoever read stdout has gone, as other programs say it to the shell.
 
 A new command is a line in COMMANDS and a file whose function bears the file's name. `--help` imports every file, to
 read its docstring and options, so a file imports torch, and rooms that do, inside its function. A command of two words
@@ -13,10 +14,11 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
+from cutaway.cli.streams import safe_streams, unwritable
 from cutaway.cli.wording import in_options
-from cutaway.errors import CutawayError
+from cutaway.errors import CutawayError, InputError
 
 COMMANDS = {  # command → file in this folder
     "chomsky": "chomsky",
@@ -48,6 +50,8 @@ COMMANDS = {  # command → file in this folder
     "vectors": "vectors",
     "verify": "verify",
 }
+MOST, MOST_SEED = 2**53, 2**63 - 1  # larger numbers mean nothing, and are no integers to torch and NumPy
+NO_MEMORY = ("can't allocate memory", "out of memory", "Storage size calculation overflowed")  # as torch says it
 GROUPS = {  # the first of two words → what the commands are for
     "tokenizer": "Train a tokenizer; see how one cuts a text.",
 }
@@ -70,13 +74,35 @@ class _Lazy(TyperGroup):
         elif name in COMMANDS:
             file = COMMANDS[name]
             function = file.rpartition(".")[2]
-            single.command(cmd_name)(getattr(import_module(f"cutaway.cli.{file}"), function))
+            single.command(cmd_name, cls=_Command)(getattr(import_module(f"cutaway.cli.{file}"), function))
         else:
             return None
         return typer.main.get_command(single)
 
 
+class _Command(TyperCommand):
+    def invoke(self, ctx: Any) -> Any:
+        for name, value in ctx.params.items():
+            most = MOST_SEED if name == "seed" else MOST
+            if isinstance(value, int) and abs(value) > most:
+                raise InputError(f"{name}={value} is beyond {most:,}")
+        return super().invoke(ctx)
+
+
 class _LazyCommands(_Lazy):
+    def main(self, *args: Any, **options: Any) -> Any:
+        with safe_streams():
+            try:
+                try:
+                    return super().main(*args, **options)
+                finally:
+                    sys.stdout.flush()  # here, where what goes wrong can be said
+            except OSError as error:
+                code = unwritable(error)
+                if code is None:
+                    raise
+                sys.exit(code)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -85,6 +111,13 @@ class _LazyCommands(_Lazy):
                 raise
             print("error:", in_options(" ".join(str(error).split()), self._options(ctx)), file=sys.stderr)
             raise typer.Exit(2) from None
+        except OSError as error:
+            code = unwritable(error)
+            if ctx.params["debug"] or (code is None and error.filename is None):
+                raise
+            if code is None:
+                print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+            raise typer.Exit(2 if code is None else code) from None
         except (RuntimeError, MemoryError) as error:
             if ctx.params["debug"] or not _out_of_memory(error):
                 raise
@@ -106,9 +139,7 @@ class _LazyCommands(_Lazy):
 
 
 def _out_of_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or any(
-        said in str(error) for said in ("can't allocate memory", "out of memory")
-    )
+    return isinstance(error, MemoryError) or any(said in str(error) for said in NO_MEMORY)
 
 
 app = typer.Typer(

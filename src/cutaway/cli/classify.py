@@ -1,6 +1,5 @@
 """`cutaway classify`: what a fine-tuned model says of texts, pairs of texts, or pictures."""
 
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -10,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading, ready, warn_if_plain
 from cutaway.cli.lines import Cut, Input, Output, Resume, answer_lines, given, hint_at_files, of_model, of_words
 from cutaway.cli.options import Json
-from cutaway.cli.showing import chance, grid, stdout
+from cutaway.cli.showing import chance, grid, json_text, stdout
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from cutaway.cli.console import Console
     from cutaway.model.model import Model
     from cutaway.tokens import Tokenizer
 
@@ -113,7 +111,7 @@ def _of_pictures(loaded: "Model", path: Path, bad: list[str]) -> Callable[..., l
 def _line(text: str, said: Any, as_json: bool) -> str:
     if as_json:
         plain = {} if said is None else {"error": str(said)} if isinstance(said, InputError) else _plain(said)
-        return json.dumps({"input": text, **plain}, ensure_ascii=False, allow_nan=False)
+        return json_text({"input": text, **plain})
     if said is None or isinstance(said, InputError):
         return ""
     if isinstance(said, float):

@@ -38,17 +38,18 @@ def copy_model(
     Of an engine, `write` returns how far its answers are from ours: 1 is the exit code where that is too far.
     """
     import torch
-    from rich.console import Console
+    from rich.text import Text
 
     from cutaway.checkpoints import load, tokenizer_of
     from cutaway.checkpoints.target import replacing_model
+    from cutaway.cli.console import Console
 
     _check_target(source, target, force)  # before anything is read
     with Console(stderr=True).status("") as spinner:
-        spinner.update(f"reading {source} …")
+        spinner.update(Text(f"reading {source} …"))
         model = load(source, dtype=getattr(torch, dtype.value))
         tokenizer = None if no_tokenizer else tokenizer_of(source)
-        spinner.update(f"writing {target} …")
+        spinner.update(Text(f"writing {target} …"))
         with replacing_model(target) as written:
             agreement = write(model, target, tokenizer)
     found = {
@@ -79,17 +80,16 @@ def _check_target(source: Path, target: Path, force: bool) -> None:
 
 
 def _report(found: dict[str, Any], agreement: Any) -> None:
-    from rich.console import Console
-
+    from cutaway.cli.console import Console
     from cutaway.cli.numbers import human
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(soft_wrap=True)
     vocab_size, files = found["vocab_size"], found["files"]
     tokenizer = "no tokenizer" if vocab_size is None else f"a tokenizer of {vocab_size:,} tokens"
-    console.print(f"read   {found['from']}", markup=False)
+    console.print(f"read   {found['from']}")
     console.print(f"       {found['family']}, {found['task']}, {found['parameters']:,} parameters; {tokenizer}")
-    console.print(f"wrote  {found['to']}", markup=False)
+    console.print(f"wrote  {found['to']}")
     sizes = ", ".join(f"{name} {human(size, 'B')}" for name, size in files.items())
-    console.print(f"       {found['dtype']}: {sizes}", markup=False)
+    console.print(f"       {found['dtype']}: {sizes}")
     if agreement is not None:
-        console.print("\n       ".join([f"tried  {agreement}", *agreement.notes]), markup=False)
+        console.print("\n       ".join([f"tried  {agreement}", *agreement.notes]))

@@ -20,9 +20,9 @@ from cutaway.cli.wording import shown
 from cutaway.errors import CutawayError, InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.text import Text
 
+    from cutaway.cli.console import Console
     from cutaway.decoding.fill import Word
     from cutaway.decoding.sure import Said
 
@@ -61,7 +61,10 @@ def demo(sentence: Given = None, reverse: Reverse = False, steps: Steps = None, 
     console = _console()
     answers: dict[str, dict[str, Any]] = {}
     if not as_json:
-        console.print("[bold]Cutaway[/bold]: small Transformers that we trained, at work on this machine.", end="\n\n")
+        from rich.text import Text
+
+        about = ": small Transformers that we trained, at work on this machine."
+        console.print(Text.assemble(("Cutaway", "bold"), about), end="\n\n")
     for number, (model, title, ask) in enumerate((part for part in parts if part[0] in names()), 1):
         if not as_json:
             console.print(_heading(f"{number}  {title}", model, console))

@@ -12,10 +12,11 @@ from cutaway.cli.options import Dtype, Json
 from cutaway.cli.showing import json_text
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
     from rich.table import Table
     from rich.text import Text
 
+    from cutaway.cli.console import Console
     from cutaway.inside.describe import Description, PartCount
     from cutaway.model.config import Config
 
@@ -51,8 +52,8 @@ def describe(
 ) -> None:
     """What a model is made of and what it costs, before it exists."""
     import torch
-    from rich.console import Console
 
+    from cutaway.cli.console import Console
     from cutaway.inside import describe as inside
 
     config = _changed(_config(model), changes or [])
@@ -61,7 +62,7 @@ def describe(
     if as_json:
         print(json_text({"model": model, **found.to_dict()}, 2))
         return
-    console = Console(highlight=False)
+    console = Console()
     for piece in _page(model, found, depth, console):
         console.print(piece)
 

@@ -1,6 +1,5 @@
 """`cutaway embed`: texts as vectors, so that texts of like meaning lie near each other."""
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -12,7 +11,7 @@ import typer
 from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading, ready
 from cutaway.cli.lines import Cut, Input, Output, Resume, answer_lines, given, hint_at_files, of_model, of_words
 from cutaway.cli.options import Json
-from cutaway.cli.showing import GAP, echo, grid, stdout
+from cutaway.cli.showing import GAP, echo, grid, json_text, stdout
 from cutaway.cli.words import EMBEDDING, At, neighbours
 from cutaway.errors import InputError
 
@@ -133,7 +132,7 @@ def _array(out: Path | None, d_model: int) -> Iterator[Callable[["np.ndarray"], 
 def _line(text: str, vector: "np.ndarray | None", as_json: bool) -> str:
     numbers = [] if vector is None else vector.tolist()
     if as_json:
-        return json.dumps({"text": text, "vector": numbers}, ensure_ascii=False, allow_nan=False)
+        return json_text({"text": text, "vector": numbers})
     return " ".join(f"{x:.6g}" for x in numbers)
 
 

@@ -198,8 +198,9 @@ def _files(data: Sequence[str]) -> list[Path]:
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int], None]]:
     """A bar on stderr, which keeps silent when nobody watches."""
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from cutaway.cli.console import Console
 
     console = Console(stderr=True)
     columns = (BarColumn(), TextColumn("{task.completed:.0f} of {task.total:.0f}"), TimeRemainingColumn())
@@ -223,11 +224,12 @@ GROUPS = 12  # that are printed at most; --json has all
 
 
 def _show(said: dict[str, Any], found: "Report") -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
+    from cutaway.cli.console import Console
+
+    console = Console()
     unit = UNITS.get(found.task, "example") + ("" if found.n == 1 else "s")
     unit = unit.replace("ys", "ies")
     first, *others = said["data"]

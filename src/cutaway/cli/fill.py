@@ -1,6 +1,5 @@
 """`cutaway fill`: the words that a masked language model would put into the blanks of a text."""
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +9,7 @@ import typer
 from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading, ready
 from cutaway.cli.lines import Input, Output, Resume, answer_lines, given, of_model, of_words
 from cutaway.cli.options import Json
-from cutaway.cli.showing import guesses, stdout
+from cutaway.cli.showing import guesses, json_text, stdout
 from cutaway.cli.wording import shown
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def fill(
 def _line(filled: "Filled | None", as_json: bool) -> str:
     if as_json:
         said = {"text": "", "blanks": [], "sentence": ""} if filled is None else asdict(filled)
-        return json.dumps(said, ensure_ascii=False, allow_nan=False)
+        return json_text(said)
     return "" if filled is None else filled.sentence
 
 

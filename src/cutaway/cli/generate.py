@@ -1,6 +1,5 @@
 """`cutaway generate`: how a text goes on."""
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ import typer
 
 from cutaway.cli.asking import In, Precision, Where, importing, reading, ready
 from cutaway.cli.options import Json, located
+from cutaway.cli.showing import json_text
 from cutaway.cli.wording import shown, unescaped
 from cutaway.errors import InputError
 
@@ -118,7 +118,7 @@ def generate(
             for one in found
         ]
         said = {"model": str(model), "prompt": text, "precision": precision.value, "seed": seed, "texts": texts}
-        _say(json.dumps(said, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        _say(json_text(said, 2) + "\n")
     else:
         for one in found:
             _say(f"{one.score:.3f}\t{shown(one.text)}\n")
@@ -147,7 +147,7 @@ def _drafted(
     if as_json:
         said = {"model": str(model), "draft": str(draft), "prompt": text, "precision": precision.value,
                 "texts": [{**asdict(found), "tokens": len(found.ids)}]}  # fmt: skip
-        _say(json.dumps(said, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        _say(json_text(said, 2) + "\n")
     else:
         _begin(text)
         _say(shown(found.text) + "\n")

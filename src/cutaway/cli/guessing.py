@@ -11,8 +11,7 @@ from cutaway.cli.wording import shown
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from cutaway.cli.console import Console
     from cutaway.studies.shannon_game import Game, Player
 
 SHOWN = {" ": "␣", "\n": "↵", "\t": "⇥"}
@@ -21,15 +20,14 @@ STOPS = ("\x1b", "\x04")  # Esc, Ctrl-D
 
 def play_on(game: "Game", path: Path, answers: Path | None, *, quiet: bool) -> "Player":
     """From where the saved game stands, until the letters, the keys or the patience end."""
-    from rich.console import Console
-
+    from cutaway.cli.console import Console
     from cutaway.studies.shannon import LETTERS
     from cutaway.studies.shannon_game import Player
 
     if answers is None and not sys.stdin.isatty():
         raise InputError("stdin is no terminal: play in one, or give the letters with --answers FILE, - for stdin")
     player = Player(game, path)
-    console = Console(stderr=quiet, highlight=False, soft_wrap=True)
+    console = Console(stderr=quiet, soft_wrap=True)
     with _keyboard() if answers is None else nullcontext(iter(_letters(answers))) as keys:
         _greet(player, console)
         keys = (key.lower() for key in keys) if game.letters == LETTERS else keys
@@ -50,14 +48,14 @@ def _play_round(player: "Player", keys: Iterator[str], console: "Console") -> bo
     game, one = player.game, player.round
     assert one is not None
     before = visible(game.context(one))
-    console.print(f"{len(player.guesses) + 1}. {one.known} known: «{before}»", end=" ", markup=False)
+    console.print(f"{len(player.guesses) + 1}. {one.known} known: «{before}»", end=" ")
     for letter in player.open:
-        console.print(visible(letter), end=" ", style="dim", markup=False)
+        console.print(visible(letter), end=" ", style="dim")
     for key in keys:
         found = player.guess(key)
         if found is None:
             continue
-        console.print(visible(key), end=" ", style="bold" if found else "dim", markup=False)
+        console.print(visible(key), end=" ", style="bold" if found else "dim")
         if found:
             n = len(player.guesses[-1])
             console.print(f"✓ {n} {'guess' if n == 1 else 'guesses'}")

@@ -8,8 +8,7 @@ from cutaway.cli.numbers import minus
 from cutaway.cli.opened import coloured, columns, draw, screen
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from cutaway.cli.console import Console
     from cutaway.inside.inspected import Inspection, Writers
     from cutaway.inside.pictures import ColouredText, Picture
 

@@ -11,8 +11,7 @@ from cutaway.cli.options import Json
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from cutaway.cli.console import Console
     from cutaway.inside.asked import Asked
     from cutaway.inside.lens import Lens
     from cutaway.model.model import Model

@@ -119,8 +119,9 @@ class Bar:
     """Lines done, of how many where that is known, the speed and the time left: on stderr, if that is a terminal."""
 
     def __init__(self, source: BufferedIOBase, unit: str, *, shown: bool) -> None:
-        from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        from cutaway.cli.console import Console
 
         console = Console(stderr=True)
         self.shown = shown and console.is_terminal

@@ -1,9 +1,9 @@
 """`cutaway models`: the models that are here by name."""
 
-import json
 from typing import TYPE_CHECKING
 
 from cutaway.cli.options import Json
+from cutaway.cli.showing import json_text
 
 if TYPE_CHECKING:
     from cutaway.bundled.info import ModelInfo
@@ -15,7 +15,7 @@ def models(as_json: Json = False) -> None:
 
     found = here()
     if as_json:
-        print(json.dumps([model.to_dict() for model in found], indent=2, ensure_ascii=False))
+        print(json_text([model.to_dict() for model in found], 2))
     elif found:
         _show(found)
     else:

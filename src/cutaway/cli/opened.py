@@ -14,9 +14,9 @@ from cutaway.cli.showing import json_text
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.progress import Progress
 
+    from cutaway.cli.console import Console
     from cutaway.inside.pictures import Picture
     from cutaway.inside.progress import Told
     from cutaway.model.model import Model
@@ -117,8 +117,9 @@ def learning(*, anew: bool = False) -> "Iterator[Callable[[float, str], None]]":
 
 
 def _bar(text: str) -> "Progress":
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from cutaway.cli.console import Console
 
     console = Console(stderr=True)
     columns = (TextColumn(text), BarColumn(), TimeRemainingColumn())
@@ -127,10 +128,10 @@ def _bar(text: str) -> "Progress":
 
 def screen() -> "Console":
     """Stdout, never wider than our views are made for."""
-    from rich.console import Console
+    from cutaway.cli.console import Console
 
-    terminal = Console(highlight=False)
-    return Console(highlight=False, width=min(terminal.width, WIDTH) if terminal.is_terminal else WIDTH)
+    terminal = Console()
+    return Console(width=min(terminal.width, WIDTH) if terminal.is_terminal else WIDTH)
 
 
 def draw(console: "Console", picture: "Picture", *, heading: bool = True) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from cutaway.cli.options import Json
+from cutaway.cli.showing import json_text
 
 
 def plot(
@@ -22,8 +23,6 @@ def plot(
     with replacing(out) as temporary:
         temporary.write_text(picture, encoding="utf-8")
     if as_json:
-        import json
-
-        print(json.dumps({"out": str(out), "metric": metric, "runs": [str(folder) for folder in folders]}))
+        print(json_text({"out": str(out), "metric": metric, "runs": [str(folder) for folder in folders]}))
     else:
         print(out)

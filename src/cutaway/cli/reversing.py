@@ -2,6 +2,8 @@
 
 import time
 
+from cutaway.cli.showing import json_text
+
 WORDS = ["transformer", "attention", "lecture", "stressed", "cutaway"]
 STEPS = 1000
 
@@ -23,9 +25,7 @@ def learn_to_reverse(word: str, steps: int, as_json: bool) -> None:
     pattern, written, read = reversal.cross_attention(model, word)
     score = reversal.accuracy(model)
     if as_json:
-        import json
-
-        print(json.dumps({
+        print(json_text({
             "parameters": model.n_parameters(), "seconds": round(seconds, 1), "accuracy": score, "answers": answers,
             "cross_attention": {"read": read, "written": written, "pattern": pattern.mean(0).tolist()},
         }))  # fmt: skip
@@ -48,10 +48,12 @@ def _train(steps: int, *, quiet: bool):  # type: ignore[no-untyped-def]
 
 
 def _show(n_parameters: int, seconds: float, score: float, answers: dict[str, str]) -> None:
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    console = Console(highlight=False)
+    from cutaway.cli.console import Console
+
+    console = Console()
     console.print(f"A Transformer of {n_parameters:,} parameters learnt to spell backwards in {seconds:.0f} s:")
     console.print(f"of 500 new random words it reverses {score:.1%}.\n")
     table = Table(box=None, pad_edge=False)
@@ -60,16 +62,15 @@ def _show(n_parameters: int, seconds: float, score: float, answers: dict[str, st
     table.add_column("")
     for word, answer in answers.items():
         right = answer == word[::-1]
-        table.add_row(word, answer, "[green]right[/green]" if right else f"[red]wrong: {word[::-1]}[/red]")
+        table.add_row(word, answer, Text("right", "green") if right else Text(f"wrong: {word[::-1]}", "red"))
     console.print(table)
 
 
 def _draw(pattern, written: list[str], read: list[str]) -> None:  # type: ignore[no-untyped-def]
-    from rich.console import Console
-
+    from cutaway.cli.console import Console
     from cutaway.inside.draw import heat_map
 
-    console = Console(highlight=False)
+    console = Console()
     console.print(f"\nWhere it looked while it wrote «{''.join(written).removesuffix('<eos>')}»:")
     console.print("a row for each letter that it wrote, a column for each letter that it read")
     console.print("(cross-attention of the last block, mean of its heads)\n")

@@ -45,9 +45,9 @@ def runs(
 
 
 def _show(rows: list[dict]) -> None:  # type: ignore[type-arg]
-    from rich.console import Console
     from rich.table import Table
 
+    from cutaway.cli.console import Console
     from cutaway.cli.train import SPEED, amount, duration
 
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
@@ -66,7 +66,7 @@ def _show(rows: list[dict]) -> None:  # type: ignore[type-arg]
             "–" if row["tokens_per_second"] is None else f"{amount(row['tokens_per_second'])} {SPEED[row['unit']]}",
             "–" if row["seconds"] is None else duration(row["seconds"]),
         )
-    Console(highlight=False).print(table)
+    Console().print(table)
     print("loss: of the last step that was logged; best: the lowest validation loss")
 
 

@@ -112,15 +112,14 @@ def _game(text: Path, more: str | None, letters: Letters, path: Path | None, ask
 
 def _play(game: "Game", path: Path, answers: Path | None, *, quiet: bool) -> "Player":
     """Unless all is guessed; Ctrl-C leaves what was guessed, as Esc does."""
-    from rich.console import Console
-
+    from cutaway.cli.console import Console
     from cutaway.cli.guessing import play_on
     from cutaway.studies.shannon_game import Player
 
-    console = Console(stderr=quiet, highlight=False, soft_wrap=True)
+    console = Console(stderr=quiet, soft_wrap=True)
     player, n = Player(game, path), len(game.rounds)
     if player.round is None:
-        console.print(f"{path}: finished, {n} of {n} letters; another --game begins a new one", markup=False)
+        console.print(f"{path}: finished, {n} of {n} letters; another --game begins a new one")
         return player
     if answers is not None:
         _check_answers(answers, game)
@@ -130,7 +129,7 @@ def _play(game: "Game", path: Path, answers: Path | None, *, quiet: bool) -> "Pl
         raise InputError(f"--answers {answers}: stdin is no text in UTF-8; give the letters to guess") from None
     except KeyboardInterrupt:
         kept = f", kept in {path}" if path.exists() else ""
-        console.print(f"\n{len(Player(game, path).guesses)} of {n} letters{kept}", markup=False)
+        console.print(f"\n{len(Player(game, path).guesses)} of {n} letters{kept}")
         raise typer.Exit(130) from None
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +10,9 @@ from cutaway.cli.numbers import minus
 from cutaway.cli.wording import shown
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.text import Text
 
+    from cutaway.cli.console import Console
     from cutaway.decoding.align import Alignment
 
 BAR = 8  # cells of a bar for certainty
@@ -20,8 +21,9 @@ WORD = 16  # letters of a word in a row's name
 
 
 def json_text(data: Any, indent: int | None = None) -> str:
-    """As JSON, which knows no NaN and no infinity: such a number is null."""
-    return json.dumps(_finite(data), indent=indent, ensure_ascii=False, allow_nan=False)
+    """As JSON, which knows no NaN and no infinity: such a number is null. Nothing in it is obeyed by a terminal."""
+    text = json.dumps(_finite(data), indent=indent, ensure_ascii=False, allow_nan=False)
+    return re.sub("[\x7f-\x9f\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _finite(data: Any) -> Any:
@@ -34,10 +36,10 @@ def _finite(data: Any) -> Any:
 
 def stdout() -> "Console":
     """As wide as the terminal; elsewhere nothing is wrapped."""
-    from rich.console import Console
+    from cutaway.cli.console import Console
 
-    terminal = Console(highlight=False)
-    return terminal if terminal.is_terminal else Console(highlight=False, width=100_000)
+    terminal = Console()
+    return terminal if terminal.is_terminal else Console(width=100_000)
 
 
 def grid(title: str = "", *, header: bool = False) -> Any:

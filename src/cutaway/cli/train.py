@@ -59,10 +59,11 @@ class Shown:
     """What a person sees of a run: a bar while it goes on, a line for each measurement; when piped, lines alone."""
 
     def __init__(self, *, quiet: bool) -> None:
-        from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
-        self.console = Console(highlight=False, quiet=quiet)
+        from cutaway.cli.console import Console
+
+        self.console = Console(quiet=quiet)
         self.progress = Progress(
             TextColumn("step {task.completed:,}/{task.total:,}"),
             BarColumn(bar_width=8),
@@ -86,15 +87,16 @@ class Shown:
             tell(event)
 
     def _note(self, event: dict[str, Any]) -> None:
-        self.console.print(event["text"], markup=False)
+        self.console.print(event["text"])
 
     def _start(self, event: dict[str, Any]) -> None:
-        from rich.markup import escape
+        from rich.text import Text
 
-        self.console.print(
-            f"[bold]{escape(event['name'])}[/bold]: {event['parameters']:,} parameters on {event['machine']}, "
+        about = (
+            f": {event['parameters']:,} parameters on {event['machine']}, "
             f"{_several(event['examples'], 'example')}, {_several(event['steps_per_epoch'], 'step')} an epoch"
         )
+        self.console.print(Text.assemble((event["name"], "bold"), about))
         self.bar = self.progress.add_task("", total=event["steps"], told="")
         self.first, self.began, self.unit = event["step"], time.monotonic(), SPEED[event["unit"]]
 
@@ -116,15 +118,17 @@ class Shown:
             self.console.print(f"step {event['step']:,}/{event['steps']:,}  {told}")
 
     def _skip(self, event: dict[str, Any]) -> None:
-        self.console.print(f"[yellow]step {event['step']:,} had no usable loss and was skipped[/yellow]")
+        self.console.print(f"step {event['step']:,} had no usable loss and was skipped", style="yellow")
 
     def _evaluate(self, event: dict[str, Any]) -> None:
+        from rich.text import Text
+
         hidden = ("event", "step", "samples", "seconds", "best")
         scores = "  ".join(f"{name} {value:.4f}" for name, value in event.items() if name not in hidden)
-        mark = "  [green]best so far[/green]" if event["best"] else ""
-        self.console.print(f"[bold]step {event['step']:,}[/bold]  {scores}{mark}")
+        mark = ("  best so far" if event["best"] else "", "green")
+        self.console.print(Text.assemble((f"step {event['step']:,}", "bold"), f"  {scores}", mark))
         for sample in event["samples"]:
-            self.console.print(f"    {sample.strip()}", style="dim", markup=False)
+            self.console.print(f"    {sample.strip()}", style="dim")
 
     def end(self, outcome: Any, out: Path) -> None:
         if outcome.finished:

@@ -1,7 +1,6 @@
 """`cutaway translate`: words, a pipe or a file in; the same lines in another language out."""
 
 import hashlib
-import json
 import sys
 from collections.abc import Callable
 from math import isfinite
@@ -13,7 +12,7 @@ import typer
 from cutaway.cli.asking import In, Precision, Where, reading, ready
 from cutaway.cli.lines import Input, Output, Resume, answer_lines, given, hint_at_files, of_model
 from cutaway.cli.options import Json
-from cutaway.cli.showing import looks
+from cutaway.cli.showing import json_text, looks
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ def _fingerprint(terms: dict[str, str]) -> str | None:
 def _line(found: "Translation", scores: bool, align: bool, as_json: bool) -> str:
     """One text's answer as one line: JSON, or columns with tabs between."""
     if as_json:
-        return json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False)
+        return json_text(found.to_dict())
     columns: list[str] = []
     alone = found.asked == 1 and not scores and not align
     for one in found.n_best:
@@ -145,10 +144,11 @@ def _line(found: "Translation", scores: bool, align: bool, as_json: bool) -> str
 
 
 def _show(found: "Translation", scores: bool, align: bool) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False)
+    from cutaway.cli.console import Console
+
+    console = Console()
     for one in found.n_best:
         said = Text.assemble((f"{one.score:8.4f}  ", "dim"), one.text) if scores else Text(one.text)
         console.print(said, soft_wrap=True)

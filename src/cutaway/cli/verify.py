@@ -1,6 +1,5 @@
 """`cutaway verify`: the certificate. Measures the laws that a model has to keep, and says which it does."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +8,7 @@ import typer
 
 from cutaway.bundled import HERE
 from cutaway.cli.options import Device, Json, On, located
-from cutaway.cli.showing import grid, stdout
+from cutaway.cli.showing import grid, json_text, stdout
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,14 +65,7 @@ def verify(
         else:
             certificate.write(path)
     if as_json:
-        print(
-            json.dumps(
-                {**certificate.to_dict(), "file": str(path), "stale": changed},
-                indent=2,
-                ensure_ascii=False,
-                allow_nan=False,
-            )
-        )
+        print(json_text({**certificate.to_dict(), "file": str(path), "stale": changed}, 2))
     else:
         _show(model, certificate, path, changed)
     raise typer.Exit(0 if certificate.passed and not changed else 1)
@@ -81,7 +73,7 @@ def verify(
 
 def _measured(model: Path, quick: bool, seed: int, length: int | None, device: Device) -> "Certificate":
     """On the GPU where there is one, like every command that lets a model speak."""
-    from rich.console import Console
+    from cutaway.cli.console import Console
 
     with Console(stderr=True).status("reading the model …") as spinner:  # on a terminal only
         import torch

@@ -14,12 +14,12 @@ def unescaped(text: str) -> str:
 
 def shown(text: str) -> str:
     """A text for stdout: a terminal gets no control characters, which it would obey, but their escapes."""
-    return "".join(map(_visible, text)) if sys.stdout.isatty() else text
+    return visible(text) if sys.stdout.isatty() else text
 
 
-def _visible(char: str) -> str:
-    obeyed = (char < " " and char not in "\n\t") or "\x7f" <= char < "\xa0"
-    return f"\\x{ord(char):02x}" if obeyed else char
+def visible(text: str) -> str:
+    """Control characters but line ends and tabs as their escapes."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def in_options(message: str, options: Collection[str]) -> str:

@@ -181,6 +181,8 @@ def answers_to_images(
     report: Told = lambda done, total: None,
 ) -> Float[np.ndarray, "n answers"]:
     """The model's scores for each picture; bytes become numbers as (x / 255 − mean) / std, others stay as they are."""
+    if batch < 1:
+        raise InputError(f"batch={batch}: at least one picture is read at a time")
     found = []
     for start in range(0, len(images), batch):
         some = pixels_of(model, images[start : start + batch], mean, std)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from cutaway.arguments import checked
 from cutaway.data.images import read_image
 from cutaway.decoding.answers import (
     Text,
@@ -56,6 +57,7 @@ class Tag:
 Answer = Label | float | list[Tag]
 
 
+@checked
 def classify(model: Model, *asked: Any, **options: Any) -> Any:
     """`classify(model, tokenizer, texts)`, or of a model that reads pictures `classify(model, pictures)`.
 
@@ -84,6 +86,7 @@ def classify(model: Model, *asked: Any, **options: Any) -> Any:
     return answer(model, *asked[:-1], [what], **options)[0]
 
 
+@checked
 def _of_texts(
     model: Model,
     tokenizer: Tokenizer,
@@ -109,6 +112,7 @@ def _of_texts(
     return [_said(model, scores) for scores in answers_to(model, rows, **asking)]
 
 
+@checked
 def _of_pictures(
     model: Model,
     pictures: Sequence[Picture],

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 
+from cutaway.arguments import checked
 from cutaway.decoding.answers import Told, check_cut, check_ready, check_room, rows_of, side_by_side
 from cutaway.errors import InputError
 from cutaway.model.finite import check_scores
@@ -25,6 +26,7 @@ from cutaway.tokens import Tokenizer
 Pool = Literal["mean", "first"]
 
 
+@checked
 @torch.no_grad()
 def embed(
     model: Model,

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from cutaway.arguments import checked
 from cutaway.decoding.answers import Row, check_ready, check_room, rows_of, side_by_side
 from cutaway.errors import InputError
 from cutaway.model.finite import check_scores
@@ -48,6 +49,7 @@ class Filled:
 def fill(model: Model, tokenizer: Tokenizer, texts: str, **options: Any) -> Filled: ...
 @overload
 def fill(model: Model, tokenizer: Tokenizer, texts: list[str], **options: Any) -> list[Filled]: ...
+@checked
 def fill(model: Model, tokenizer: Tokenizer, texts: str | list[str], **options: Any) -> Filled | list[Filled]:
     """The likeliest words for each blank of a text, or of each text in a list.
 
@@ -61,6 +63,7 @@ def fill(model: Model, tokenizer: Tokenizer, texts: str | list[str], **options: 
     )
 
 
+@checked
 @torch.no_grad()
 def _fill(
     model: Model,

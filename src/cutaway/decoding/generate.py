@@ -8,12 +8,13 @@ Several prompts are written side by side; each text is the same as if it were wr
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Literal
 
+from cutaway.arguments import checked
 from cutaway.decoding.engine import Engine
 from cutaway.decoding.expression import UNKNOWN, Matching
-from cutaway.decoding.given import check_given
 from cutaway.decoding.rules import Rule
 from cutaway.decoding.search import Hypothesis, Job
 from cutaway.decoding.spelling import Speller
@@ -37,6 +38,7 @@ class Written:
     ended: Ended
 
 
+@partial(checked, but=[field.name for field in fields(Wishes)])  # which look at themselves
 def generate(
     model: DecoderModel,
     tokenizer: Tokenizer,
@@ -82,7 +84,6 @@ def generate(
         bad_words=bad_words, min_tokens=min_tokens, allow=allow, rules=rules, stop=stop, beam=beam, n_best=n_best,
         groups=groups, diversity=diversity, prune=prune, seed=seed,
     )  # fmt: skip
-    check_given(model, tokenizer)
     if not isinstance(prompt, Sequence):
         raise InputError(f"the prompt is a {type(prompt).__name__}, not a text")
     if draft is not None:

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from cutaway.arguments import checked
 from cutaway.decoding.engine import Engine
 from cutaway.decoding.search import GreedySearch, Job
 from cutaway.decoding.write import check as check_jobs
@@ -20,6 +21,7 @@ New = Int[Tensor, "batch new"]
 Real = Bool[Tensor, "batch seq"] | None
 
 
+@checked
 def greedy(model: DecoderModel, ids: Ids, *, n: int, real: Real = None, end_ids: Sequence[int] | None = None) -> New:
     """At most `n` new tokens for each prompt; behind its end a row is padded.
 
@@ -32,6 +34,7 @@ def greedy(model: DecoderModel, ids: Ids, *, n: int, real: Real = None, end_ids:
     return _likeliest(model, [Job(prompt=row, limit=n) for row in _rows(ids, real)], end_ids)
 
 
+@checked
 def greedy_translate(
     model: EncoderDecoderModel,
     source: Ids,

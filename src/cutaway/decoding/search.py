@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from importlib.util import find_spec
-from math import isfinite
+from math import isfinite, log10
 from typing import Any, ClassVar
 
 import torch
@@ -21,6 +21,7 @@ from cutaway.decoding.rules import NEVER as NEVER
 from cutaway.decoding.rules import Rule, Text
 from cutaway.errors import InputError
 
+DIGITS = 30  # of what a score is divided by, so that a quotient is a float32 too
 HAS_TRITON = find_spec("triton") is not None
 
 
@@ -71,6 +72,11 @@ class Search:
     ) -> None:
         if not isfinite(length_penalty):
             raise InputError(f"length_penalty={length_penalty} is not a finite number")
+        if abs(length_penalty) * log10(most) > DIGITS:
+            raise InputError(
+                f"length_penalty={length_penalty} makes numbers of {most} tokens that no float32 holds: 1 is the mean "
+                "log p of a token, 0 the sum"
+            )
         self.width, self.most, self.length_penalty = width, most, length_penalty
         self.ends = torch.tensor(list(ends), dtype=torch.long, device=device)
         self.tokens = torch.zeros(rows, width, most, dtype=torch.long, device=device)

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from cutaway.arguments import checked
 from cutaway.decoding.greedy import Ids, Real, check
 from cutaway.decoding.search import gaps, move_up
 from cutaway.errors import InputError
@@ -40,6 +41,7 @@ class Speculation:
     rounds: int  # readings of the model, that of the prompts not counted
 
 
+@checked
 @torch.no_grad()
 def speculative(
     model: DecoderModel,

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from cutaway.arguments import checked
 from cutaway.decoding.beam import Considered
 from cutaway.decoding.search import NEVER, Hypothesis, Job
 from cutaway.decoding.write import write
@@ -120,6 +121,7 @@ class BeamTrace:
         return json.dumps(self.to_dict(spell), allow_nan=False)
 
 
+@checked
 def trace_beam(model: DecoderModel, job: Job, *, beam: int = 4, length_penalty: float = 1.0, **rest: Any) -> BeamTrace:
     """What `write(model, [job], beam=…)` does, and all that it weighed; `rest` are further options of `written`."""
     options = {"beam": beam, "length_penalty": length_penalty, **rest}

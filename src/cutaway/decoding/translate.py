@@ -15,10 +15,10 @@ from heapq import nlargest
 from itertools import product
 from typing import Any, NamedTuple
 
+from cutaway.arguments import checked
 from cutaway.decoding.align import Alignment, align, joined
 from cutaway.decoding.beam import EarlyStopping
 from cutaway.decoding.engine import Job
-from cutaway.decoding.given import check_given
 from cutaway.decoding.search import Hypothesis
 from cutaway.decoding.sentences import cut, split_sentences
 from cutaway.decoding.terms import Glossary, Looks, ids_of
@@ -71,6 +71,7 @@ class Translation:
         return said
 
 
+@checked
 def translate(
     model: EncoderDecoderModel,
     tokenizer: Tokenizer,
@@ -85,13 +86,13 @@ def translate(
 
     The options are those of `translations`.
     """
-    check_given(model, tokenizer)
     texts = [text] if isinstance(text, str) else text
     found = translations(model, tokenizer, texts, n_best=n_best, aligned=align, **options)
     answers = found if scores or align or n_best > 1 else [one.text for one in found]
     return answers[0] if isinstance(text, str) else answers
 
 
+@checked
 def translations(
     model: EncoderDecoderModel,
     tokenizer: Tokenizer,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from cutaway.arguments import LARGEST
 from cutaway.decoding.allowed import Allowed
 from cutaway.decoding.beam import check_prune
 from cutaway.decoding.expression import Matching
@@ -87,8 +88,13 @@ class Wishes:
     def _check_numbers(self) -> None:
         for name in ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "diversity"):
             x = getattr(self, name)
-            if not (isinstance(x, int | float) or (x is None and name in ("top_p", "min_p", "diversity"))):
+            if not (
+                (isinstance(x, int | float) and not isinstance(x, bool))
+                or (x is None and name in ("top_p", "min_p", "diversity"))
+            ):
                 raise InputError(f"{name}={x!r} is not a number")
+            if abs(x or 0) >= LARGEST and isinstance(x, int):
+                raise InputError(f"{name}={x} is too large for a number of 64 bits")
         for name in ("temperature", "diversity"):
             if not 0 <= (getattr(self, name) or 0) < float("inf"):
                 raise InputError(f"{name}={getattr(self, name)} is not a finite number of at least 0")
@@ -161,7 +167,7 @@ def _bad_words(tokenizer: Tokenizer, words: Sequence[str | Sequence[int]], vocab
     given: dict[tuple[int, ...], None] = {}
     for word in [words] if isinstance(words, str) else words:
         if isinstance(word, str):
-            fits = bool(word)
+            fits = bool(word.encode(errors="ignore"))  # half a surrogate pair is in no text
             texts[word] = None
         elif _is_list(word) and all(map(is_whole, word)):
             fits = bool(word) and 0 <= min(word) <= max(word) < vocab_size

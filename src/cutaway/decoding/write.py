@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from cutaway.arguments import checked
 from cutaway.decoding.beam import BeamSearch, Considered, EarlyStopping, check_prune
 from cutaway.decoding.crew import crew_size, run_together
 from cutaway.decoding.engine import Engine, Job
@@ -43,6 +44,7 @@ def written(model: DecoderModel, jobs: Sequence[Job], **options: object) -> Iter
         yield from run_together(lambda: engine_for(model, jobs, **options), jobs, n)  # type: ignore[arg-type]
 
 
+@checked
 def engine_for(
     model: DecoderModel,
     jobs: Sequence[Job],

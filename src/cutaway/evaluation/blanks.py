@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from cutaway.arguments import checked
 from cutaway.data.order import generator
 from cutaway.errors import InputError
 from cutaway.model.finite import check_scores
@@ -31,6 +32,7 @@ class Filled:
     blanks: np.ndarray
 
 
+@checked
 @torch.no_grad()
 def fill_blanks(
     model: Model,

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from cutaway.arguments import checked
 from cutaway.errors import InputError, MissingExtra
 
 
@@ -47,6 +48,7 @@ class Counts:
         return Score(self.from_sum(self.rows.sum(axis=0).tolist()), self.signature, self.name)
 
 
+@checked
 def bleu(
     hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False, tokenize: str = "13a"
 ) -> Score:
@@ -54,6 +56,7 @@ def bleu(
     return bleu_counts(hypotheses, references, lowercase=lowercase, tokenize=tokenize).score()
 
 
+@checked
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """chrF of a corpus, one reference for each hypothesis."""
     return chrf_counts(hypotheses, references).score()

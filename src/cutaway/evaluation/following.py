@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from cutaway.arguments import checked
 from cutaway.data.corpus import Corpus
 from cutaway.data.sentence_pairs import SentencePairs, sentence_ends
 from cutaway.model.finite import check_scores
@@ -20,6 +21,7 @@ from cutaway.objectives.objective import as_tensors
 from cutaway.tokens import Tokenizer
 
 
+@checked
 @torch.no_grad()
 def tell_what_follows(
     model: Model,

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from cutaway.arguments import checked
 from cutaway.data.tables import Rows, read_table, text_of
 from cutaway.decoding.answers import Row, Told, side_by_side
 from cutaway.errors import InputError
@@ -39,6 +40,7 @@ class LastWord:
     word: str
 
 
+@checked
 @torch.no_grad()
 def last_words(
     model: Model,

@@ -32,6 +32,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from cutaway.arguments import checked
 from cutaway.decoding.answers import Row, Told, check_room, side_by_side, surrounded
 from cutaway.errors import InputError
 from cutaway.evaluation import bootstrap
@@ -75,6 +76,7 @@ class PairReport(Report):
     groups: dict[str, dict[str, Group]] = field(default_factory=dict)
 
 
+@checked
 def minimal_pairs(
     model: Model, tokenizer: Tokenizer, pairs: Sequence[Pair], *, sure: Sureness = SURE, **asking: Any
 ) -> PairReport:

@@ -32,6 +32,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from cutaway.arguments import checked
 from cutaway.decoding.answers import in_precision
 from cutaway.errors import InputError
 from cutaway.model.finite import check_scores
@@ -90,6 +91,7 @@ def perplexity(model: DecoderModel, documents: Document | Sequence[Document], **
     return surprisal(model, documents, **reading).perplexity
 
 
+@checked
 @torch.no_grad()
 def surprisal(
     model: DecoderModel,

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from cutaway.arguments import checked
 from cutaway.decoding.answers import Row, Told, answers_to, answers_to_images, first_tokens, rows_of
 from cutaway.decoding.translate import translate_all
 from cutaway.errors import InputError
@@ -46,6 +47,7 @@ PROBES: dict[type, Callable[..., Report]] = {Pair: minimal_pairs, Schema: winogr
 LONGEST_CONTEXT = 1024  # unless asked for: some models would read 8192 tokens to score one
 
 
+@checked
 def evaluate(
     model: Model,
     tokenizer: Tokenizer | None,
@@ -79,6 +81,7 @@ def evaluate(
     return replace(report, seconds=time.perf_counter() - begin)
 
 
+@checked
 def translation(
     model: EncoderDecoderModel,
     tokenizer: Tokenizer,
@@ -109,6 +112,7 @@ def translations(hypotheses: Sequence[str], references: Sequence[str], *, sure: 
     )
 
 
+@checked
 def language_modelling(
     model: DecoderModel,
     tokenizer: Tokenizer,
@@ -168,6 +172,7 @@ def language_modelling(
     )
 
 
+@checked
 def masked_words(
     model: Model,
     tokenizer: Tokenizer,
@@ -203,6 +208,7 @@ def masked_words(
     )
 
 
+@checked
 def labelling(
     model: Model,
     tokenizer: Tokenizer,
@@ -229,6 +235,7 @@ def labelling(
     return Report(model.config.task, len(texts), *made, **_told_of_cut(rows))
 
 
+@checked
 def tagging(
     model: Model,
     tokenizer: Tokenizer,
@@ -274,6 +281,7 @@ def tagging(
     return Report("tag", len(wanted), values, sure.of(intervals), **_told_of_cut(rows, words=int(words.sum())))
 
 
+@checked
 def pictures(
     model: Model,
     images: np.ndarray,

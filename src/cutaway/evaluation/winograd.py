@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cutaway.arguments import checked
 from cutaway.decoding.answers import Row, Told, check_room, side_by_side, surrounded
 from cutaway.errors import InputError
 from cutaway.evaluation import bootstrap
@@ -72,6 +73,7 @@ def standing(text: str, name: str) -> tuple[int, int] | None:
     return found and found.span()
 
 
+@checked
 def winograd(
     model: Model, tokenizer: Tokenizer, schemas: Sequence[Schema], *, sure: Sureness = SURE, **asking: Any
 ) -> ItemReport:

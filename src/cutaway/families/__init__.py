@@ -12,8 +12,10 @@ from typing import Any
 
 import torch
 
+from cutaway.arguments import checked
 from cutaway.errors import ConfigError
 from cutaway.model.config import Config
+from cutaway.model.device import usable_device
 from cutaway.model.model import Model
 
 # family → (room and file, config class, model class); imported by name when asked for
@@ -65,6 +67,7 @@ def config_from_dict(values: dict[str, Any]) -> Config:
     return config_class(values["family"]).from_dict(values)
 
 
+@checked
 def build(
     size: str | Config,
     *,
@@ -76,11 +79,14 @@ def build(
     """A model with new weights, drawn as its paper does; the same seed gives the same weights."""
     config = config_of(size) if isinstance(size, str) else size
     config = config.with_(**changes) if changes else config
+    if not dtype.is_floating_point:
+        raise ConfigError(f"dtype={dtype} has no fractions: give torch.float32, torch.bfloat16 or torch.float16")
     model = bare(config).to(dtype)
-    if torch.device(device).type == "meta":
+    if str(device) == "meta":  # on purpose: a model that takes no memory
         return model
+    device = usable_device(device)
     model.to_empty(device=device)
-    own = [device] if torch.device(device).type == "cuda" else []  # without the list, fork_rng wakes up every GPU
+    own = [device] if device.type == "cuda" else []  # without the list, fork_rng wakes up every GPU
     with torch.random.fork_rng(own, enabled=seed is not None):
         if seed is not None:
             torch.manual_seed(seed)

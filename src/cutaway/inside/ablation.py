@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cutaway.arguments import checked
 from cutaway.errors import InputError
 from cutaway.inside.metrics import Measure
 from cutaway.inside.patch import fitting, means, real_of, record
@@ -24,6 +25,7 @@ from cutaway.model.model import Model
 from cutaway.model.tap import uncompiled, watch
 
 
+@checked
 @torch.no_grad()
 def ablate_sweep(
     model: Model,

@@ -29,6 +29,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from cutaway.arguments import checked
 from cutaway.errors import InputError
 from cutaway.inside.attributed import Attribution
 from cutaway.inside.baseline import Given, Keep, values_of_baseline
@@ -46,6 +47,7 @@ LOOKS = 32  # parts of the path on which the change is measured, to know where s
 EVERYWHERE = 0.1  # of the steps are spread over the whole path, be there a change or not
 
 
+@checked
 def gradient_x_input(
     model: nn.Module, *inputs: Tensor, metric: Measure, at: str | None = None, **more: Any
 ) -> list[Attribution]:
@@ -57,6 +59,7 @@ def gradient_x_input(
     return asked.told("gradient_x_input", scores[:, 0], found[0])
 
 
+@checked
 def integrated_gradients(
     model: nn.Module,
     *inputs: Tensor,

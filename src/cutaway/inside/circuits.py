@@ -21,6 +21,7 @@ from typing import Any
 
 from torch import nn
 
+from cutaway.arguments import checked
 from cutaway.errors import InputError
 from cutaway.files import read_json, write_json
 from cutaway.inside.progress import Told, counted, silent
@@ -151,6 +152,7 @@ def description(model: Model, *, weights: bool = True) -> dict[str, Any]:
     return found | ({"weights": fingerprint(model).hex()} if weights else {})
 
 
+@checked
 def faithfulness(asked: Trial, circuit: Circuit | Iterable[str]) -> float:
     """The share of the metric that the circuit alone keeps: 1 as the whole model, 0 as with everything taken away."""
     return asked.share(asked.measure(_nodes(asked, circuit)))
@@ -174,6 +176,7 @@ class Completeness:
         return {"subsets": subsets, "circuit": list(self.circuit), "model": list(self.model), "gap": self.gap}
 
 
+@checked
 def completeness(
     asked: Trial, circuit: Circuit, subsets: Sequence[Sequence[str]] | None = None, *, report: Told = silent
 ) -> Completeness:
@@ -191,6 +194,7 @@ def completeness(
     return Completeness(tuple(map(tuple, subsets)), tuple(alone), tuple(whole))
 
 
+@checked
 def minimality(asked: Trial, circuit: Circuit, *, report: Told = silent) -> dict[str, float]:
     """By how much the share that is kept falls when each node is taken out of the circuit."""
     kept = faithfulness(asked, circuit)

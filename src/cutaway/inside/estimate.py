@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cutaway.arguments import checked
 from cutaway.errors import InputError
 from cutaway.inside.metrics import Measure
 from cutaway.inside.opened import check_gradients
@@ -23,6 +24,7 @@ from cutaway.model.model import Model
 from cutaway.model.tap import edit, tap_names, watch
 
 
+@checked
 def estimate_sweep(
     model: Model,
     clean: Given,

@@ -15,6 +15,7 @@ was moved); further options are the method's own.
 from collections.abc import Sequence
 from typing import Any
 
+from cutaway.arguments import checked
 from cutaway.decoding.classify import Picture
 from cutaway.inside import questions
 from cutaway.inside.attributed import Attribution
@@ -23,6 +24,7 @@ from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
 from cutaway.tokens import Tokenizer
 
 
+@checked
 def explain_next(
     model: DecoderModel,
     tokenizer: Tokenizer,
@@ -39,6 +41,7 @@ def explain_next(
     return questions.next_word(model, tokenizer, text, target, versus).attribute(method, **options)
 
 
+@checked
 def explain_translation(
     model: EncoderDecoderModel,
     tokenizer: Tokenizer,
@@ -57,6 +60,7 @@ def explain_translation(
     return questions.translation(model, tokenizer, source, target, to=to, beam=beam).attribute(method, **options)
 
 
+@checked
 def explain_label(
     model: Model,
     tokenizer: Tokenizer,
@@ -73,6 +77,7 @@ def explain_label(
     return asked.attribute(method, **options)
 
 
+@checked
 def explain_blank(
     model: Model,
     tokenizer: Tokenizer,
@@ -87,6 +92,7 @@ def explain_blank(
     return questions.blank(model, tokenizer, text, word, as_trained=as_trained).attribute(method, **options)
 
 
+@checked
 def explain_image(
     model: Model,
     picture: Picture,

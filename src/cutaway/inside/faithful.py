@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from cutaway.arguments import checked
 from cutaway.errors import InputError
 from cutaway.inside.baseline import Given, values_of_baseline
 from cutaway.inside.gradients import Gradients
@@ -51,6 +52,7 @@ class DeletionCurve:
         return {"shares": list(self.shares), **curves, "faithfulness": self.faithfulness}
 
 
+@checked
 @torch.no_grad()
 def deletion_curve(
     model: nn.Module,
@@ -71,11 +73,15 @@ def deletion_curve(
 
     Each output has its own order. `n_random` orders, drawn by `seed`, are what it is held against.
     """
+    if n_random < 0 or batch_tokens < 1:
+        raise InputError(f"n_random={n_random}, batch_tokens={batch_tokens}: at least 0 and 1")
     asked = Gradients(model, inputs, more, metric, at)
     ends = asked.values()
     n_output, n_input = scores.shape
     if len(inputs[0]) != 1 or n_input != sum(_flat(end, asked.pixels).shape[1] for end in ends):
         raise InputError(f"scores of {n_input} inputs: give one row, and the scores of its inputs at {asked.places}")
+    if among is not None and among.shape not in (scores.shape, scores.shape[1:]):
+        raise InputError(f"among={tuple(among.shape)} for scores of {tuple(scores.shape)}: give one for each input")
     starts = values_of_baseline(asked, ends, baseline)
     may_go = torch.ones_like(scores, dtype=torch.bool) if among is None else among.expand_as(scores)
     # on the CPU, as in a test: the same order everywhere

@@ -83,7 +83,10 @@ class Gradients:
         else:
             with edit(self.model, {place: give(value) for place, value in zip(self.places, values, strict=True)}):
                 logits = self.model(*inputs, **more)
-        found = torch.stack([self.metric(some) for some in logits.chunk(copies)])
+        each = [self.metric(some) for some in logits.chunk(copies)]
+        if not all(isinstance(one, Tensor) for one in each):
+            raise InputError(f"the metric gave a {type(each[0]).__name__}: it has to give a tensor")
+        found = torch.stack(each)
         n_rows = len(self.inputs[0])
         if found.ndim not in (2, 3) or found.shape[1] != n_rows:
             raise InputError(

@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from cutaway.arguments import checked
 from cutaway.decoding.align import align
 from cutaway.decoding.classify import arrays_of
 from cutaway.decoding.translate import tag_for
@@ -42,6 +43,7 @@ SHOWN = ("answer", "attribution", "writers", "heads", "alignment")
 STEPS = 16  # of integrated gradients: enough to see which words matter
 
 
+@checked
 def look_inside(
     model: Model,
     tokenizer: Tokenizer | None,
@@ -66,6 +68,8 @@ def look_inside(
     gradients take so many `steps`, where the answer changes most, and say how far they are from adding up (`error`);
     None takes as many as they need, which may be minutes. A translator takes the text for one sentence.
     """
+    if k < 1:
+        raise InputError(f"k={k}: at least one answer is shown")
     model = uncompiled(model)
     unknown = set(show) - set(SHOWN)
     if unknown:

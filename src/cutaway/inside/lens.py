@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from cutaway.arguments import checked
 from cutaway.errors import InputError
 from cutaway.inside.opened import check_blocks, readable
 from cutaway.model.encoder import Stack
@@ -66,6 +67,7 @@ class Lens:
         }
 
 
+@checked
 @torch.no_grad()
 def logit_lens(
     model: Model,
@@ -90,6 +92,8 @@ def logit_lens(
     states = streams(model, *inputs, stream=stream, positions=positions, tuned=tuned, **more)
     length = inputs[-1].shape[1]
     kept = None if positions is None else tuple(position % length for position in positions)
+    if top < 1:
+        raise InputError(f"top={top}: at least one token of each layer is shown")
     seen = _looked(list(states.values()), model.head, more.get("real"), top, tuple(tokens))
     check_scores(model, seen["entropy"][-1], seen["answer_probability"])
     return Lens(layers=tuple(states), positions=kept, tokens=tuple(tokens), **seen)

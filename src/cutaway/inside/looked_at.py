@@ -22,6 +22,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from cutaway.arguments import checked
 from cutaway.errors import InputError
 from cutaway.inside.attributed import Attribution
 from cutaway.inside.opened import check_blocks, readable
@@ -50,6 +51,7 @@ class Moved:
         }
 
 
+@checked
 @torch.no_grad()
 def value_weighted(model: nn.Module, *inputs: Tensor, **more: Any) -> Moved:
     """How much each head moved from where to where, and all heads of an attention together."""
@@ -92,6 +94,7 @@ def attentions(model: Model) -> dict[str, Attention]:
     return {name: part for name, part in model.named_modules() if isinstance(part, Attention)}
 
 
+@checked
 @torch.no_grad()
 def attention_rollout(
     model: nn.Module, *inputs: Tensor, heads: str = "mean", weights: str = "pattern", residual: float = 0.5, **more: Any

@@ -22,6 +22,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
+from cutaway.arguments import checked
 from cutaway.errors import InputError
 from cutaway.inside.opened import check_still
 from cutaway.inside.place import Place, as_places, at, mask_of, written
@@ -130,6 +131,7 @@ def fitting(tap: str, source: Source, value: Tensor) -> Tensor:
         ) from None
 
 
+@checked
 @contextmanager
 def intervene(model: Model, interventions: Sequence[Intervention] | Intervention) -> Iterator[None]:
     """Every pass inside is made with these changes; several may meet in one tap.
@@ -209,6 +211,7 @@ def _no_padding(model: nn.Module) -> Iterator[None]:
             hook.remove()
 
 
+@checked
 def record(model: Model, *inputs: Tensor, places: Sequence[Place | str] | Place | str, **more: Any) -> Seen:
     """What a run has at these places, tap by tap, for `Patch` and `Ablate`. Each tap is kept whole.
 
@@ -221,6 +224,7 @@ def record(model: Model, *inputs: Tensor, places: Sequence[Place | str] | Place 
     return Seen({tap: values[0] for tap, values in seen.items() if len(values) == 1})
 
 
+@checked
 def means(
     model: Model,
     *inputs: Tensor,
@@ -235,6 +239,8 @@ def means(
     Padding does not count (`real=`, `source_real=`), nor do positions other than those of a `Place` that has some.
     They are added up, and given, in single precision at least.
     """
+    if rows < 1 or not inputs:
+        raise InputError(f"rows={rows} of {len(inputs)} inputs: at least one row is read at a time")
     chosen = as_places(places)
     sums: dict[str, Tensor] = {}
     counts: dict[str, Tensor] = {}

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cutaway.arguments import checked
 from cutaway.errors import InputError
 from cutaway.inside.patch import Intervention, Patch, intervene, record
 from cutaway.inside.place import Place, as_places
@@ -30,6 +31,7 @@ Places = Iterable[Place | str] | Place | str
 HEADS = ("attention.heads", "cross.heads")
 
 
+@checked
 @torch.no_grad()
 def patch_paths(
     model: Model,
@@ -51,6 +53,8 @@ def patch_paths(
         if how not in ("recomputed", "held"):
             raise InputError(f"{word}={how!r} is neither recomputed nor held")
     own, other = ((given,) if isinstance(given, Tensor) else tuple(given) for given in (inputs, source))
+    if not own or len(own) != len(other):
+        raise InputError(f"{len(own)} inputs, {len(other)} of their source: both need those that the model reads")
     names = tap_names(model)
     senders = as_places(senders)
     held = [tap for tap in names if tap.endswith(HEADS)]
@@ -60,7 +64,7 @@ def patch_paths(
     kept = record(model, *own, places=held + scales, **more)
     changed = record(model, *other, places=senders, **more)
     first = _hold(kept, held + scales) + [Patch(place, changed) for place in senders]
-    if receivers == "logits":
+    if isinstance(receivers, str) and receivers == "logits":
         with intervene(model, first):
             return model(*own, **more)
     places = as_places(receivers)

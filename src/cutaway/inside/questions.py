@@ -21,7 +21,6 @@ from cutaway.decoding.classify import Picture, arrays_of
 from cutaway.decoding.fill import TASKS as BLANKS
 from cutaway.decoding.fill import rows_with_blanks
 from cutaway.decoding.generate import prompt_ids
-from cutaway.decoding.given import check_given
 from cutaway.decoding.translate import encode_sources, tag_for, translations
 from cutaway.errors import InputError
 from cutaway.inside.answering import LABELS, answer_scores, label_names, one_token
@@ -81,7 +80,6 @@ def next_word(
     model: DecoderModel, tokenizer: Tokenizer, text: str, target: str | None = None, versus: str | None = None
 ) -> Asked:
     """The question of `explain_next`."""
-    check_given(model, tokenizer)
     if isinstance(model, EncoderDecoderModel) or model.config.task != "language_model":
         raise InputError(f"a {model.config.family} for task={model.config.task!r} says no next word of one text")
     front = prompt_ids(model, tokenizer, text)
@@ -122,7 +120,6 @@ def translation(
     beam: int = 4,
 ) -> Asked:
     """The question of `explain_translation`."""
-    check_given(model, tokenizer)
     if not isinstance(model, EncoderDecoderModel) or model.config.start_id is None or not model.config.end_ids:
         raise InputError(f"a {model.config.family} for task={model.config.task!r} translates nothing")
     its = "the target"
@@ -151,7 +148,6 @@ def label(
     as_trained: bool = False,
 ) -> Asked:
     """The question of `explain_label`."""
-    check_given(model, tokenizer)
     rows = rows_of(tokenizer, [text], None, as_trained=as_trained)
     check_room(model, rows, "shorten it")
     ids, more = _alone(model, rows)
@@ -164,7 +160,6 @@ def blank(
     model: Model, tokenizer: Tokenizer, text: str, word: Word | None = None, *, as_trained: bool = False
 ) -> Asked:
     """The question of `explain_blank`."""
-    check_given(model, tokenizer)
     ids, more = _alone(model, rows_with_blanks(model, tokenizer, [text], 1, as_trained))
     places = ids[0].eq(tokenizer.mask_id or 0).nonzero()[:, 0].tolist()
     if word is None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from cutaway.arguments import checked
 from cutaway.decoding.align import Alignment
 from cutaway.errors import InputError
 from cutaway.inside.attributed import LOOKED, METHODS, Attribution, token_names
@@ -42,6 +43,7 @@ def bare(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name.strip() or name for name in names)
 
 
+@checked
 @singledispatch
 def picture_of(
     result: Any, tokenizer: Tokenizer | None = None, ids: Tensor | Sequence[int] = (), *, title: str = "", **more: Any

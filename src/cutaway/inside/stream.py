@@ -22,6 +22,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from cutaway.arguments import checked
 from cutaway.errors import InputError
 from cutaway.inside.frozen import Reading, Step, Tokens
 from cutaway.inside.opened import AFTER, Ledger, Opened, check_blocks, embedding_of, parts_of, readable, taps_of
@@ -122,6 +123,7 @@ class Writes:
         }
 
 
+@checked
 @torch.no_grad()
 def writes(
     model: Model,

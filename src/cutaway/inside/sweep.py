@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from cutaway.arguments import checked
 from cutaway.errors import InputError
 from cutaway.inside.metrics import Measure, Metric, check_real
 from cutaway.inside.opened import check_blocks, check_still
@@ -97,6 +98,7 @@ class Sweep:
         }
 
 
+@checked
 @torch.no_grad()
 def sweep(
     model: Model,
@@ -278,6 +280,8 @@ def measured(metric: Measure, logits: Tensor, real: Tensor | None = None) -> Flo
     """One number for each row, or a complaint; also where it reads what is not `real`."""
     check_real(metric, logits, real)
     found = metric(logits)
+    if not isinstance(found, Tensor):
+        raise InputError(f"the metric gave a {type(found).__name__}: it has to give a tensor, one number for each row")
     if found.shape != logits.shape[:1]:
         raise InputError(f"the metric gave {tuple(found.shape)} for {len(logits)} rows: it has to give one number each")
     return found

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from cutaway.arguments import checked
 from cutaway.errors import InputError
 from cutaway.inside.looked_at import attentions
 from cutaway.inside.metrics import Measure, Metric, at_positions, check_real
@@ -160,6 +161,7 @@ class _Probe:
         return value + self.leaf
 
 
+@checked
 @torch.no_grad()
 def trial(
     model: Model,

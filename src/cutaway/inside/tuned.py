@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from cutaway.arguments import checked
 from cutaway.checkpoints.tensors import open_tensors, write_tensors
 from cutaway.errors import InputError
 from cutaway.inside.lens import POOLED, logit_lens, streams
@@ -84,6 +85,7 @@ def fingerprint(model: nn.Module) -> bytes:
     return digest.digest()
 
 
+@checked
 def train_lens(model: Model, batches: Batches, *, rate: float = 1e-3, report: Told = silent) -> TunedLens:
     """Trains translators for all layers at once, a step for each batch; the model's weights and gradients stay."""
     model = readable(model, {})

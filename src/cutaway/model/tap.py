@@ -19,7 +19,9 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
+from cutaway.arguments import checked
 from cutaway.errors import InputError
+from cutaway.model.device import usable_device
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -154,6 +156,7 @@ def decoding(model: nn.Module, *, hypotheses: bool) -> Iterator[None]:
             watcher.decoding = None
 
 
+@checked
 @contextmanager
 def watch(
     model: nn.Module,
@@ -190,11 +193,13 @@ def watch(
         raise InputError(f"keep={keep!r} is neither 'last' nor 'all'")
     if positions is not None and (not positions or any(type(position) is not int for position in positions)):
         raise InputError(f"positions={positions!r}: give at least one whole number, such as [-1] for the last position")
+    to = None if to is None else usable_device(to)
     keeping = _Keeping(keep == "all", None if positions is None else tuple(positions), to, dtype)
     with _installed(_Watcher(model, dict.fromkeys(patterns), keeping)) as watcher:
         yield watcher.seen
 
 
+@checked
 @contextmanager
 def edit(model: nn.Module, edits: Mapping[str, Any]) -> Iterator[None]:
     """Replaces every tap that matches a pattern by what its function returns.
@@ -208,6 +213,7 @@ def edit(model: nn.Module, edits: Mapping[str, Any]) -> Iterator[None]:
         yield
 
 
+@checked
 def tap_names(model: nn.Module) -> dict[str, str]:
     """Every tap of the model, by name, and what it is."""
     return {name: meaning for name, (_, meaning) in _all_taps(model).items()}

@@ -9,11 +9,14 @@ import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from cutaway.arguments import checked
+from cutaway.errors import InputError
 from cutaway.model.model import Model
 from cutaway.objectives.loss import IGNORED, token_loss
 from cutaway.objectives.objective import Arrays, Objective, Tensors
 
 
+@checked
 def next_token_loss(
     model: Model, ids: Int[Tensor, "batch seq"], documents: Int[Tensor, "batch seq"] | None = None
 ) -> Float[Tensor, ""]:
@@ -21,6 +24,8 @@ def next_token_loss(
     targets = ids[:, 1:]
     if documents is None:
         return token_loss(model.head, model.hidden(ids[:, :-1]), targets) / targets.numel()
+    if documents.shape != ids.shape:
+        raise InputError(f"documents={tuple(documents.shape)} of ids={tuple(ids.shape)}: give one for each token")
     targets = targets.masked_fill(documents[:, 1:] != documents[:, :-1], IGNORED)
     hidden = model.hidden(ids[:, :-1], documents=documents[:, :-1])
     return token_loss(model.head, hidden, targets) / (targets != IGNORED).sum()

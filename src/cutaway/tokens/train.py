@@ -24,6 +24,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 from tokenizers import Tokenizer as Backend
 from tokenizers.normalizers import Normalizer
 
+from cutaway.arguments import checked
 from cutaway.errors import ConfigError, InputError
 from cutaway.tokens.assemble import byte_level, with_special, wordpiece
 from cutaway.tokens.counts import Counts, batches, count_words, repeated
@@ -62,6 +63,7 @@ class Wanted:
         return {entry: id for id, entry in enumerate((*self.special, *entries))}
 
 
+@checked
 def train_tokenizer(
     texts: Iterable[str],
     *,

@@ -9,6 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from cutaway.errors import ConfigError
 from cutaway.families import bare
+from cutaway.model.device import usable_device
 from cutaway.model.model import Model
 from cutaway.objectives.objective import Objective, Tensors
 from cutaway.training.recipe import Recipe
@@ -63,7 +64,7 @@ def chosen_device(wanted: str) -> torch.device:
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     if not wanted.startswith("cuda"):
-        return _usable(wanted)
+        return usable_device(wanted, "train.device", "auto, cpu, cuda, cuda:1")
     if not torch.cuda.is_available():
         raise ConfigError(f"train.device={wanted!r}, but torch finds no GPU here: `cutaway doctor` says more")
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
@@ -76,17 +77,6 @@ def chosen_device(wanted: str) -> torch.device:
             f"no GPU is left for process {number} of this machine: start at most {there}, one for each GPU"
         )
     return torch.device("cuda", number)
-
-
-def _usable(wanted: str) -> torch.device:
-    """A device that numbers can be put on and read from: «meta» has none, and others are in another build of torch."""
-    try:
-        torch.zeros(1, device=wanted).item()
-        return torch.device(wanted)
-    except (RuntimeError, NotImplementedError, AssertionError):
-        raise ConfigError(
-            f"train.device={wanted!r}: torch has no such device to compute on here; auto, cpu, cuda, cuda:1"
-        ) from None
 
 
 def machine_name(device: torch.device) -> str:

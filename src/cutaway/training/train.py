@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from cutaway.arguments import checked
 from cutaway.checkpoints.tensors import SINGLE
 from cutaway.errors import CheckpointError
 from cutaway.files import read_json, write_json
@@ -57,6 +58,7 @@ class Outcome:
     seconds: float
 
 
+@checked
 def train(
     recipe: Recipe | Path | str,
     out: Path | str,

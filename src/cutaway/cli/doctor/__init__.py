@@ -1,6 +1,5 @@
 """`cutaway doctor`: what this machine can do, and how to fix what it cannot."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cutaway.cli.options import Json
+from cutaway.cli.showing import json_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,9 +19,8 @@ Quick = Annotated[bool, typer.Option("--quick", help="Leave out what takes secon
 
 def doctor(as_json: Json = False, quick: Quick = False) -> None:
     """What this machine can do, and how to fix what it cannot."""
-    from rich.console import Console
-
     from cutaway import __version__
+    from cutaway.cli.console import Console
     from cutaway.cli.doctor.survey import survey
 
     with Console(stderr=True).status("") as spinner:
@@ -30,9 +29,9 @@ def doctor(as_json: Json = False, quick: Quick = False) -> None:
     broken = [row.name for _, row in found if row.broken]
     if as_json:
         rows = [{"group": group, **asdict(row)} for group, row in found]
-        print(json.dumps({"version": __version__, "broken": broken, "rows": rows}, indent=2))
+        print(json_text({"version": __version__, "broken": broken, "rows": rows}, 2))
     else:
-        console = Console(highlight=False)
+        console = Console()
         console.print(_table(found))
         console.print(f"\nbroken: {', '.join(broken)}" if broken else "\nCutaway runs here.", style="bold")
     raise typer.Exit(1 if broken else 0)

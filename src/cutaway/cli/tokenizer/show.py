@@ -1,6 +1,5 @@
 """`cutaway tokenizer show`: how a text is cut, step by step."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cutaway.cli.options import Json, located
+from cutaway.cli.showing import json_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,8 +28,7 @@ Special = Annotated[bool, typer.Option("--special", help="With what is put aroun
 
 def show(model: Which, text: Text, special: Special = False, as_json: Json = False) -> None:
     """Show the tokens of a text, and how it was cut."""
-    from rich.console import Console
-
+    from cutaway.cli.console import Console
     from cutaway.tokens import trace_tokens
 
     tokenizer = _tokenizer(model)
@@ -39,9 +38,9 @@ def show(model: Which, text: Text, special: Special = False, as_json: Json = Fal
         places = zip(encoded.tokens, encoded.ids, encoded.offsets, strict=True)
         tokens = [{"token": token, "id": id, "offsets": offsets} for token, id, offsets in places]
         found = {"model": str(model), "text": text, "vocab_size": tokenizer.vocab_size, "tokens": tokens}
-        print(json.dumps({**found, "trace": trace.to_dict()}, indent=2, ensure_ascii=False))
+        print(json_text({**found, "trace": trace.to_dict()}, 2))
         return
-    console = Console(highlight=False)
+    console = Console()
     console.print(f"{trace.model}, {tokenizer.vocab_size:,} entries; {len(encoded.ids)} tokens\n")
     console.print(_tokens(encoded, text))
     if (steps := _steps(trace)) is not None:

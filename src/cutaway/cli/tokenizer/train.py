@@ -1,6 +1,5 @@
 """`cutaway tokenizer train`: text files become a tokenizer."""
 
-import json
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cutaway.cli.options import Json
+from cutaway.cli.showing import json_text
 
 if TYPE_CHECKING:
     from cutaway.tokens import Tokenizer
@@ -87,7 +87,7 @@ def train(
         "characters_read": texts.characters,
         "sample": tried,
     }
-    print(json.dumps(found, indent=2, ensure_ascii=False)) if as_json else _report(found)
+    print(json_text(found, 2)) if as_json else _report(found)
 
 
 def _check(files: list[Path], out: Path, force: bool) -> None:
@@ -109,9 +109,9 @@ class _Texts:
     def __init__(self, files: list[Path]) -> None:
         from random import Random
 
-        from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+        from cutaway.cli.console import Console
         from cutaway.data.text import file_size, read_documents
 
         columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
@@ -161,11 +161,10 @@ def _tried(tokenizer: "Tokenizer", samples: list[str]) -> dict[str, Any]:
 
 
 def _report(found: dict[str, Any]) -> None:
-    from rich.console import Console
-
+    from cutaway.cli.console import Console
     from cutaway.cli.numbers import human
 
-    console = Console(highlight=False, soft_wrap=True, markup=False)
+    console = Console(soft_wrap=True)
     sample, asked = found["sample"], found["asked"]
     console.print(f"wrote    {found['file']}, {human(found['bytes'], 'B')}, after {found['seconds']} s")
     console.print(f"entries  {found['vocab_size']:,}, of them {len(found['special'])} special:", *found["special"])

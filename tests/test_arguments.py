@@ -1,0 +1,186 @@
+"""What a Python call is given is held to its hints: odd things are named, with what is wanted."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_type_hints
+
+import jaxtyping
+import numpy as np
+import pytest
+import torch
+from decoding.test_translate import translator
+from jaxtyping import Bool, Int
+from looked_into import ASKED, write_models
+from tokens.test_tokenizer import byte_level
+from torch import Tensor
+
+import cutaway
+from cutaway.arguments import checked, fits, in_words
+from cutaway.errors import CutawayError, InputError
+from cutaway.evaluation import evaluate
+
+NAN = float("nan")
+FIT: list[tuple[object, Any]] = [
+    (3, int), (3, float), (2.5, float), (float("inf"), float), (True, bool), ("a", str), (None, int | None),
+    ("a", Path | str), (Path("a"), Path | str), (["a"], Sequence[str]), (("a",), str | Sequence[str]),
+    ((x for x in "ab"), Iterable[str]), ({"a": "b"}, Mapping[str, str]), (print, Callable[[int], None]),
+    ("mean", Literal["mean", "first"]), (("a", "b"), tuple[str, str]), (range(3), Sequence[int]), ([], Sequence[int]),
+    (torch.zeros(2, 3, dtype=torch.long), Int[Tensor, "batch seq"]), (torch.zeros(2), torch.Tensor), (print, Any),
+    (torch.float32, torch.dtype), ("cpu", torch.device | str),
+]  # fmt: skip
+NOT: list[tuple[object, Any]] = [
+    (True, int), (1.0, int), ("3", int), (None, int), (NAN, float), (True, float), ("1", float), (1, bool), (b"a", str),
+    (1, str), (None, str), (b"a", Path | str), ("ab", Sequence[str]), (b"ab", Sequence[int]), (["a", 1], Sequence[str]),
+    ((x for x in "ab"), Sequence[str]), ([["a"]], str | Sequence[str]), ({1: "b"}, Mapping[str, str]), ({}, str),
+    (3, Callable[[int], None]), ("last", Literal["mean", "first"]), (1, Literal[True]), (("a",), tuple[str, str]),
+    (torch.zeros(2, 3), Int[Tensor, "batch seq"]), (torch.zeros(3, dtype=torch.long), Int[Tensor, "batch seq"]),
+    (torch.tensor(1.0), torch.Tensor), (torch.tensor(1.0), Iterable[str]), (torch.ones(2), Bool[Tensor, " batch"]),
+    ("float32", torch.dtype), (np.zeros(2), Sequence[float]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "hint"), FIT, ids=str)
+def test_what_fits(value: object, hint: Any) -> None:
+    assert fits(value, hint)
+
+
+@pytest.mark.parametrize(("value", "hint"), NOT, ids=str)
+def test_what_does_not(value: object, hint: Any) -> None:
+    assert not fits(value, hint)
+
+
+def test_what_is_wanted_in_words() -> None:
+    wanted = [int | None, Path | str, Sequence[str], str | Sequence[str], Literal["a", "b"], Callable[[], None]]
+    assert [in_words(hint) for hint in wanted] == [
+        "a whole number or None",
+        "a path",
+        "a list of texts",
+        "a text or a list of texts",
+        "one of 'a', 'b'",
+        "a function",
+    ]
+
+
+def test_a_call() -> None:
+    @checked
+    def double(n: int, *more: str, scale: float = 1.0, **rest: Any) -> tuple[object, ...]:
+        return n, more, scale, rest
+
+    assert double(np.int64(3), "a", scale=np.float32(0.5), odd=[1]) == (3, ("a",), 0.5, {"odd": [1]})
+    assert [type(x) for x in double(np.int64(3), scale=np.float32(0.5))[::2]] == [int, float]
+    for args, named, said in (
+        (("3",), {}, r"n='3' is not a whole number$"),
+        ((1, 2), {}, r"more=2 is not a text$"),
+        ((1,), {"scale": NAN}, r"scale=nan is not a number$"),
+        ((10**30,), {}, r"n=1000000000000000000000000000000 is too large for a number of 64 bits"),
+        ((["x" * 999],), {}, r"n=\['x{58}… is not a whole number$"),
+    ):
+        with pytest.raises(InputError, match=said):
+            double(*args, **named)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'n'"):
+        double()
+
+
+def test_every_public_function_looks_at_its_arguments() -> None:
+    free = {"models", "agreement"}  # which take none, or what only we make
+    functions = {name: getattr(cutaway, name) for name in cutaway.__all__}
+    functions = {name: one for name, one in functions.items() if inspect.isfunction(one) and name not in free}
+    for name, function in functions.items():
+        assert get_type_hints(function), name
+        assert getattr(function, "checked", False), name
+
+
+# --- a sweep ----------------------------------------------------------------------------------------------------------
+
+ODD: list[object] = [
+    None, b"bytes", -1, 0, 2.5, NAN, float("inf"), 10**30, True, "", "\udce9", [], [[]], [None], ["a", ["b"]], {},
+    np.zeros(3), np.int64(2), torch.tensor(NAN), torch.zeros(2, 3, dtype=torch.long), Path("nowhere"),
+    torch.float32, torch.int64, "meta", object(), {1},
+]  # fmt: skip
+IDS = torch.arange(8)[None]
+
+
+def first_score(logits: Tensor) -> Tensor:
+    return logits[:, -1, 0]
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("models")
+    found: dict[str, Any] = {"folder": folder}
+    for name, path in write_models(folder).items():
+        if path.is_dir():
+            found[name] = (cutaway.load(path), None if name == "vit" else cutaway.load_tokenizer(path))
+    found["translator"] = (translator(end_ids=tuple(range(400))), byte_level())  # one word, and it ends
+    return found
+
+
+def calls(of: dict[str, Any]) -> dict[str, tuple[Callable[..., Any], list[Any], dict[str, Any]]]:
+    """Each call as it is right, whose arguments are exchanged one by one."""
+    gpt2, label, bert, translator = of["gpt2"], of["label"], of["bert"], of["translator"]
+    folder = of["folder"]
+    return {
+        "generate": (cutaway.generate, [*gpt2, "the dog"], {
+            "max_tokens": 2, "temperature": 0.0, "top_k": None, "top_p": None, "min_p": None, "repetition_penalty": 1.0,
+            "presence_penalty": 0.0, "no_repeat_ngram": None, "bad_words": (), "min_tokens": 0, "allow": None,
+            "rules": (), "stop": (), "beam": 1, "n_best": 1, "groups": 1, "diversity": None, "prune": None, "seed": 0,
+            "stream": False, "draft": None}),
+        "translate": (cutaway.translate, [*translator, "a dog"], {
+            "to": None, "beam": 2, "length_penalty": 1.0, "prune": None, "n_best": 1, "scores": False, "prefix": None,
+            "terms": None, "split": True, "longest": 8, "rows": None}),
+        "fill": (cutaway.fill, [*bert, ASKED["bert"]], {"k": 1, "as_trained": False, "batch_tokens": 64}),
+        "classify": (cutaway.classify, [*label, "a film"], {"cut": None, "as_trained": False, "batch_tokens": 64}),
+        "pictures": (cutaway.classify, [of["vit"][0], str(folder / "a.png")], {"mean": None, "std": None, "batch": 1}),
+        "embed": (cutaway.embed, [*bert, ["the dog"]], {"pool": "mean", "cut": None, "batch_tokens": 64}),
+        "evaluate": (evaluate, [*gpt2, [ASKED["gpt2"]]], {"context": None, "stride": None, "start": True}),
+        "bleu": (evaluate, [*translator, ["a dog"], ["ein Hund"]], {"beam": 2, "length_penalty": 1.0, "rows": None}),
+        "load": (cutaway.load, [folder / "gpt2"], {"dtype": torch.float32, "device": "cpu"}),
+        "load_tokenizer": (cutaway.load_tokenizer, [folder / "gpt2"], {}),
+        "build": (cutaway.build, ["bert-tiny"], {
+            "seed": 0, "dtype": torch.float32, "device": "cpu", "d_model": 24, "n_heads": 4, "n_layers": 1, "d_ff": 8,
+            "vocab_size": 50, "task": "hidden", "dropout": 0.0}),
+        "tap_names": (cutaway.tap_names, [gpt2[0]], {}),
+        "greedy": (cutaway.greedy, [gpt2[0], IDS], {"n": 1, "real": None, "end_ids": None}),
+        "lens": (cutaway.logit_lens, [gpt2[0], IDS], {"stream": None, "positions": None, "top": 1, "tokens": ()}),
+        "look": (cutaway.look_inside, [*gpt2, ASKED["gpt2"]], {"show": ["answer"], "k": 1, "target": None}),
+        "sweep": (cutaway.sweep, [gpt2[0], IDS, IDS + 1, first_score], {"over": "residual", "layers": [0], "rows": 9}),
+        "gradient": (cutaway.gradient_x_input, [gpt2[0], IDS], {"metric": first_score, "at": None}),
+        "loss": (cutaway.next_token_loss, [gpt2[0], IDS], {"documents": None}),
+        "means": (cutaway.means, [gpt2[0], IDS], {"places": "decoder.0.residual_after", "rows": 2}),
+        "train_tokenizer": (cutaway.train_tokenizer, [["a b"]], {
+            "kind": "word", "vocab_size": None, "lowercase": False, "min_frequency": 1, "mask": False}),
+        "verify": (cutaway.verify, [folder / "vit"], {"seed": 0, "quick": True, "length": None, "device": "cpu"}),
+    }  # fmt: skip
+
+
+CALLS = (
+    "generate translate fill classify pictures embed evaluate bleu load load_tokenizer build tap_names greedy lens "
+    "look sweep gradient loss means train_tokenizer verify"
+).split()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_odd_arguments_end_in_an_error_of_ours(
+    loaded: dict[str, Any], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As outside of tests, where nobody else checks the hints."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    of = calls(loaded)
+    assert list(of) == CALLS
+    function, args, named = of[name]
+    tried: list[tuple[list[Any], dict[str, Any], object]] = []
+    for odd in ODD:
+        tried += [([*args[:i], odd, *args[i + 1 :]], named, odd) for i in range(len(args))]
+        tried += [(args, {**named, key: odd}, odd) for key in named]
+    if name.startswith("load"):
+        tried.append((["z" * 400], {}, None))
+    errors = 0
+    for some, more, odd in tried:
+        if name == "verify" and isinstance(odd, int | np.int64):
+            continue  # each that is right takes seconds
+        try:
+            function(*some, **more)
+        except CutawayError:
+            errors += 1
+    assert errors > len(tried) / 2

@@ -9,7 +9,7 @@ import pytest
 from limits import limits
 
 from cutaway.errors import CheckpointError
-from cutaway.files import parse_json, read_bytes, read_json, replacing, replacing_folder, safe_child, write_json
+from cutaway.files import parse_json, read_bytes, read_json, replacing, safe_child, write_json
 
 
 def test_json_goes_out_and_comes_back_in_its_order(tmp_path: Path):
@@ -85,30 +85,26 @@ def test_the_new_file_appears_whole_or_not_at_all(tmp_path: Path):
     assert path.read_text() == "new"
 
 
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-@pytest.mark.parametrize("renames", [0, 1])
-def test_a_folder_is_replaced_whole_or_not_at_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int, error: BaseException
-):
-    """Also where it goes wrong between the two renames."""
-    place, rename, left = tmp_path / "model", Path.rename, [renames]
-    place.mkdir()
-    (place / "old").write_text("old")
+def test_a_device_or_a_pipe_is_never_replaced_by_a_file(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "folder"):
+        with pytest.raises(CheckpointError, match=f"{name} cannot be written: it is no regular file"):
+            write_json(tmp_path / name, {})
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert sorted(os.listdir(tmp_path)) == ["folder", "pipe"]
 
-    def stopped(path: Path, target: Path) -> Path:
-        left[0] -= 1
-        if left[0] == -1:
-            raise error
-        return rename(path, target)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "rename", stopped)
-        with pytest.raises((CheckpointError, KeyboardInterrupt)), replacing_folder(place) as folder:
-            (folder / "new").write_text("new")
-    assert [(path.parent.name, path.name) for path in tmp_path.rglob("*") if path.is_file()] == [("model", "old")]
-    with replacing_folder(place) as folder:
-        (folder / "new").write_text("new")
-    assert [path.name for path in tmp_path.rglob("*")] == ["model", "new"]
+def test_the_next_writer_removes_what_a_killed_one_left_and_nothing_else(tmp_path: Path):
+    left, other = tmp_path / f".x.json.{'0' * 32}.tmp", tmp_path / f".y.json.{'0' * 32}.tmp"
+    users = [tmp_path / ".x.json.tmp", tmp_path / f".x.json.{'0' * 31}.tmp", tmp_path / f"x.json.{'0' * 32}.tmp", other]
+    for path in (left, *users):
+        path.write_text("half")
+    with replacing(tmp_path / "x.json") as temporary:
+        write_json(tmp_path / "x.json", {"another": "writer, at the same time"})
+        temporary.write_text("new")
+    assert sorted(tmp_path.iterdir()) == sorted([*users, tmp_path / "x.json"])
+    assert (tmp_path / "x.json").read_text() == "new"
 
 
 def test_a_written_file_may_be_read_by_whom_the_umask_allows(tmp_path: Path):

@@ -4,8 +4,10 @@ A leaf beside `errors`: every room may use it. What comes in is size-limited and
 file; what goes out is whole or absent: written beside its place, flushed to the disk, then renamed.
 """
 
+import fcntl
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
@@ -28,7 +30,7 @@ def safe_child(folder: Path, name: str) -> Path:
     missing = CheckpointError(
         f"{name!r} not found in {folder} (a plain name is needed; a link that leads out of the folder is not followed)"
     )
-    if not _is_plain(name):
+    if not is_plain(name):
         raise missing
     try:
         root = folder.resolve(strict=True)
@@ -46,15 +48,16 @@ def plain_child(folder: Path, name: str) -> Path:
     For names that stand in a file of the same folder. Whoever made the folder could have linked that file as well; what
     is asked for in a request goes through `safe_child`.
     """
-    if _is_plain(name):
+    if is_plain(name):
         with suppress(OSError, ValueError):  # absent, not encodable, or a loop of links
             (folder / name).stat()
             return folder / name
     raise CheckpointError(f"{name!r} not found in {folder} (a plain name is needed)")
 
 
-def _is_plain(name: str) -> bool:
-    return name not in ("", ".", "..") and not any(character in name for character in "/\\\0")
+def is_plain(name: object) -> bool:
+    """Whether it names something directly inside a folder."""
+    return isinstance(name, str) and name not in ("", ".", "..") and not any(character in name for character in "/\\\0")
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
@@ -126,17 +129,21 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary file that takes the place of `path` at the end; an error leaves `path` as it was.
 
-    A crash can leave a hidden `.name.….tmp` behind, never a half-written `path`.
+    A crash can leave a hidden `.name.….tmp` behind, never a half-written `path`; the next writer of `path` removes it.
     """
     temporary = path.parent / f".{path.name}.{uuid4().hex}.tmp"
+    if path.exists() and not path.is_file():  # a device, which root could replace, is missed by all of the machine
+        raise CheckpointError(f"{path} cannot be written: it is no regular file; name another")
     try:
+        sweep(path)
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-        mode = temporary.stat().st_mode  # what the umask allows; some writers make private files instead
-        yield temporary
-        temporary.chmod(stat.S_IMODE(mode))
-        _flush(temporary)
-        temporary.replace(path)
-        _flush(path.parent)
+        with held(temporary):
+            mode = temporary.stat().st_mode  # what the umask allows; some writers make private files instead
+            yield temporary
+            temporary.chmod(stat.S_IMODE(mode))
+            flush(temporary)
+            temporary.replace(path)
+            flush(path.parent)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be written: {error.strerror or error}") from error
     finally:
@@ -144,27 +151,44 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
-@contextmanager
-def replacing_folder(path: Path) -> Iterator[Path]:
-    """Yield a new folder that takes the place of `path` at the end; an error, or Ctrl-C, leaves `path` as it was.
+def sweep(place: Path) -> None:
+    """Removes what writers of `place` left beside it when they were killed: names that only we give, and nobody holds.
 
-    A crash can leave a hidden `.name.….tmp` behind, and between the two renames the old folder as `.name.….old`.
+    Whoever may not look around there, or not remove it, writes all the same.
     """
-    path = path.resolve()
-    fresh, old = (path.parent / f".{path.name}.{uuid4().hex}.{kind}" for kind in ("tmp", "old"))
+    ours = re.compile(rf"\.{re.escape(place.name)}\.[0-9a-f]{{32}}\.tmp")
+    with suppress(OSError):
+        for name in os.listdir(place.parent):
+            if ours.fullmatch(name):
+                remove_left(place.with_name(name))
+
+
+def remove_left(temporary: Path) -> None:
+    """A temporary file or folder of ours, unless its writer is still at work."""
+    with suppress(OSError), held(temporary, wait=False):
+        if temporary.is_dir():
+            shutil.rmtree(temporary, ignore_errors=True)
+        else:
+            temporary.unlink()
+
+
+@contextmanager
+def held(path: Path, wait: bool = True) -> Iterator[None]:
+    """Hold a file or folder, so that no other writer takes it for left behind; the system lets go when we end.
+
+    A BlockingIOError where another holds it and we do not wait. Some file systems know no locks: there nobody holds
+    anything, and nothing is taken for left behind.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        fresh.mkdir(parents=True)
-        yield fresh
-        if path.exists():
-            path.rename(old)
-        fresh.rename(path)
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be written: {error.strerror or error}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except OSError:
+            if not wait:
+                raise
+        yield
     finally:
-        if old.exists() and not path.exists():  # stopped between the two
-            old.rename(path)
-        for folder in (fresh, old):
-            shutil.rmtree(folder, ignore_errors=True)
+        os.close(descriptor)
 
 
 def check_writable(folder: Path) -> None:
@@ -184,7 +208,7 @@ def check_writable(folder: Path) -> None:
                 place.rmdir()
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
     """Wait until the disk has it: a rename may otherwise survive a power cut that the data did not."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -12,7 +12,6 @@ from torch import Tensor
 from cutaway.checkpoints import export, load, save
 from cutaway.checkpoints.packed import SCALE, Unpacked, carried, measure_packed, pack
 from cutaway.checkpoints.shards import SHARDS
-from cutaway.checkpoints.target import replacing_model
 from cutaway.checkpoints.tensors import INDEX, SINGLE, TensorFile, open_tensors
 from cutaway.decoding.precision import with_precision
 from cutaway.errors import CheckpointError, InputError
@@ -147,22 +146,13 @@ def test_a_new_model_leaves_nothing_of_the_old_one(tmp_path: Path):
     """One file, many, fewer, one: each time the new model is read, and no old weights lie there."""
     for seed, shard_size in enumerate([None, 3000, 9000, None, 3000]):
         model = tiny("gpt2", dtype=torch.float32, seed=seed)
-        with replacing_model(tmp_path):
-            save(model, tmp_path, shard_size=shard_size)
+        save(model, tmp_path, shard_size=shard_size)
         for mine, theirs in zip(model.parameters(), load(tmp_path).parameters(), strict=True):
             assert torch.equal(mine, theirs)
         source = open_tensors(tmp_path)
         files = {shard.path.name for shard in source._shard_of.values()}
         assert {file.name for file in tmp_path.glob("*.safetensors")} == files
         assert (tmp_path / INDEX).exists() == (len(files) > 1)
-
-
-def test_shards_over_one_file_are_what_is_read(tmp_path: Path):
-    """Also where nobody cleans up: a single file would be read before any index."""
-    save(tiny("gpt2", dtype=torch.float32, seed=1), tmp_path)
-    save(model := tiny("gpt2", dtype=torch.float32, seed=2), tmp_path, shard_size=3000)
-    for mine, theirs in zip(model.parameters(), load(tmp_path).parameters(), strict=True):
-        assert torch.equal(mine, theirs)
 
 
 def test_what_cannot_be_said_is_refused_and_nothing_written(tmp_path: Path):

@@ -301,7 +301,7 @@ def test_what_no_preset_is_for_is_refused(models: dict[str, Path], speaker: Path
     assert "are one token" in failed("circuit", models["gpt2"], "--preset", "ioi")
     (tmp_path / "c.json").write_text("{}")
     assert "without 'name'" in failed("circuit", speaker, "--preset", "ioi", "--test", tmp_path / "c.json")
-    said("circuit", speaker, "--preset", "induction", "--limit", 2, "--out", tmp_path / "c.json")
+    said("circuit", speaker, "--preset", "induction", "--limit", 2, "--out", tmp_path / "c.json", "--force")
     assert "ioi or induction" in failed("circuit", speaker, "--preset", "coreference", "--test", tmp_path / "c.json")
     again = ["circuit", speaker, "--preset", "induction", "--test", tmp_path / "c.json"]
     assert "is for translators" in failed(*again, "--to", "de")

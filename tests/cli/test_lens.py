@@ -74,7 +74,8 @@ def test_a_lens_is_trained_and_looked_through(models: dict[str, Path], tmp_path:
     made = ["--tune", tmp_path / "text.txt", "--out", tmp_path / "lens.safetensors", "--steps", 6]
     told = data("lens", models["gpt2"], *made)
     assert told["kl_tuned"]["decoder.0.residual_before"] < told["kl"]["decoder.0.residual_before"]
-    assert "tuned lens" in said("lens", models["gpt2"], *made)
+    assert "is there: name another file, or replace it with --force" in failed("lens", models["gpt2"], *made)
+    assert "tuned lens" in said("lens", models["gpt2"], *made, "--force")
     found = data("lens", models["gpt2"], TEXT, "--tuned", tmp_path / "lens.safetensors")
     model, tokenizer = load(models["gpt2"]), pieces()
     ids = torch.tensor([tokenizer.encode(TEXT, special=False)])

@@ -228,7 +228,7 @@ def test_what_is_written_is_read(classes: list[object]):
     for key in ("model", "ngrams", "tests", "sample", "classes", "unit"):
         assert again[key] == trained[key]
     assert (trained["out"], again["text"]) == ("model", None)
-    assert "--out model is there" in refused("ten.txt", "--out", "model")
+    assert "--out model is not empty" in refused("ten.txt", "--out", "model")
     assert run("ten.txt", "--unit", "bytes", "--out", "model", "--force").exit_code == 0
     assert answered("model")["unit"] == "bytes"
     assert "leave out --order" in refused("model", "--order", 2)
@@ -290,7 +290,7 @@ def test_folders_of_others_are_left_alone():
     Path("mine").mkdir()
     Path("mine/thesis.txt").write_text("a")
     for force in ([], ["--force"]):
-        assert "has other files" in refused("ten.txt", "--out", "mine", *force)
+        assert "holds other files and no model" in refused("ten.txt", "--out", "mine", *force)
     assert "is a file" in refused("ten.txt", "--out", "ten.txt")
     answered("ten.txt", "--out", "model")
     Path("model/thesis.txt").write_text("a")

@@ -102,7 +102,7 @@ def test_a_tokenizer_is_kept_until_force(book: Path, tmp_path: Path):
     before = (tmp_path / "t" / "tokenizer.json").read_bytes()
     refused = cutaway("train", book, "--kind", "word", "--out", tmp_path / "t")
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert "has a tokenizer: name another folder, or replace it with --force" in refused.stderr
+    assert "is not empty: name another folder, or replace the tokenizer in it with --force" in refused.stderr
     assert (tmp_path / "t" / "tokenizer.json").read_bytes() == before
     assert cutaway("train", book, "--kind", "word", "--out", tmp_path / "t", "--force").exit_code == 0
     assert (tmp_path / "t" / "tokenizer.json").read_bytes() != before

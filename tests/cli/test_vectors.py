@@ -100,7 +100,7 @@ def test_wrong_input_is_named():
 def test_what_is_there_is_not_lost():
     answered("vectors", "ten.txt", "--out", "v")
     before = np.load("v/vectors.npy")
-    assert "has vectors" in refused("ten.txt", "--out", "v")
+    assert "replace the word vectors in it with --force" in refused("ten.txt", "--out", "v")
     answered("vectors", "ten.txt", "--out", "v", "--force", "--seed", 1)
     assert not np.array_equal(np.load("v/vectors.npy"), before)
     Path("v/thesis.txt").write_text("mine")

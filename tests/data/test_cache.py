@@ -201,14 +201,17 @@ def test_what_a_killed_builder_leaves_is_ignored_and_removed(tmp_path, source, s
 
 def test_what_another_is_building_is_left_alone(tmp_path, source):
     cache = tmp_path / "cache"
-    theirs = cache / ".abc.123.tmp"
+    key = "a" * 64
+    theirs, users = cache / f".{key}.{'1' * 32}.tmp", cache / ".notes.tmp"
     theirs.mkdir(parents=True)
-    with (cache / ".abc.lock").open("w") as lock:
+    users.mkdir()
+    with (cache / f".{key}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         cached([source], {}, Builder(), cache)
         assert theirs.exists()
     cached([source], {"other": 1}, Builder(), cache)
     assert not theirs.exists()
+    assert users.exists()  # none of our names
 
 
 BUILD_SLOWLY = """

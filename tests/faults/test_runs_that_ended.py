@@ -85,6 +85,11 @@ def test_a_new_run_in_a_folder_without_checkpoints_is_not_taken_for_the_one_that
     reference = undisturbed(starter, tmp_path, small(place))
     shutil.rmtree(reference.out / "run" / "checkpoints")
     other = small(place, seed=4)
+    refused = starter.train(other, reference.out).error
+    assert f"{reference.out} holds a model, over which no run is started: choose another --out" in refused
+    for path in reference.out.iterdir():
+        if path.is_file():
+            path.unlink()
     assert starter.train(other, reference.out, kill={"after": 40, "on": "checkpoint", "hold": True}).killed
     starter.to_the_end(other, reference.out)
     assert fingerprints(reference.out)["model.safetensors"] != reference.prints["model.safetensors"]

@@ -271,7 +271,7 @@ def test_another_text_or_setting_does_not_go_on(ladder, tmp_path):
     files = [out.parent / "text.txt", out.parent / "other.txt"]
     with pytest.raises(CheckpointError, match="begun with another steps"):
         compare(files, out, resume=True, steps=3, changes=TINY)
-    with pytest.raises(CheckpointError, match="holds a comparison"):
+    with pytest.raises(InputError, match="holds a comparison"):
         compare(files, out, steps=4, changes=TINY)
     begun = read_json(out / "compare.json")
     write_json(out / "compare.json", begun | {"settings": begun["settings"] | {"asked_steps": None, "minutes": 2.0}})

@@ -20,11 +20,12 @@ from jaxtyping import Float64, Int64
 
 from cutaway.baselines.brown import MOST, Classes, brown_classes
 from cutaway.baselines.counts import Ids
-from cutaway.baselines.counts_shelf import Shelf
+from cutaway.baselines.counts_shelf import NGRAMS, Shelf
 from cutaway.baselines.ngram import NGramModel
 from cutaway.baselines.ngram_smoothing import train_ngrams
 from cutaway.baselines.predictor import Predictor
 from cutaway.errors import CheckpointError, InputError
+from cutaway.folders import replacing_folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +72,14 @@ class ClassNGramModel(Predictor):
         return self.classes.of[some]
 
     def save(self, folder: Path) -> None:
-        """`open` maps it again."""
-        self.model.save(folder)
+        """`open` maps it again. An earlier one in the folder is replaced, all its files at once."""
+        with replacing_folder(folder, NGRAMS) as fresh:
+            self.write(fresh)
+
+    def write(self, folder: Path) -> None:
+        """The same into a folder that nobody reads yet."""
+        self.model.write(folder)
         shelf = Shelf(folder)
-        shelf.unseal("classes")
         shelf.put("class", self.classes.of)
         shelf.put("times", self.classes.times)
         about = {"bits": list(self.classes.bits), "information": self.classes.information, "end": self.end}

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int64, Integer, UInt32
 
-from cutaway.baselines.counts_shelf import Shelf
+from cutaway.baselines.counts_shelf import SCRATCH, Shelf, refuse_others
 from cutaway.errors import CheckpointError, ConfigError, InputError
 
 CHUNK = 1 << 23  # tokens that a thread sorts at once: some 400 MB
@@ -87,7 +87,8 @@ def count_ngrams(
 ) -> Counts:
     """The n-grams of all orders up to `order`. `ids` may be mapped; behind each `end` another text begins.
 
-    With a folder the counts are files there, and so is what is needed on the way; without one all stays in memory.
+    With a folder the counts are files there, over those of an earlier call, and so is what is needed on the way;
+    without one all stays in memory.
     """
     if not 1 <= order <= HIGHEST:
         raise ConfigError(f"order={order}: n-grams of 1 to {HIGHEST} tokens are counted")
@@ -97,10 +98,12 @@ def count_ngrams(
         raise ConfigError(f"vocab_size={vocab_size}, {len(ids):,} tokens: at most two thousand million of each")
     if not len(ids):
         raise InputError("there are no tokens to count: the text is empty")
+    if folder is not None:
+        refuse_others(folder)
     shelf = Shelf(folder)
     shelf.unseal("counts", "ngrams")
     with ExitStack() as stack:
-        scratch = Shelf(folder and Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder))))
+        scratch = Shelf(folder and Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder, prefix=SCRATCH))))
         stream = started(ids, vocab_size, end, scratch, chunk)
         levels, numbers = [_first(stream, vocab_size, shelf, chunk)], stream
         for n in range(2, order + 1):

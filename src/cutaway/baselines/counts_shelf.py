@@ -6,8 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from cutaway.errors import CheckpointError
+from cutaway.errors import CheckpointError, InputError
 from cutaway.files import read_json, write_json
+from cutaway.folders import Kind, files_in
+
+SCRATCH = ".counting-"  # what a folder of arrays that are needed on the way begins with
+FILES = tuple(f"{kind}[1-9].npy" for kind in ("keys", "log_p", "log_weight", "counts", "suffix"))
+FILES = (*FILES, "class.npy", "times.npy", "ngrams.json", "counts.json", "classes.json")
+NGRAMS = Kind("n-gram model", "ngrams.json", FILES)
+
+
+def refuse_others(folder: Path) -> None:
+    """Counts are made in their folder, over what was counted there before, and over nothing else."""
+    for path in files_in(folder):
+        if not NGRAMS.knows(path.name) and not path.name.startswith(SCRATCH):
+            raise InputError(f"{folder} has other files ({path.name}): name a folder of its own")
 
 
 class Shelf:

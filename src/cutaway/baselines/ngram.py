@@ -19,9 +19,10 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
 from cutaway.baselines.counts import HIGHEST, Ids, started
-from cutaway.baselines.counts_shelf import Shelf
+from cutaway.baselines.counts_shelf import NGRAMS, Shelf
 from cutaway.baselines.predictor import Predictor
 from cutaway.errors import CheckpointError, InputError
+from cutaway.folders import finish_replacing, replacing_folder
 
 BATCH = 1 << 20  # tokens that are scored at once
 
@@ -123,9 +124,13 @@ class NGramModel(Predictor):
         return np.stack([*columns, keys][::-1], axis=1)
 
     def save(self, folder: Path) -> None:
-        """`open` maps it again, whatever its size."""
+        """`open` maps it again, whatever its size. An earlier one in the folder is replaced, all its files at once."""
+        with replacing_folder(folder, NGRAMS) as fresh:
+            self.write(fresh)
+
+    def write(self, folder: Path) -> None:
+        """The same into a folder that nobody reads yet."""
         shelf = Shelf(folder)
-        shelf.unseal("ngrams", "counts")  # both have the files keys….npy
         for n, table in enumerate(self.tables, 1):
             for kind, array in zip(Table._fields, table, strict=True):
                 shelf.put(f"{kind}{n}", array)
@@ -138,6 +143,7 @@ class NGramModel(Predictor):
     @classmethod
     def open(cls, folder: Path) -> "NGramModel":
         """A model that was saved, or trained in this folder; mapped."""
+        finish_replacing(folder)
         shelf = Shelf(folder)
         numbers = shelf.numbers("ngrams")
         try:

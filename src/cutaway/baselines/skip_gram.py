@@ -31,7 +31,7 @@ from torch.nn.functional import logsigmoid
 from cutaway.baselines.counts import Ids
 from cutaway.baselines.skip_gram_text import SkipGramText, Stretches
 from cutaway.errors import ConfigError, InputError
-from cutaway.files import replacing
+from cutaway.folders import VECTORS, replacing_folder
 
 Middle = Float[Tensor, "stretch middle d"]
 Around = Float[Tensor, "stretch place d"]
@@ -85,16 +85,17 @@ class SkipGram:
     vectors: Float[np.ndarray, "word d"]
 
     def save(self, folder: Path, names: Sequence[str]) -> None:
-        """vectors.npy and words.txt, as `checkpoints.word_vectors` reads them; `names[i]` is the token i."""
+        """vectors.npy and words.txt, as `checkpoints.word_vectors` reads them; `names[i]` is the token i.
+
+        Earlier vectors in the folder are replaced, both files at once.
+        """
         words = [names[i] for i in self.tokens.tolist()]
         odd = [word for word in words if "\n" in word]
         if odd:
             raise InputError(f"the word {odd[0]!r} has a line end: words are written one a line")
-        folder.mkdir(parents=True, exist_ok=True)
-        with replacing(folder / "vectors.npy") as temporary, temporary.open("wb") as file:
-            np.save(file, self.vectors, allow_pickle=False)
-        with replacing(folder / "words.txt") as temporary:
-            temporary.write_text("\n".join(words) + "\n", encoding="utf-8")
+        with replacing_folder(folder, VECTORS) as fresh:
+            np.save(fresh / "vectors.npy", self.vectors, allow_pickle=False)
+            (fresh / "words.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
 
 
 def train_skip_gram(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cutaway.bundled.info import ModelInfo, look_at
 from cutaway.errors import CheckpointError
+from cutaway.folders import finish_replacing
 
 HERE = Path(__file__).parent
 VARIABLE = "CUTAWAY_MODELS"
@@ -41,6 +42,7 @@ def places() -> list[Path]:
 
 def find(model: Path | str) -> Path:
     """A path that exists, or the folder of the model with that name; a folder that is no model hides none."""
+    finish_replacing(Path(model))
     path, found = Path(model), names().get(str(model))
     if os.path.exists(path) and (found is None or not path.is_dir() or (path / "config.json").exists()):
         return path

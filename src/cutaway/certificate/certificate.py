@@ -9,6 +9,7 @@ from cutaway.certificate.entry import Entry
 from cutaway.checkpoints.tensors import INDEX, SINGLE
 from cutaway.errors import CheckpointError
 from cutaway.files import MEGABYTE, plain_child, read_json, write_json
+from cutaway.folders import finish_replacing
 from cutaway.tokens.tokenizer import FILE
 
 SCHEMA = 3
@@ -101,6 +102,7 @@ def read_certificate(path: Path | str) -> Certificate:
 
 def fingerprint(model: Path) -> dict[str, str]:
     """The SHA-256 of every file that makes the model's answers."""
+    finish_replacing(model)
     if not model.is_dir():
         return {model.name: _sha256(model)}
     names = ["config.json"]

@@ -23,10 +23,11 @@ from cutaway.checkpoints.gguf_file import GGUFFile
 from cutaway.checkpoints.hf import config_out, export_hf, load_hf
 from cutaway.checkpoints.llama2c import load_llama2c, open_llama2c
 from cutaway.checkpoints.numbers import READABLE, check_ended
-from cutaway.checkpoints.target import check_target, replacing_model
+from cutaway.checkpoints.target import MODEL, WEIGHTS, refuse_others_model
 from cutaway.errors import CheckpointError, InputError
 from cutaway.families import sizes
 from cutaway.files import MEGABYTE, read_bytes, read_json
+from cutaway.folders import check_folder, replacing_folder
 from cutaway.model.blocks import has_blocks
 from cutaway.model.device import usable_device
 from cutaway.model.model import Model
@@ -69,9 +70,12 @@ def save(
 ) -> None:
     """Writes a model folder of our own. `store` rounds its matrices: int8 with a scale for each row, or bf16.
 
-    `shard_size` splits the weights into files of so many bytes.
+    `shard_size` splits the weights into files of so many bytes. A model of our own that is in the folder is replaced,
+    all its files at once; without a `tokenizer` it keeps the one that is there.
     """
-    save_folder(model, Path(folder), tokenizer, store=store, shard_size=shard_size)
+    refuse_others_model(Path(folder))
+    with replacing_folder(Path(folder), MODEL, stale=WEIGHTS) as fresh:
+        save_folder(model, fresh, tokenizer, store=store, shard_size=shard_size)
 
 
 @checked
@@ -91,9 +95,9 @@ def export(
     unless given. `force` replaces the model that is in the folder.
     """
     folder = Path(folder)
-    check_target(folder, force)
-    with replacing_model(folder):
-        agreement = export_to(model, folder, tokenizer, to=to, quantization=quantization)
+    check_folder(folder, MODEL, force=force, shared=True)
+    with replacing_folder(folder, MODEL) as fresh:
+        agreement = export_to(model, fresh, tokenizer, to=to, quantization=quantization)
     if agreement is not None and not agreement.holds:
         raise CheckpointError(f"{folder}: {agreement}")
     return agreement
@@ -124,10 +128,21 @@ def export_to(
 
 @checked
 def import_model(
-    source: Path | str, folder: Path | str, *, tokenizer: bool = True, dtype: torch.dtype = torch.float32
+    source: Path | str,
+    folder: Path | str,
+    *,
+    tokenizer: bool = True,
+    dtype: torch.dtype = torch.float32,
+    force: bool = False,
 ) -> None:
-    """Makes a model folder of our own from a published one; its tokenizer comes along, if it has one and may."""
-    save(load(source, dtype=dtype), folder, tokenizer_of(source) if tokenizer else None)
+    """Makes a model folder of our own from a published one; its tokenizer comes along, if it has one and may.
+
+    `force` replaces the model that is in the folder.
+    """
+    check_folder(Path(folder), MODEL, force=force, shared=True)
+    model, own = load(source, dtype=dtype), tokenizer_of(source) if tokenizer else None
+    with replacing_folder(Path(folder), MODEL) as fresh:
+        save_folder(model, fresh, own)
 
 
 def _found(path: Path | str) -> Path:

@@ -41,17 +41,14 @@ def write_folder(
     *,
     shard_size: int | None = None,
 ) -> None:
-    """Weights first, config last: a folder with a config is whole, and what is refused leaves nothing behind.
-
-    `more` are further JSON files by name.
-    """
+    """Into a new folder, which `replacing_folder` puts into its place. `more` are further JSON files by name."""
     check_vocabulary(tokenizer, config.get("vocab_size", 0))
     if shard_size is None:
         write_tensors(folder / SINGLE, tensors, metadata)
     else:
         write_shards(folder, tensors, shard_size, metadata)
     if tokenizer is not None:
-        tokenizer.save(folder)
+        tokenizer.write(folder)
     for name, values in {**(more or {}), "config.json": config}.items():
         write_json(folder / name, values)
 

@@ -7,6 +7,7 @@ from cutaway.checkpoints.gguf_file import GGUFFile
 from cutaway.errors import CheckpointError
 from cutaway.families import config_from_dict
 from cutaway.files import read_json
+from cutaway.folders import finish_replacing
 from cutaway.model.config import Config
 
 READABLE = "Cutaway reads folders with a config.json, .gguf files and llama2.c's .bin files"
@@ -27,6 +28,7 @@ def config_at(path: Path) -> Config:
         return gguf.config_in(GGUFFile(path))
     if path.suffix == ".bin" and path.is_file():
         return llama2c.config_in(llama2c.open_llama2c(path))
+    finish_replacing(path)
     check_ended(path)
     file = path / "config.json" if path.is_dir() else path
     if file.name != "config.json" or not file.exists():

@@ -15,10 +15,7 @@ SHARDS = "model-*-of-*.safetensors"
 def write_shards(
     folder: Path, tensors: Mapping[str, Tensor], shard_size: int, metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Files of at most `shard_size` bytes of numbers; a larger tensor has one to itself. One file needs no index.
-
-    The index of an earlier model goes first and the new one comes last: shards of two models are never taken for one.
-    """
+    """Files of at most `shard_size` bytes of numbers; a larger tensor has one to itself. One file needs no index."""
     if shard_size < 1:
         raise InputError(f"shard_size={shard_size} is not a number of bytes of at least 1")
     shards: list[dict[str, Tensor]] = [{}]
@@ -29,7 +26,6 @@ def write_shards(
     if len(shards) == 1:
         write_tensors(folder / SINGLE, tensors, metadata)
         return
-    (folder / INDEX).unlink(missing_ok=True)
     files = {f"model-{n:05d}-of-{len(shards):05d}.safetensors": shard for n, shard in enumerate(shards, 1)}
     for file, shard in files.items():
         write_tensors(folder / file, shard, metadata)
@@ -37,4 +33,3 @@ def write_shards(
     write_json(
         folder / INDEX, {"metadata": total, "weight_map": {name: file for file in files for name in files[file]}}
     )
-    (folder / SINGLE).unlink(missing_ok=True)  # it would be read first

@@ -52,7 +52,7 @@ def export_ctranslate2(model: Model, folder: Path, tokenizer: Tokenizer | None, 
     spec.optimize(quantization=quantization)
     folder.mkdir(parents=True, exist_ok=True)
     if tokenizer is not None:
-        tokenizer.save(folder)
+        tokenizer.write(folder)
     spec.save(str(folder))  # its config.json comes last, as in our own folders
 
 

@@ -122,7 +122,7 @@ def export_onnx(model: Model, folder: Path, tokenizer: Tokenizer | None) -> None
     for name, program in programs.items():
         program.save(folder / name)
     if tokenizer is not None:
-        tokenizer.save(folder)
+        tokenizer.write(folder)
     write_json(folder / "config.json", model.config.to_dict())
 
 

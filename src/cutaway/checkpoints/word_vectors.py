@@ -20,6 +20,7 @@ from jaxtyping import Float
 
 from cutaway.errors import CheckpointError, MissingExtra
 from cutaway.files import regular_size
+from cutaway.folders import finish_replacing
 
 HEAD = re.compile(rb"^(\d+) (\d+) ?\r?$")
 LONGEST = 1 << 20  # bytes of a line
@@ -29,6 +30,7 @@ Matrix = Float[np.ndarray, "word d"]
 
 def is_word_vectors(path: Path) -> bool:
     """Whether a path holds word vectors and no model: by its name and its first line."""
+    finish_replacing(path)
     if path.is_dir():
         return not (path / "config.json").exists() and len(list(path.glob("*.npy"))) == 1
     if not path.is_file():
@@ -38,6 +40,7 @@ def is_word_vectors(path: Path) -> bool:
 
 def read_word_vectors(path: Path, most: int | None = None) -> tuple[list[str], Matrix]:
     """The first `most` words and their vectors."""
+    finish_replacing(path)
     if path.is_dir():
         arrays = sorted(path.glob("*.npy"))
         if len(arrays) != 1:

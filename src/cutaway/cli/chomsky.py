@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cutaway.cli.opened import Out, as_text, check_out, learning, screen, write
+from cutaway.cli.opened import Force, Out, as_text, check_out, learning, screen, write
 from cutaway.cli.options import Json
 
 if TYPE_CHECKING:
@@ -39,13 +39,14 @@ def chomsky(
     seed: Seed = 0,
     examples: Examples = None,
     out: Out = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Train small models on the short words of formal languages, and test them on longer ones.
 
     Regular, nested, crossed: all languages with all models take some minutes; --language dyck-2 --model rotary seconds.
     """
-    check_out(out)
+    check_out(out, force=force)
     from cutaway.studies.chomsky_model import MODELS
     from cutaway.studies.languages import LANGUAGES
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cutaway.cli.numbers import minus
-from cutaway.cli.opened import Out, To, Which, as_text, check_out, opened, screen, waiting, write
+from cutaway.cli.opened import Force, Out, To, Which, as_text, check_out, opened, screen, waiting, write
 from cutaway.cli.options import Json
 from cutaway.errors import InputError
 
@@ -52,6 +52,7 @@ def circuit(
     test: Test = None,
     over_training: Rising = False,
     out: Out = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Find the heads that do a task; or --test a circuit that was saved, on prompts that it was not found on.
@@ -62,7 +63,7 @@ def circuit(
     FILE: schemas of four lines («The bee landed on the flower because it had pollen.», «it», «The bee,the flower»,
     «the flower») with an empty one between them.
     """
-    check_out(out)
+    check_out(out, force=force)
     if over_training and (preset is not Preset.induction or any((test, edges, prompts, to))):
         raise InputError("--over-training: with --preset induction, without --test, --edges, --prompts and --to")
     loaded, tokenizer = opened(model, blocks=True)
@@ -80,7 +81,7 @@ def circuit(
         if edges:
             raise InputError("--edges is for finding a circuit: leave it out, or leave out --test")
         if out is not None:
-            check_out(out, ".json")
+            check_out(out, ".json", force=force)
         _test(test, preset.value, loaded, reading(tokenizer, model), wishes, out, as_json)
         return
     with waiting("looking for heads") as report:

@@ -67,15 +67,10 @@ def _check(out: Path | None, resume: bool) -> None:
         if resume:
             raise InputError("--resume goes on in a folder: name it with --out")
         return
-    if out.exists() and not out.is_dir():
-        raise InputError(f"--out {out} is a file: name a folder")
+    from cutaway.studies.compare_folder import check_place
+
+    check_place(out, resume)
     check_writable(out)
-    there = (out / "compare.json").exists()
-    if resume and not there:
-        raise InputError(f"--out {out} holds no comparison: begin it without --resume")
-    if not resume and out.is_dir() and any(path.name not in ("text", "models", "scores") for path in out.iterdir()):
-        hint = "go on with --resume, or name another" if there else "name a folder of its own"
-        raise InputError(f"--out {out} {'holds a comparison' if there else 'has other files'}: {hint}")
 
 
 def _climb(

@@ -33,7 +33,7 @@ def copy_model(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Reads the model, writes it with `write(model, folder, tokenizer)`, and prints what it was.
+    """Reads the model, writes it with `write(model, new folder, tokenizer)`, and prints what it was.
 
     Of an engine, `write` returns how far its answers are from ours: 1 is the exit code where that is too far.
     """
@@ -41,8 +41,9 @@ def copy_model(
     from rich.text import Text
 
     from cutaway.checkpoints import load, tokenizer_of
-    from cutaway.checkpoints.target import replacing_model
+    from cutaway.checkpoints.target import MODEL
     from cutaway.cli.console import Console
+    from cutaway.folders import files_in, replacing_folder
 
     _check_target(source, target, force)  # before anything is read
     with Console(stderr=True).status("") as spinner:
@@ -50,8 +51,9 @@ def copy_model(
         model = load(source, dtype=getattr(torch, dtype.value))
         tokenizer = None if no_tokenizer else tokenizer_of(source)
         spinner.update(Text(f"writing {target} …"))
-        with replacing_model(target) as written:
-            agreement = write(model, target, tokenizer)
+        with replacing_folder(target, MODEL) as fresh:
+            agreement = write(model, fresh, tokenizer)
+            written = {file.name: file.stat().st_size for file in files_in(fresh)}
     found = {
         "from": str(source),
         "to": str(target),
@@ -60,7 +62,7 @@ def copy_model(
         "parameters": model.n_parameters(),
         "dtype": dtype.value if agreement is None else agreement.dtype,
         "vocab_size": None if tokenizer is None else tokenizer.vocab_size,
-        "files": {file.name: file.stat().st_size for file in written},
+        "files": written,
     }
     if agreement is not None:
         found["agreement"] = {**dataclasses.asdict(agreement), "holds": agreement.holds}
@@ -71,12 +73,13 @@ def copy_model(
 
 
 def _check_target(source: Path, target: Path, force: bool) -> None:
-    from cutaway.checkpoints.target import check_target, files_in
+    from cutaway.checkpoints.target import MODEL
     from cutaway.errors import InputError
+    from cutaway.folders import check_folder, files_in
 
     if files_in(target) and source.exists() and target.samefile(source):
         raise InputError(f"{target} is the model itself: name another folder to write")
-    check_target(target, force, by="--force")
+    check_folder(target, MODEL, force=force, by="--force", shared=True)
 
 
 def _report(found: dict[str, Any], agreement: Any) -> None:

@@ -10,10 +10,12 @@ import typer
 
 from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading, ready
 from cutaway.cli.lines import Cut, Input, Output, Resume, answer_lines, given, hint_at_files, of_model, of_words
+from cutaway.cli.opened import Force
 from cutaway.cli.options import Json
 from cutaway.cli.showing import GAP, echo, grid, json_text, stdout
 from cutaway.cli.words import EMBEDDING, At, neighbours
 from cutaway.errors import InputError
+from cutaway.folders import check_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,6 +53,7 @@ def embed(
     analogy: Analogous = None,
     at: At = EMBEDDING,
     k: Count = 10,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """One vector of length 1 for each text. Lines give lines of numbers, with --json texts do too.
@@ -66,6 +69,8 @@ def embed(
     asked = given(texts, input, output, resume)
     if resume and out:
         raise InputError("--resume goes on with lines, and an array is written whole: leave out --out or --resume")
+    if out is not None:
+        check_file(out, force=force)
     loaded, found = ready(model, precision)
 
     import numpy as np

@@ -21,6 +21,6 @@ def import_(
     as_json: Json = False,
 ) -> None:
     """Make a model folder of our own from a published model. Nothing in it is run, and no pickle is read."""
-    from cutaway.checkpoints import save
+    from cutaway.checkpoints.folder import save_folder
 
-    copy_model(source, target, save, dtype=dtype, no_tokenizer=no_tokenizer, force=force, as_json=as_json)
+    copy_model(source, target, save_folder, dtype=dtype, no_tokenizer=no_tokenizer, force=force, as_json=as_json)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.opened import Out, To, Which, as_text, check_out, opened, waiting, write
+from cutaway.cli.opened import Force, Out, To, Which, as_text, check_out, opened, waiting, write
 from cutaway.cli.options import Json
 from cutaway.cli.translate import Whole
 from cutaway.errors import InputError
@@ -67,6 +67,7 @@ def inspect(
     k: K = 5,
     whole: Whole = False,
     out: Out = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """What a model answers, and why: tokens, what each word did, who wrote the answer, where the heads look.
@@ -75,7 +76,7 @@ def inspect(
     does. A page (--out page.html) has all pictures, an .svg the one that --show names. --json has the numbers, and
     with --show heads every pattern. A translator reads sentence by sentence; --json then lists them as `sentences`.
     """
-    check_out(out)
+    check_out(out, force=force)
     given = _given(text)
     loaded, tokenizer = opened(model)
 

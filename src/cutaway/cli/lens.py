@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.opened import Out, To, Which, as_text, check_out, draw, opened, screen, waiting, write
+from cutaway.cli.opened import Force, Out, To, Which, as_text, check_out, draw, opened, screen, waiting, write
 from cutaway.cli.options import Json
 from cutaway.errors import InputError
 
@@ -52,6 +52,7 @@ def lens(
     target: Target = None,
     top: Top = 5,
     out: Out = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """What every layer says at every position: the logit lens, or a tuned one.
@@ -66,11 +67,11 @@ def lens(
             raise InputError(f"{option} is for looking through a lens, and --tune trains one: leave one of them out")
         from cutaway.cli.tuning import tune_lens
 
-        tune_lens(model, tune, out, steps, to, as_json)
+        tune_lens(model, tune, out, steps, to, as_json, force)
         return
     if not text:
         raise InputError("a text is missing: write a sentence after the model, or train a lens with --tune")
-    check_out(out)
+    check_out(out, force=force)
     loaded, tokenizer = opened(model, blocks=True)
 
     import torch

@@ -94,7 +94,7 @@ def ngram(
     from cutaway.cli.counted import as_dict
     from cutaway.cli.ngram_shown import many, show
     from cutaway.cli.opened import waiting
-    from cutaway.studies.counted import is_counted, read_counted, write_counted
+    from cutaway.studies.counted import is_counted, read_counted, write_counted, write_cut
     from cutaway.studies.cutting import cut_of, read_ids
 
     text, begin = None, time.perf_counter()
@@ -119,7 +119,9 @@ def ngram(
         with _written(out) as folder, waiting("clustering" if classes else "counting") as report:
             model = _trained(text, cut, order or 3, smoothing, classes, most, None if classes else folder, report)
             if folder is not None:
-                write_counted(model, cut, folder, there=not classes)
+                if classes:
+                    model.write(folder)
+                write_cut(model, cut, folder)
         if out is not None and folder is None:
             write_counted(model, cut, out)
     told = model if held_out is None or text is None else _mixed(text, cut, model, held_out, smoothing)
@@ -137,9 +139,10 @@ def _written(out: Path | None) -> "AbstractContextManager[Path | None]":
     """A new folder, which takes its place when the model is whole; an ARPA file is written at the end."""
     from contextlib import nullcontext
 
-    from cutaway.files import replacing_folder
+    from cutaway.folders import replacing_folder
+    from cutaway.studies.counted import KIND
 
-    return nullcontext() if out is None or out.suffix == ".arpa" else replacing_folder(out)
+    return nullcontext() if out is None or out.suffix == ".arpa" else replacing_folder(out, KIND)
 
 
 def _check_mix(mix: Path | None, files: list[Path], classes: int | None, out: Path | None) -> None:
@@ -161,7 +164,8 @@ def _check(out: Path | None, unit: str | None, classes: int | None, most: int | 
         return
     from cutaway.baselines.arpa import is_arpa as named_arpa
     from cutaway.files import check_writable
-    from cutaway.studies.counted import holds_others
+    from cutaway.folders import check_folder
+    from cutaway.studies.counted import KIND
 
     is_arpa = out.suffix == ".arpa"
     if named_arpa(out) and not is_arpa:
@@ -175,9 +179,9 @@ def _check(out: Path | None, unit: str | None, classes: int | None, most: int | 
         raise InputError(f"--out {out} is a {'folder' if out.is_dir() else 'file'}: an ARPA file ends in .arpa")
     if not out.parent.is_dir() and is_arpa:
         raise InputError(f"--out {out}: there is no folder {out.parent}")
-    if out.is_dir() and holds_others(out):
-        raise InputError(f"--out {out} has other files: name a folder of its own")
-    if out.exists() and (out.is_file() or any(out.iterdir())) and not force:
+    if not is_arpa:
+        check_folder(out, KIND, force=force, by="--force", name="--out")
+    elif out.exists() and not force:
         raise InputError(f"--out {out} is there: name another, or replace it with --force")
 
 

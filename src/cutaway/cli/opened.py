@@ -12,6 +12,7 @@ from cutaway.cli.numbers import human
 from cutaway.cli.options import located
 from cutaway.cli.showing import json_text
 from cutaway.errors import InputError
+from cutaway.folders import check_file
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -27,6 +28,7 @@ Which = Annotated[Path, typer.Argument(metavar="MODEL", callback=located, help="
 Out = Annotated[
     Path | None, typer.Option("--out", help="Write a page (.html), a picture (.svg), letters (.txt) or data (.json).")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace the file that is there, whatever it is.")]
 To = Annotated[str | None, typer.Option("--to", help="The language that is wanted, where a translator knows several.")]
 Layers = Annotated[str | None, typer.Option("--layers", help="Only these blocks: 3, 2-5 or 0,4,7.")]
 
@@ -60,8 +62,8 @@ def numbers_of(given: str | None, option: str = "--layers") -> list[int] | None:
     return found
 
 
-def check_out(out: Path | None, *endings: str) -> None:
-    """Refuses a file that could not be written before the work is done."""
+def check_out(out: Path | None, *endings: str, force: bool) -> None:
+    """Refuses a file that could not be written, or that somebody else wrote, before the work is done."""
     if out is None:
         return
     known = endings or (".html", ".svg", ".txt", ".json")
@@ -71,6 +73,7 @@ def check_out(out: Path | None, *endings: str) -> None:
         raise InputError(f"--out {out} is a folder: give it a file")
     if not out.parent.is_dir():
         raise InputError(f"--out {out}: there is no folder {out.parent}")
+    check_file(out, force=force)
 
 
 def write(out: Path, picture: "Picture | None", data: Mapping[str, Any], page: str | None = None) -> None:

@@ -42,10 +42,11 @@ def pack(
     def write(loaded: "Model", folder: Path, tokenizer: "Tokenizer | None") -> "Agreement":
         from shutil import copyfile
 
-        from cutaway.checkpoints import load, save
+        from cutaway.checkpoints import load
+        from cutaway.checkpoints.folder import save_folder
         from cutaway.checkpoints.packed import carried, measure_packed
 
-        save(loaded, folder, tokenizer, store=store.value, shard_size=size)
+        save_folder(loaded, folder, tokenizer, store=store.value, shard_size=size)
         for file in carried(model):
             copyfile(file, folder / file.name)
         return measure_packed(loaded, load(folder), store.value)

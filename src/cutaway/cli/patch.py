@@ -7,6 +7,7 @@ import typer
 
 from cutaway.cli.numbers import minus
 from cutaway.cli.opened import (
+    Force,
     Layers,
     Out,
     To,
@@ -95,13 +96,14 @@ def patch(
     to: To = None,
     target: Target = "",
     out: Out = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Which places carry the answer: each is patched from CLEAN into CORRUPTED, or with --ablate taken away.
 
     What is measured is the logit of the right answer − that of the wrong one. Patched, 1 is as CLEAN, 0 as CORRUPTED.
     """
-    check_out(out)
+    check_out(out, force=force)
     if ablate is None and corrupted is None:
         raise InputError("a second text is missing: one with another answer and as many tokens; or --ablate zero")
     if ablate is not None and (ablate is Gone.resample) != (corrupted is not None):

@@ -5,20 +5,24 @@ from typing import Annotated
 
 import typer
 
+from cutaway.cli.opened import Force
 from cutaway.cli.options import Json
 from cutaway.cli.showing import json_text
+from cutaway.folders import check_file
 
 
 def plot(
     folders: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Model folders that `cutaway train` made.")],
     out: Annotated[Path, typer.Option(help="The SVG file to write.")] = Path("curve.svg"),
     metric: Annotated[str, typer.Option(help="What to draw: loss, accuracy, bits_per_byte, …")] = "loss",
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Draw the loss, or a score, of some runs by step: one SVG file that needs nothing else."""
     from cutaway.files import replacing
     from cutaway.training.curves import plot_runs, read_run
 
+    check_file(out, force=force)
     picture = plot_runs([read_run(folder) for folder in folders], metric)
     with replacing(out) as temporary:
         temporary.write_text(picture, encoding="utf-8")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.opened import Out, as_text, check_out, draw, numbers_of, screen, waiting, write
+from cutaway.cli.opened import Force, Out, as_text, check_out, draw, numbers_of, screen, waiting, write
 from cutaway.cli.options import Json, located
 from cutaway.errors import InputError
 
@@ -60,13 +60,14 @@ def shannon(
     samples: Samples = None,
     seed: Seed = None,
     out: Out = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """How much a letter tells once those before it are known: from your guesses, from counts, from a model.
 
     cutaway shannon novel.txt --play, then cutaway shannon novel.txt --game shannon.json --model books --out curve.svg
     """
-    check_out(out)
+    check_out(out, force=force)
     path = (game or SAVED) if play or answers else game
     if path is not None and not (play or answers) and not path.exists():
         raise InputError(f"{path} is not there: play first, with --play --game {path}")

@@ -29,6 +29,7 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a model as a recipe says, or on your own files; Ctrl-C leaves a checkpoint that --resume goes on from."""
+    from cutaway.training.guard import check_out
     from cutaway.training.parallel import leads, leave_group
     from cutaway.training.presets import recipe_for
     from cutaway.training.recipe import read_recipe
@@ -39,6 +40,8 @@ def train(
     resolved = read_recipe(what[0], changes) if is_recipe else recipe_for(what, changes)
     shown = Shown(quiet=as_json or not leads())
     listeners: list[Any] = [shown]
+    if leads():
+        check_out(out, resume)  # TensorBoard writes its first file at once
     if tensorboard and leads():
         from cutaway.training.tensorboard import TensorBoard
 

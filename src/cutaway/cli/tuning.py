@@ -23,11 +23,11 @@ PAIRS = 64  # rows of a step, of sentences
 HIDDEN = 0.15  # of a text for a model that fills blanks
 
 
-def tune_lens(path: Path, file: Path, out: Path | None, steps: int, to: str | None, as_json: bool) -> None:
+def tune_lens(path: Path, file: Path, out: Path | None, steps: int, to: str | None, as_json: bool, force: bool) -> None:
     """Trains, saves, and says what it is worth on a part of the text that it did not learn from."""
     if out is None:
         raise InputError("--tune needs a place for the lens: --out lens.safetensors")
-    check_out(out, ".safetensors")
+    check_out(out, ".safetensors", force=force)
     loaded, tokenizer = opened(path, blocks=True)
 
     from cutaway.cli.asking import reading

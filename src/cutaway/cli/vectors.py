@@ -91,18 +91,13 @@ def vectors(
 def _check(out: Path, unit: str, force: bool) -> None:
     """Nothing is read before it is clear that it may be written."""
     from cutaway.files import check_writable
+    from cutaway.folders import VECTORS, check_folder
 
     if unit in ("characters", "bytes"):
         raise InputError(f"--unit {unit}: vectors are of words, or of a model's tokens")
-    if os.path.isfile(out):
-        raise InputError(f"--out {out} is a file: name a folder to write")
-    check_writable(out)
-    if out.is_dir():
-        others = [path for path in out.iterdir() if path.name not in ("vectors.npy", "words.txt")]
-        if others:
-            raise InputError(f"--out {out} has other files ({others[0].name}): name a folder of its own")
-        if any(out.iterdir()) and not force:
-            raise InputError(f"--out {out} has vectors: name another folder, or replace them with --force")
+    if not os.path.isfile(out):
+        check_writable(out)
+    check_folder(out, VECTORS, force=force, by="--force", name="--out")
 
 
 def _show(found: dict[str, Any], unit: str) -> None:

@@ -59,6 +59,7 @@ def verify(
             raise InputError(f"{path} was not measured on {device.value}: leave --check out, and it is")
         changed = certificate.changed(model)
     else:
+        _check(path)
         certificate = _measured(model, quick, seed, length, device)
         if out is None and model.resolve().is_relative_to(HERE):
             print("the certificate that came along is kept; --out FILE writes this one", file=sys.stderr)
@@ -69,6 +70,21 @@ def verify(
     else:
         _show(model, certificate, path, changed)
     raise typer.Exit(0 if certificate.passed and not changed else 1)
+
+
+def _check(path: Path) -> None:
+    """An older certificate makes room for a new one, and no other file does."""
+    from cutaway.errors import CheckpointError
+    from cutaway.files import read_json
+
+    if not path.is_file():
+        return
+    try:
+        ours = {"schema", "entries"} <= read_json(path).keys()
+    except CheckpointError:
+        ours = False
+    if not ours:
+        raise InputError(f"{path} is there, and no certificate: name another file with --out, or remove it")
 
 
 def _measured(model: Path, quick: bool, seed: int, length: int | None, device: Device) -> "Certificate":

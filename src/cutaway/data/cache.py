@@ -13,6 +13,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import warnings
 import zlib
@@ -33,6 +34,7 @@ from cutaway.files import MEGABYTE, read_json, write_json
 
 FORMAT = 1  # of the entries; a higher number leaves all older ones behind
 META = "meta.json"
+LEFT = re.compile(r"\.([0-9a-f]{64})\.[0-9a-f]{32}\.tmp")  # nobody else's folders
 CHUNK = 4 * MEGABYTE  # that a thread sums up at a time
 
 Array = NDArray[Any]
@@ -190,9 +192,10 @@ def _build(entry: Path, build: Build) -> None:
 
 def _sweep(parent: Path, ours: str) -> None:
     """Remove what builders left behind that were killed: nobody holds their locks, or it is `ours`, which we hold."""
-    for leftover in parent.glob(".*.tmp"):
-        key = leftover.name.split(".")[1]
-        if key == ours:
+    for leftover in parent.iterdir():
+        if not (left := LEFT.fullmatch(leftover.name)):
+            continue
+        if (key := left[1]) == ours:
             shutil.rmtree(leftover, ignore_errors=True)
             continue
         with _locked(_lock_of(parent, key), wait=False) as held:

@@ -18,7 +18,6 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from glob import escape
 from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
@@ -99,8 +98,6 @@ def to_file(
             write_json(_record(output), {"lines": count, "sha256": digest.hexdigest(), "settings": dict(settings)})
         if count < (there := max(kept.answered, kept.read)):
             raise InputError(f"{output} answers {there} lines, {name} has only {count}: it is another input")
-        for left in output.parent.glob(f".{escape(_record(output).name)}.*.tmp"):
-            left.unlink(missing_ok=True)  # what a kill left of a record that was being written
         return new
 
 

@@ -29,6 +29,7 @@ from cutaway.errors import CheckpointError
 from cutaway.files import read_json, replacing, write_json
 from cutaway.inside.pictures import Lines
 from cutaway.studies.compare_agreement import Question, agreement, numbers_of, questions_of
+from cutaway.studies.compare_folder import begin, check_place
 from cutaway.studies.compare_network import (
     NETWORKS,
     Clock,
@@ -44,7 +45,6 @@ from cutaway.studies.compare_text import FEW, Parts, Tokenised, read_parts, refu
 from cutaway.studies.compare_where import Places, Scores, best_gains, bits_by_place, places_of
 
 SAMPLE = 100  # bytes of a sample, about
-FOLDERS = ("models", "scores", "text")
 Told = Callable[[float, str], None]
 
 
@@ -149,6 +149,7 @@ class Ladder:
     ) -> None:
         self.out, self.changes, self.start, self.seed = out, changes, start, seed
         self.seconds, self.steps, self.clock, self.report, self.began = seconds, steps, clock, report, clock()
+        check_place(out, resume)
         self.parts = read_parts(files)
         self.rungs: list[Rung] = []
         self.scores: dict[str, Scores] = {}
@@ -157,11 +158,8 @@ class Ladder:
         self.before: dict[str, float] = {}  # … and of that in networks that are not finished
         if resume:
             self._go_on()
-        elif (out / "compare.json").exists():
-            raise CheckpointError(f"{out} holds a comparison: go on with --resume, or name another --out")
         else:
-            for folder in FOLDERS:  # of one that was stopped before its first rung
-                shutil.rmtree(out / folder, ignore_errors=True)
+            begin(out)
         self.text = tokenised(self.parts, out / "text")
         refuse_marks(files, self.parts, self.text.tokenizer)
         for name in NETWORKS:  # a change that no recipe knows is refused before anything is counted

@@ -4,21 +4,20 @@ write_counted(model, cut, Path("build/ngrams"))          # a folder, or of words
 model, cut = read_counted(Path("build/ngrams"))
 """
 
-import re
 from pathlib import Path
 
 from cutaway.baselines.arpa import is_arpa, read_arpa, write_arpa
 from cutaway.baselines.class_ngram import ClassNGramModel
+from cutaway.baselines.counts_shelf import FILES as NGRAM_FILES
 from cutaway.baselines.ngram import NGramModel
 from cutaway.errors import CheckpointError, InputError
 from cutaway.files import MEGABYTE, read_json, write_json
+from cutaway.folders import TOKENIZER as TOKENIZER_KIND
+from cutaway.folders import Kind, finish_replacing, replacing_folder
 from cutaway.studies.cutting import Cut, Tokens, Words, cut_of
 
 ARPA, CUT, TOKENIZER = ".arpa", "cut.json", "tokenizer.json"
-OURS = re.compile(
-    r"((keys|log_p|log_weight|counts|suffix)\d|class|times)\.npy"
-    r"|(ngrams|counts|classes|cut|tokenizer|tokenizer_config)\.json"
-)
+KIND = Kind("model", CUT, (*NGRAM_FILES, *TOKENIZER_KIND.files, CUT))
 LIMIT = 256 * MEGABYTE  # of the names of some millions of words
 
 Counted = NGramModel | ClassNGramModel
@@ -26,32 +25,33 @@ Counted = NGramModel | ClassNGramModel
 
 def is_counted(path: Path) -> bool:
     """Whether a path holds a model and no text."""
+    finish_replacing(path)
     return is_arpa(path) or (path / CUT).is_file()
 
 
-def holds_others(folder: Path) -> bool:
-    """Whether a folder has files that are none of a model's, whole or not."""
-    return not all(OURS.fullmatch(path.name) for path in folder.iterdir())
-
-
-def write_counted(model: Counted, cut: Cut, out: Path, *, there: bool = False) -> None:
-    """`there`: the tables lie in that folder already, for the model was trained in it."""
+def write_counted(model: Counted, cut: Cut, out: Path) -> None:
+    """Replaces what is there, all at once."""
     if out.suffix == ARPA:
         if not isinstance(model, NGramModel) or cut.unit != Words.unit:
             odd = cut.unit if isinstance(model, NGramModel) else "classes"
             raise InputError(f"{out}: an ARPA file is one of words, with no place for {odd}; name a folder")
         write_arpa(model, out, cut.names)
         return
-    (out / CUT).unlink(missing_ok=True)  # what stood here is no longer whole
-    if not there:
-        model.save(out)
+    with replacing_folder(out, KIND) as fresh:
+        model.write(fresh)
+        write_cut(model, cut, fresh)
+
+
+def write_cut(model: Counted, cut: Cut, out: Path) -> None:
+    """Into a new folder, in which the tables of the model lie already."""
     if isinstance(cut, Tokens):
-        cut.tokenizer.save(out)  # its name may mean another one elsewhere, or tomorrow
+        cut.tokenizer.write(out)  # its name may mean another one elsewhere, or tomorrow
     write_json(out / CUT, {"classes": isinstance(model, ClassNGramModel), **cut.saved()})
 
 
 def read_counted(path: Path) -> tuple[Counted, Cut]:
     """ARPA files, packed or not, are read as models of words."""
+    finish_replacing(path)
     model: Counted
     if is_arpa(path):
         model, names = read_arpa(path)

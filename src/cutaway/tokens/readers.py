@@ -12,6 +12,7 @@ from tokenizers import Tokenizer as Backend
 
 from cutaway.errors import CheckpointError
 from cutaway.files import MEGABYTE, read_bytes, read_json
+from cutaway.folders import finish_replacing
 from cutaway.tokens.assemble import byte_level, split_merges, with_special, wordpiece
 from cutaway.tokens.guard import damage
 from cutaway.tokens.roles import CONFIG, stated_roles
@@ -25,6 +26,7 @@ VOCAB_LIMIT = 64 * MEGABYTE
 
 def find_tokenizer(folder: Path) -> Tokenizer | None:
     """The tokenizer of a published folder, in whichever form it is; None where there is none."""
+    finish_replacing(folder)
     if (folder / FILE).exists():
         return Tokenizer.load(folder)
     if (folder / "vocab.json").exists() and (folder / "merges.txt").exists():

@@ -15,6 +15,7 @@ import tokenizers
 
 from cutaway.errors import CheckpointError, InputError
 from cutaway.files import MEGABYTE, parse_json, read_bytes, replacing, write_json
+from cutaway.folders import TOKENIZER, finish_replacing, replacing_folder
 from cutaway.tokens.growth import refuse_growth
 from cutaway.tokens.guard import damage, misfit, refuse_broken_charsmap
 from cutaway.tokens.marks import continuing_ids
@@ -55,6 +56,7 @@ class Tokenizer:
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
         """Load a tokenizer.json, or the one in a folder; `find_tokenizer` also knows older forms."""
+        finish_replacing(path)
         file = path / FILE if path.is_dir() else path
         data = read_bytes(file, LIMIT)
         description = parse_json(data, str(file))
@@ -67,7 +69,15 @@ class Tokenizer:
         return tokenizer
 
     def save(self, folder: Path) -> None:
-        """Write tokenizer.json, and the roles in tokenizer_config.json where other tools look for them."""
+        """Write tokenizer.json, and the roles in tokenizer_config.json where other tools look for them.
+
+        An earlier tokenizer in the folder is replaced, both files at once.
+        """
+        with replacing_folder(folder, TOKENIZER) as fresh:
+            self.write(fresh)
+
+    def write(self, folder: Path) -> None:
+        """The same into a folder that nobody reads yet."""
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(folder / FILE) as temporary:
             temporary.write_text(self._without_dropout().to_str(pretty=True), encoding="utf-8")

@@ -104,7 +104,8 @@ def plot_runs(runs: Sequence[RunRecord], metric: str = "loss") -> str:
     style = "text{font:12px system-ui,sans-serif;fill:#333}.grid{stroke:#ddd}.axis{stroke:#888}"
     body = "\n".join(parts)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="cutaway-plot" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'width="{WIDTH}" height="{HEIGHT}" '
         f'role="img" aria-label="{_text(metric)} by step"><style>{style}</style>'
         f'<rect width="100%" height="100%" fill="white"/>\n{body}\n</svg>\n'
     )

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cutaway.checkpoints import save
+from cutaway.checkpoints.folder import save_folder
+from cutaway.checkpoints.target import MODEL, WEIGHTS
 from cutaway.errors import CheckpointError
-from cutaway.files import replacing
+from cutaway.folders import replacing_folder
 from cutaway.tokens import Tokenizer
 from cutaway.training.average import average_of, put_weights
 from cutaway.training.card import model_card
@@ -18,14 +19,23 @@ from cutaway.training.state import Checkpoint, read_checkpoint, regular
 Say = Callable[[str], None]
 
 
-def write_model_folder(out: Path, run: Run, recipe: Recipe, tokenizer: Tokenizer | None, facts: dict[str, Any]) -> None:
-    """config.json, model.safetensors, tokenizer.json; recipe.toml, resolved; README.md, the card."""
+def write_model_folder(
+    out: Path, run: Run, recipe: Recipe, tokenizer: Tokenizer | None, facts: dict[str, Any], say: Say
+) -> None:
+    """config.json, model.safetensors, tokenizer.json; recipe.toml, resolved; README.md, the card; all at once.
+
+    Where there is no model yet, a README.md or recipe.toml in the folder is the user's, and stays.
+    """
     merge_lora(run.model)
     model = run.model.eval()
-    save(model, out, tokenizer)
-    for name, text in {"recipe.toml": to_toml(recipe), "README.md": model_card(recipe, model, facts)}.items():
-        with replacing(out / name) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+    texts = {"recipe.toml": to_toml(recipe), "README.md": model_card(recipe, model, facts)}
+    with replacing_folder(out, MODEL, stale=WEIGHTS) as fresh:
+        save_folder(model, fresh, tokenizer)
+        for name, text in texts.items():
+            if (out / name).exists() and not (out / MODEL.seal).exists():
+                say(f"{out / name} was there before the model, and stays; ours is not written")
+            else:
+                (fresh / name).write_text(text, encoding="utf-8")
 
 
 def choose_weights(run: Run, recipe: Recipe, folder: Path, say: Say) -> tuple[str, bool]:

@@ -5,10 +5,40 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatch
 from pathlib import Path
 from types import FrameType
 
 from cutaway.errors import CheckpointError
+from cutaway.folders import files_in, finish_replacing
+from cutaway.training.state import HALF_WRITTEN, checkpoints
+
+RUN = ("lock", "log.jsonl", "begun.json", "done.json", "checkpoints", "events.out.tfevents.*")  # what run/ holds
+
+
+def check_out(out: Path, resume: bool, *, locked: bool = False) -> None:
+    """Refuses, before anything is written, a folder that is neither new nor empty nor that of the run to go on with.
+
+    What a run of ours has come to is looked at when it is `locked`: another trainer may be at work there.
+    """
+    if out.exists() and not out.is_dir():
+        raise CheckpointError(f"{out} is a file: choose another --out, a folder")
+    finish_replacing(out)
+    run = out / "run"
+    known = (run / "log.jsonl").exists()
+    if known and not locked:
+        return
+    if resume:
+        if not known:
+            raise CheckpointError(f"{out} holds no run: start it without --resume")
+        return
+    if known and checkpoints(run / "checkpoints"):
+        raise CheckpointError(f"{out} holds a run already: continue it with --resume, or choose another --out")
+    strange = [path for path in files_in(run) if not any(fnmatch(path.name, name) for name in RUN)]
+    others = [path for path in [*files_in(out), *strange] if path != run and not HALF_WRITTEN.fullmatch(path.name)]
+    if others:
+        what = "a model" if (out / "config.json").exists() else f"other files ({others[0].relative_to(out)})"
+        raise CheckpointError(f"{out} holds {what}, over which no run is started: choose another --out")
 
 
 @contextmanager

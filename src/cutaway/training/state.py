@@ -13,7 +13,6 @@ before it is taken.
 """
 
 import hashlib
-import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -28,7 +27,8 @@ from torch import Tensor
 from cutaway.checkpoints.source import TensorSource
 from cutaway.checkpoints.tensors import open_tensors, write_tensors
 from cutaway.errors import CheckpointError
-from cutaway.files import read_json, write_json
+from cutaway.files import flush, read_json, remove_left, write_json
+from cutaway.folders import exchange
 
 NAME = re.compile(r"step-(\d{8,})")
 HALF_WRITTEN = re.compile(r"\.(step-\d{8,}\.|old-)[0-9a-f]{32}|\..+\.[0-9a-f]{32}\.tmp")  # nobody else's files
@@ -66,10 +66,8 @@ def write_checkpoint(
         write_json(temporary / STATE, {**state, "step": step})
         files = sorted(path for path in temporary.iterdir() if path.name != MANIFEST)
         write_json(temporary / MANIFEST, {path.name: _digest(path) for path in files})
-        if final.exists():  # the same step once more, after a resume: the new one takes its place
-            final.rename(folder / f".old-{uuid4().hex}")
-        temporary.rename(final)
-        _flush(folder)
+        _put(temporary, final)
+        flush(folder)
     except (OSError, CheckpointError) as error:
         free = shutil.disk_usage(folder).free if folder.exists() else 0
         older = [path.name for path in checkpoints(folder)]
@@ -82,6 +80,16 @@ def write_checkpoint(
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return final
+
+
+def _put(temporary: Path, final: Path) -> None:
+    """Where the same step is there, after a resume, the new one takes its place."""
+    if final.exists():
+        with suppress(OSError):  # where folders cannot change places, a kill here leaves the checkpoints before it
+            exchange(temporary, final)
+            return
+        final.rename(final.with_name(f".old-{uuid4().hex}"))
+    temporary.rename(final)
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -100,10 +108,7 @@ def clean(folder: Path) -> None:
     """Removes what a crash left half written. Only the run that holds the lock may."""
     for path in list(folder.iterdir()) if folder.is_dir() else ():
         if HALF_WRITTEN.fullmatch(path.name):
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+            remove_left(path)
 
 
 def regular(folder: Path, step: int, every: int = 1) -> list[Path]:
@@ -157,11 +162,3 @@ def _digest(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _flush(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

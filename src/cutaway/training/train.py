@@ -22,7 +22,7 @@ from cutaway.training.captured import Captured
 from cutaway.training.compiled import compile_blocks, compile_loss
 from cutaway.training.ending import choose_weights, write_model_folder
 from cutaway.training.feed import Feed
-from cutaway.training.guard import Interruption, only_trainer
+from cutaway.training.guard import Interruption, check_out, only_trainer
 from cutaway.training.log import Listener, RunLog, plain
 from cutaway.training.loop import Run, StepResult, checkpointed, look_back, loss_function, take_step
 from cutaway.training.lora import add_lora, freeze
@@ -97,11 +97,11 @@ class Trainer:
         with ExitStack() as guard:
             self.group = join_group(self.device)
             if self.group.leads:
-                known = self.log_file.exists()
+                check_out(self.out, resume)
                 guard.enter_context(only_trainer(self.out / "run"))
                 clean(self.folder)
                 clean(self.out)
-                self._refuse(resume, known)
+                self._refuse(resume)
             guard.enter_context(settings(self.recipe, self.device))
             self.log = RunLog(self.log_file, self.listeners) if self.group.leads else RunLog(None, [])
             guard.callback(self.log.close)
@@ -126,14 +126,10 @@ class Trainer:
             stack = guard.pop_all()
         return stack
 
-    def _refuse(self, resume: bool, known: bool) -> None:
-        """A new run writes over no other, and only what is there goes on."""
-        there = bool(checkpoints(self.folder))
-        if there and not resume:
-            raise CheckpointError(f"{self.out} holds a run already: continue it with --resume, or choose another --out")
-        if resume and not known:
-            raise CheckpointError(f"{self.out} holds no run: start it without --resume")
-        if resume and not there and self._is_done():
+    def _refuse(self, resume: bool) -> None:
+        """Now that nobody else trains there: a new run writes over no other, and only what is there goes on."""
+        check_out(self.out, resume, locked=True)
+        if resume and not checkpoints(self.folder) and self._is_done():
             raise CheckpointError(f"the run in {self.out} is done, and its checkpoints are gone: nothing can go on")
         if not resume:
             self.begun.unlink(missing_ok=True)
@@ -369,7 +365,7 @@ class Trainer:
             "step": self.run.step, "tokens": self.run.tokens, "seconds": self._seconds(), "flops": self.flops,
             "skipped": self.run.skipped, "scores": self.scores, "machine": machine_name(self.device),
             "weights": weights, "unit": "tokens" if self.material.tokenizer is not None else "pictures",
-        })  # fmt: skip
+        }, self._note)  # fmt: skip
         write_json(self.done, {"step": self.run.step, "scores": plain(self.scores)})
 
     def _note(self, text: str) -> None:

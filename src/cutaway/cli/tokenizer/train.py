@@ -93,14 +93,11 @@ def train(
 def _check(files: list[Path], out: Path, force: bool) -> None:
     """Nothing is read before it is clear that it may be written."""
     from cutaway.data.text import file_size
-    from cutaway.errors import InputError
+    from cutaway.folders import TOKENIZER, check_folder
 
     for path in files:
         file_size(path)
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file: name a folder to write")
-    if (out / "tokenizer.json").exists() and not force:
-        raise InputError(f"{out} has a tokenizer: name another folder, or replace it with --force")
+    check_folder(out, TOKENIZER, force=force, by="--force", name="--out", shared=True)
 
 
 class _Texts:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from cutaway.errors import InputError
-from cutaway.files import read_json, write_json
+from cutaway.files import read_json, sweep, write_json
 
 Report = Callable[[int, int], None]
 Answer = Callable[[list[str], Report], list[str]]  # texts → one line for each; tells how many of how many are done
@@ -98,6 +98,7 @@ def to_file(
             write_json(_record(output), {"lines": count, "sha256": digest.hexdigest(), "settings": dict(settings)})
         if count < (there := max(kept.answered, kept.read)):
             raise InputError(f"{output} answers {there} lines, {name} has only {count}: it is another input")
+        sweep(_record(output))  # where nothing was left to answer, nobody has written it
         return new
 
 

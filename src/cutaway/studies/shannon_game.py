@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cutaway.errors import InputError
+from cutaway.errors import CheckpointError, InputError
 from cutaway.files import read_json, write_json
 from cutaway.studies.shannon import LETTERS, reduced
 
@@ -163,7 +163,10 @@ class Player:
 
 def read_game(path: Path) -> dict[str, Any]:
     """A saved game, whose numbers are numbers; whether they fit a text is for the `Player` to see."""
-    saved = read_json(path)
+    try:
+        saved = read_json(path)
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}: name another file with --game") from None
     if saved.get("game") != "shannon":
         raise InputError(f"{path} is no saved game: name another file with --game")
     known, *numbers = (saved.get(name) for name in ("known", "first", "seed", "samples"))

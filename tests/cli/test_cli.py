@@ -13,6 +13,7 @@ OFFERED = {
     "": ["--debug", "--help", "--version"],
     "chomsky": [
         "--examples",
+        "--force",
         "--help",
         "--json",
         "--language",
@@ -26,6 +27,7 @@ OFFERED = {
     ],
     "circuit": [
         "--edges",
+        "--force",
         "--help",
         "--json",
         "--limit",
@@ -55,6 +57,7 @@ OFFERED = {
         "--analogy",
         "--at",
         "--cut",
+        "--force",
         "--help",
         "--input",
         "--json",
@@ -125,6 +128,7 @@ OFFERED = {
     ],
     "import": ["--dtype", "--force", "--help", "--json", "--no-tokenizer"],
     "inspect": [
+        "--force",
         "--head",
         "--help",
         "--json",
@@ -141,6 +145,7 @@ OFFERED = {
     ],
     "lens": [
         "--follow",
+        "--force",
         "--help",
         "--json",
         "--out",
@@ -174,6 +179,7 @@ OFFERED = {
     "patch": [
         "--ablate",
         "--fast",
+        "--force",
         "--help",
         "--json",
         "--layers",
@@ -185,10 +191,11 @@ OFFERED = {
         "--to",
         "--wrong",
     ],
-    "plot": ["--help", "--json", "--metric", "--out"],
+    "plot": ["--force", "--help", "--json", "--metric", "--out"],
     "runs": ["--help", "--json"],
     "shannon": [
         "--answers",
+        "--force",
         "--game",
         "--help",
         "--json",

@@ -12,7 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from cutaway import cli
+from cutaway.bundled import HERE
 from cutaway.cli.console import Console
+from cutaway.cli.options import located
 from cutaway.cli.showing import json_text
 from cutaway.cli.streams import Stream, safe_streams
 from cutaway.cli.wording import visible
@@ -144,3 +146,32 @@ def test_streams_that_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
         print("nothing")
         assert isinstance(sys.stdout, Stream)
     assert sys.stdout is None
+
+
+# --- two things of one name -------------------------------------------------------------------------------------------
+
+
+def test_a_size_and_a_folder_of_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(cli.app, ["describe", "gpt2", "--depth", "1"]).stderr == ""
+    (tmp_path / "gpt2").mkdir()
+    ran = CliRunner().invoke(cli.app, ["describe", "gpt2", "--depth", "1"])
+    assert ran.stderr == "note: gpt2 is the named size; ./gpt2 is what lies here by that name\n"
+    assert "124,439,808" in ran.stdout
+
+
+def test_a_model_and_a_folder_of_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert located(Path("digits")) == HERE / "digits"
+    (tmp_path / "digits").mkdir()
+    assert "note: this is the model in" in (said := _noted(monkeypatch))
+    assert "digits, a folder here, is no model" in said
+    (tmp_path / "digits" / "config.json").write_text("{}")
+    assert "note: this is the model in ./digits; the bundled one is" in _noted(monkeypatch)
+
+
+def _noted(monkeypatch: pytest.MonkeyPatch) -> str:
+    said = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", said)
+    located(Path("digits"))
+    return said.getvalue()

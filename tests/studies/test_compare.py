@@ -23,6 +23,7 @@ from cutaway.studies.compare_network import (
     trained_network,
 )
 from cutaway.studies.compare_rungs import NAMES, Counting
+from cutaway.studies.compare_table import hurried
 from cutaway.studies.compare_text import read_parts, tokenised
 from cutaway.studies.counted import read_counted
 
@@ -298,3 +299,12 @@ def test_too_little_is_named(tmp_path):
         read_parts([written(tmp_path, "a b c")])
     with pytest.raises(InputError, match=r"text\.txt has no words to part"):
         read_parts([written(tmp_path, "a" * 100)])
+
+
+def test_few_steps_are_said_wherever_the_row_is_seen(ladder):
+    found, _ = ladder
+    said = "transformer took 4 steps only, too few to tell what it can learn"
+    assert said in found.table()
+    assert said in found.picture().title
+    rungs = [{"name": "transformer", "steps": steps} for steps in (99, 100)] + [{"name": "order-1", "steps": None}]
+    assert [one.split(" only")[0] for one in hurried({"rungs": rungs})] == ["transformer took 99 steps"]

@@ -87,6 +87,7 @@ def _climb(
 ) -> None:
     from cutaway.cli.opened import as_text, learning
     from cutaway.studies.compare import compare as climbed
+    from cutaway.studies.compare_table import hurried
 
     asked: dict[str, Any] = {"minutes": minutes, "steps": steps, "changes": changes, "start": start, "seed": seed}
     shown: list[str] = []
@@ -106,6 +107,8 @@ def _climb(
         print(as_text({**found.to_dict(), "out": str(out) if kept else None}), end="")
         return
     _show_rungs(found, shown)
+    for said in hurried(found.to_dict()):
+        print(f"         {said}")
     _show(found)
     if kept:
         print(f"wrote {out}: table.md, compare.svg, compare.json, models/")

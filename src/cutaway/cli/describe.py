@@ -1,6 +1,7 @@
 """`cutaway describe`: the parts of a model as a tree, and what it costs, before anything is trained or allocated."""
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -78,6 +79,8 @@ def _config(model: str) -> "Config":
 
     known = sizes()
     if model in known:
+        if Path(model).exists():
+            print(f"note: {model} is the named size; ./{model} is what lies here by that name", file=sys.stderr)
         return known[model]
     if not Path(model).exists() and model not in names():
         near = get_close_matches(model, known, n=3, cutoff=0.4) or list(known)

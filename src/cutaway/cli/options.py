@@ -1,5 +1,7 @@
 """Options that several commands share."""
 
+import os
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -27,9 +29,15 @@ class Device(StrEnum):
 
 def located(model: Path | None) -> Path | None:
     """The callback of every option that names a model: what is no path may be a model's name (`cutaway models`)."""
-    from cutaway.bundled import find
+    from cutaway.bundled import find, names
 
-    return None if model is None else find(model)
+    if model is None:
+        return None
+    found, known = find(model), names()
+    if str(model) in known and os.path.exists(model):
+        other = f"{model}, a folder here, is no model" if found != model else f"the bundled one is {known[str(model)]}"
+        print(f"note: this is the model in {found if found != model else f'./{model}'}; {other}", file=sys.stderr)
+    return found
 
 
 On = Annotated[Device, typer.Option("--device", help="Where the model runs.")]

@@ -40,7 +40,7 @@ from cutaway.studies.compare_network import (
     trained_network,
 )
 from cutaway.studies.compare_rungs import NAMES, ORDERS, Counting, Rung, bits_per_byte, numbers_in, scores_of
-from cutaway.studies.compare_table import table
+from cutaway.studies.compare_table import hurried, table
 from cutaway.studies.compare_text import FEW, Parts, Tokenised, read_parts, refuse_marks, tokenised
 from cutaway.studies.compare_where import Places, Scores, best_gains, bits_by_place, places_of
 
@@ -100,7 +100,9 @@ class Found:
         bits = {rung.name: rung.bits_per_byte for rung in self.rungs}
         counted = [bits.get(f"order-{order}", nan) for order in ORDERS]
         others = {name: [value] * len(ORDERS) for name, value in bits.items() if not name.startswith("order-")}
-        title = f"The ladder: bits per byte of {self.text.n_bytes:,} held-out bytes"
+        title = "; ".join(
+            [f"The ladder: bits per byte of {self.text.n_bytes:,} held-out bytes", *hurried(self.to_dict())]
+        )
         return Lines(ORDERS, {"n-grams": counted, **others}, title=title, x_name="tokens that an n-gram looks at",
                      y_name="bits per byte")  # fmt: skip
 
@@ -219,7 +221,8 @@ class Ladder:
         config = network.model.config.to_dict()
         layers = f"{config['n_layers']} layer{'' if config['n_layers'] == 1 else 's'}"
         about = f"{layers} of {config['d_model']}, {taken:,} of {self.planned[name]:,} steps"
-        return network, {"about": about, "parameters": network.model.n_parameters(), "flops": flops, "counts": None}
+        facts = {"parameters": network.model.n_parameters(), "flops": flops, "counts": None, "steps": taken}
+        return network, {"about": about, **facts}
 
     def _network(self, name: str, folder: Path) -> tuple[Network, float, int]:
         share = inf if self.steps is not None else self._share(name)

@@ -44,6 +44,7 @@ class Rung:
     flops: float | None
     counts: int | None
     sample: str
+    steps: int | None = None  # of a network
     agreement: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from typing import Any
 
 from cutaway.inside.pictures import visible
 
+FEW_STEPS = 100  # fewer, and a network has hardly begun
+
 
 def table(found: dict[str, Any]) -> str:
     """From `Found.to_dict`, or compare.json."""
@@ -19,8 +21,18 @@ def table(found: dict[str, Any]) -> str:
         cells = rung["name"], f"{rung['bits_per_byte']:.3f}", f"{rung['parameters']:,}", f"{rung['seconds']:.1f} s"
         lines.append(_row(*cells, work(rung), _cell(rung["sample"])))
     lines += ["", *(f"- {rung['name']}: {rung['about']}" for rung in found["rungs"]), ""]
+    lines += [line for said in hurried(found) for line in (f"**{said}.**", "")]
     lines += [*_where(found), *_agreement(found), *_gains(found["gains"])]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def hurried(found: dict[str, Any]) -> list[str]:
+    """The networks that took too few steps to be compared, each in a sentence."""
+    return [
+        f"{rung['name']} took {rung['steps']:,} steps only, too few to tell what it can learn"
+        for rung in found["rungs"]
+        if (rung.get("steps") or FEW_STEPS) < FEW_STEPS
+    ]
 
 
 def work(rung: dict[str, Any]) -> str:

@@ -15,8 +15,9 @@ import torch
 
 from cutaway.arguments import checked
 from cutaway.checkpoints.tensors import SINGLE
-from cutaway.errors import CheckpointError
+from cutaway.errors import CheckpointError, InputError
 from cutaway.files import read_json, write_json
+from cutaway.model.finite import not_finite
 from cutaway.training.average import MovingAverage, weights_of
 from cutaway.training.captured import Captured
 from cutaway.training.compiled import compile_blocks, compile_loss
@@ -332,10 +333,15 @@ class Trainer:
         return found | bits(found, self.material)
 
     def _save(self) -> None:
-        look_back(self.run, None, behind=0, complain=self.log)
+        run = self.run
+        look_back(run, None, behind=0, complain=self.log)
+        if damaged := not_finite(run.model):
+            raise InputError(
+                f"step {run.step} left weights that are no numbers: {damaged[0]}. Nothing is saved: a smaller "
+                f"optimizer.rate than {self.recipe.optimizer.rate:g}, weight_decay or matrix_rate may help"
+            )
         if not self.group.leads:
             return
-        run = self.run
         tensors: dict[str, dict[str, torch.Tensor]] = {
             "weights": dict(run.model.named_parameters()),
             "optimizer": dict(sorted(run.optimizer.tensors().items())),  # the same bytes every time

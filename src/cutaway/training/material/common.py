@@ -44,6 +44,13 @@ class Material:
         return found
 
 
+def check_room(seq_len: int, extra: int, least: int = 1) -> None:
+    """Refuses rows in which special tokens leave no room for text: nothing could be learnt from them."""
+    if seq_len < extra + least:
+        many = f"{least} tokens" if least > 1 else "a token"
+        raise ConfigError(f"data.seq_len={seq_len} leaves no room for {many} beside {extra} special ones: allow more")
+
+
 def what_is_lost(material: Material, seq_len: int) -> Iterator[str]:
     """How many examples are too long."""
     for use, source in {"training": material.train, "validation": material.valid}.items():

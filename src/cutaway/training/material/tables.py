@@ -20,6 +20,7 @@ from cutaway.training.material.common import (
     Material,
     Say,
     check_classes,
+    check_room,
     held_out,
     holds_out,
     objective_for,
@@ -164,6 +165,7 @@ def _table_source(
         return Directions(recipe, data, objective, tokenizer, examples, common)
     if len(data.columns) == 1:
         (text,) = data.columns.values()
+        check_room(d.seq_len, objective.extra)
         return Examples(
             {"text": text}, data.labels, extra={"text": objective.extra}, longest={"text": d.seq_len},
             examples=examples, **common,

@@ -14,6 +14,7 @@ from cutaway.tokens import Tokenizer
 from cutaway.training.material.common import (
     Material,
     Say,
+    check_room,
     holds_out,
     n_to_train_on,
     objective_for,
@@ -81,6 +82,8 @@ def _text_source(recipe: Recipe, corpus: Corpus, objective: Any, tokenizer: Toke
     d, t = recipe.data, recipe.train
     spans = isinstance(objective, SpanCorruption)
     extra = 1 if spans else objective.extra
+    # spans: something hidden and something left; a pair: two sentences; lines end with one that predicts nothing
+    check_room(d.seq_len, extra, 2 if spans or isinstance(objective, Pretraining) else 1)
     if spans or (d.split == "line" and not isinstance(objective, Pretraining)):
         # a row of spans is of one document: two in a row would need a mask across source and target
         return Examples(

@@ -1,6 +1,6 @@
 """SIGKILL in the middle of every writer, and what is there afterwards.
 
-Two in three kills come before a call that changes the disk or flushes it, drawn from all such calls of the writer, the
+Two in three kills, or as many as there are such calls, come before a call that changes the disk or flushes it, the
 others at a random instant. Then the path must hold the old or the new, whole, as its reader says; the user's
 files must be there, byte for byte; what else lies there must carry a name that only we give. Then the same command is
 given once more (or what goes on with it), and must end as the undisturbed one, with nothing left behind.

@@ -8,8 +8,17 @@ from pathlib import Path
 import pytest
 from limits import limits
 
-from cutaway.errors import CheckpointError
-from cutaway.files import parse_json, read_bytes, read_json, replacing, safe_child, write_json
+from cutaway.errors import CheckpointError, ConfigError, InputError, MissingExtra
+from cutaway.files import (
+    damage,
+    naming,
+    parse_json,
+    read_bytes,
+    read_json,
+    replacing,
+    safe_child,
+    write_json,
+)
 
 
 def test_json_goes_out_and_comes_back_in_its_order(tmp_path: Path):
@@ -128,3 +137,47 @@ def test_a_plain_name_is_found(tmp_path: Path):
     (tmp_path / "alias").symlink_to("model")
     assert safe_child(tmp_path, "model").samefile(tmp_path / "model")
     assert safe_child(tmp_path, "alias").samefile(tmp_path / "model")  # a link that stays inside
+
+
+@pytest.mark.parametrize("half", ['"\\ud800"', '"a\\uDFFFb"', '{"\\udc00": 1}', '["x", {"y": "\\ud83d"}]'])
+def test_half_of_a_character_is_refused_with_the_name_of_the_file(half: str):
+    with pytest.raises(CheckpointError, match=r"x\.json, line 3 is not valid JSON: .*lone surrogate"):
+        parse_json(f'{{"a": {half}}}'.encode(), "x.json, line 3")
+
+
+def test_both_halves_of_a_character_are_one():
+    assert parse_json(b'{"a": "\\ud83d\\ude00", "b": "\\u00e9"}', "x") == {"a": "\U0001f600", "b": "é"}
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "1" + "0" * 400 + ".0"])
+def test_a_number_beyond_all_numbers_is_refused(number: str):
+    with pytest.raises(CheckpointError, match=r"x is not valid JSON: .* is too large for a number"):
+        parse_json(f'{{"a": [{number}]}}'.encode(), "x")
+
+
+def test_an_error_says_in_which_file_it_arose_and_says_it_once():
+    for said in ("n_heads=0", "x.json: n_heads=0"):
+        with pytest.raises(ConfigError) as error, naming("x.json"):
+            raise ConfigError(said)
+        assert str(error.value) == "x.json: n_heads=0"
+    with pytest.raises(MissingExtra, match="pyarrow"), naming("x.json"):
+        raise MissingExtra("pyarrow", "parquet")
+
+
+@pytest.mark.parametrize(
+    "fault", [ValueError("odd"), KeyError("x"), RecursionError(), OverflowError("days"), OSError(5, "I/O")]
+)
+def test_whatever_a_library_raises_over_a_file_is_our_error(fault: Exception):
+    with pytest.raises(InputError, match=r"^x\.npz is damaged: ."), damage("x.npz", kind=InputError):
+        raise fault
+    with pytest.raises(KeyboardInterrupt), damage("x.npz"):
+        raise KeyboardInterrupt
+
+
+def test_a_message_can_be_shown_whatever_a_file_put_into_it():
+    said = str(InputError("no column '\ud800\x1b[31m\u202e\0', there are: é 漢字\xa0\U0001f600\n\tnext"))
+    assert said == "no column '\\ud800\\x1b[31m\\u202e\\x00', there are: é 漢字\xa0\U0001f600\n\tnext"
+    long = str(InputError("begins " + "\0" * 100_000 + " ends"))
+    assert len(long) < 3000
+    assert long.startswith("begins ")
+    assert long.endswith(" ends")

@@ -4,10 +4,24 @@
 """
 
 import sys
+import unicodedata
+
+LONGEST = 2000  # characters of a message; what stands in a file of others may be longer
 
 
 class CutawayError(Exception):
-    """The base of every error that Cutaway raises on purpose."""
+    """The base of every error that Cutaway raises on purpose. Its message can be shown, whatever a file put into it."""
+
+    def __init__(self, message: object = "") -> None:
+        text = str(message)
+        text = text if text.isprintable() else "".join(map(_shown, text))
+        super().__init__(text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}")
+
+
+def _shown(character: str) -> str:
+    """Control characters, marks of direction and halves of surrogate pairs as Python writes them."""
+    plain = character.isprintable() or character in "\n\t" or unicodedata.category(character) == "Zs"  # all spaces
+    return character if plain else ascii(character)[1:-1]
 
 
 class ConfigError(CutawayError, ValueError):

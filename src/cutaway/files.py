@@ -6,6 +6,7 @@ file; what goes out is whole or absent: written beside its place, flushed to the
 
 import fcntl
 import json
+import math
 import os
 import re
 import shutil
@@ -17,9 +18,10 @@ from tempfile import TemporaryFile
 from typing import Any, NoReturn
 from uuid import uuid4
 
-from cutaway.errors import CheckpointError
+from cutaway.errors import CheckpointError, CutawayError, MissingExtra
 
 MEGABYTE = 1 << 20
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a surrogate pair
 
 
 def safe_child(folder: Path, name: str) -> Path:
@@ -60,6 +62,28 @@ def is_plain(name: object) -> bool:
     return isinstance(name, str) and name not in ("", ".", "..") and not any(character in name for character in "/\\\0")
 
 
+@contextmanager
+def naming(where: object) -> Iterator[None]:
+    """Within, an error of ours that does not say in which file it arose says so."""
+    try:
+        yield
+    except CutawayError as error:
+        if isinstance(error, MissingExtra) or str(where) in str(error):
+            raise
+        raise type(error)(f"{where}: {error}") from None
+
+
+@contextmanager
+def damage(where: object, what: str = "is damaged", kind: type[CutawayError] = CheckpointError) -> Iterator[None]:
+    """Around a library that reads what others wrote: whatever it raises, the file is to blame."""
+    try:
+        yield
+    except CutawayError:
+        raise
+    except Exception as error:
+        raise kind(f"{where} {what}: {str(error) or type(error).__name__}") from None
+
+
 def read_bytes(path: Path, limit: int) -> bytes:
     """The whole of a regular file of at most `limit` bytes."""
     size = regular_size(path)
@@ -70,6 +94,15 @@ def read_bytes(path: Path, limit: int) -> bytes:
             return file.read(limit)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def read_text(path: Path, limit: int = 64 * MEGABYTE) -> str:
+    """The whole of a text in UTF-8; a byte-order mark is dropped, and lines end with \\n."""
+    try:
+        text = read_bytes(path, limit).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from None
+    return text.replace("\r\n", "\n")
 
 
 def regular_size(path: Path) -> int:
@@ -85,14 +118,20 @@ def regular_size(path: Path) -> int:
 
 
 def read_json(path: Path, limit: int = 16 * MEGABYTE) -> dict[str, Any]:
-    """The JSON object in `path`; duplicate keys, NaN, bad UTF-8 and nesting bombs are refused."""
+    """The JSON object in `path`; duplicate keys, NaN, 1e999, lone surrogates, bad UTF-8, nesting bombs are refused."""
     return parse_json(read_bytes(path, limit), str(path))
 
 
 def parse_json(data: bytes, where: str) -> dict[str, Any]:
     """Strict JSON with an object at the top; `where` names the file in errors."""
     try:
-        value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse)
+        text = data.decode("utf-8")
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
+        if _HALF.search(text):  # perhaps only beside its other half
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = ascii(error.object[error.start])
+        raise CheckpointError(f"{where} is not valid JSON: {half} is half of a character (a lone surrogate)") from None
     except UnicodeDecodeError as error:
         raise CheckpointError(f"{where} is not UTF-8: {error.reason} at byte {error.start}") from None
     except RecursionError:
@@ -112,6 +151,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise ValueError(f"the key {twice!r} stands twice in one object")
     return result
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:40]} is too large for a number")
+    return number
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 
 import numpy as np
@@ -173,3 +174,41 @@ def test_a_damaged_folder_is_refused(tmp_path, broken):
         path.write_text(path.read_text().replace(old, new))
     with pytest.raises(CheckpointError, match="classes"):
         ClassNGramModel.open(tmp_path)
+
+
+def test_a_class_without_any_token_is_refused(tmp_path):
+    trained(skewed(0, 100), 2, 0, "kneser-ney", V).save(tmp_path)
+    np.save(tmp_path / "times.npy", np.zeros(V, np.int64))
+    with pytest.raises(CheckpointError, match="classes"):
+        ClassNGramModel.open(tmp_path)
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_every_file_of_a_folder_may_be_changed(tmp_path, classes):
+    """It is refused, or what is opened can be asked and says numbers."""
+    model = (
+        trained(skewed(0, 200), 3, 0, "kneser-ney", V)
+        if classes
+        else train_ngrams(np.array(skewed(0, 200)), V, 3, end=0)
+    )
+    model.save(tmp_path)
+    kept = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    draw, refused = Random(0), 0
+    for _ in range(300):
+        path = draw.choice(list(kept))
+        changed = bytearray(kept[path])
+        at = draw.randrange(len(changed))
+        changed[at : at + 8] = draw.choice((draw.randbytes(8), bytes(8), b"\xff" * 8, bytes(changed[at - 8 : at])))
+        path.write_bytes(changed)
+        try:
+            opened = type(model).open(tmp_path)
+            assert not np.isnan(opened.log_probabilities(np.arange(V))).any()
+            assert np.isfinite(opened.next_probabilities([1, 2])).all()
+            opened.generate(limit=5)
+            ngrams = opened.model if classes else opened
+            for order in (1, 2, 3):
+                assert ngrams.ngrams(order, slice(0, 99)).max() <= ngrams.vocab_size
+        except CheckpointError:
+            refused += 1
+        path.write_bytes(kept[path])
+    assert refused > 50

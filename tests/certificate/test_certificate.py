@@ -88,7 +88,13 @@ def test_what_is_no_certificate_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("change", "said"), [({"verdict": "great"}, "'great'"), ({"value": "0"}, "value='0'"), ({"law": None}, "law=None")]
+    ("change", "said"),
+    [
+        ({"verdict": "great"}, "'great'"),
+        ({"value": "0"}, "value='0'"),
+        ({"law": None}, "law=None"),
+        ({"value": 10**400}, "value=1000"),
+    ],
 )
 def test_what_is_no_entry_is_refused(
     tmp_path: Path, certificate: Certificate, change: dict[str, Any], said: str

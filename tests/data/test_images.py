@@ -1,5 +1,6 @@
 """Images: the pixels that were written, in one layout, from any container; and no container can lie about its size."""
 
+import gzip
 import io
 import struct
 import zipfile
@@ -342,4 +343,44 @@ def test_options_that_make_no_sense_are_refused(folder, tmp_path):
 def test_without_pillow_the_extra_is_named(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match="'pillow' of the extra 'images'"):
+        image_folder(folder[0], cache=tmp_path / "cache")
+
+
+@pytest.mark.parametrize("kind", [np.uint64, np.dtype("<i8")])
+def test_a_label_of_a_class_that_nobody_has_is_refused(tmp_path, kind):
+    """A name for each of its 2⁴⁰ classes would take 100 terabytes."""
+    path = npz(tmp_path / "a.npz", images=random_images(2, 3, 3), labels=np.array([0, 1 << 40], kind))
+    with limits(20, 256), pytest.raises(InputError, match=r"a\.npz: the label 1,099,511,627,776 is none of at most"):
+        npz_images(path, cache=tmp_path / "cache")
+    assert not [file for file in (tmp_path / "cache").rglob("*") if file.is_file() and file.suffix != ".lock"]
+
+
+def test_labels_are_not_unpacked_before_there_are_as_many_images(tmp_path):
+    n = 1 << 29
+    images, labels = tmp_path / "images", tmp_path / "labels.gz"
+    images.write_bytes(idx(random_images(4, 2, 2)))
+    with gzip.open(labels, "wb") as file:
+        file.write(bytes([0, 0, 8, 1]) + struct.pack(">I", n))
+        for _ in range(n >> 24):
+            file.write(bytes(1 << 24))
+    with limits(20, 256), pytest.raises(InputError, match=r"images has 4 images, .*labels\.gz has 536,870,912 labels"):
+        idx_images(images, labels, cache=tmp_path / "cache")
+
+
+@pytest.mark.parametrize("other", ["images", "jpeg_bytes"])
+def test_packed_labels_are_not_unpacked_before_there_are_as_many_images(tmp_path, other):
+    arrays = {"images": random_images(4, 2, 2)} if other == "images" else joined([encode(random_images(3, 3))] * 4)
+    path = npz(tmp_path / "a.npz", labels=np.zeros(1 << 25, np.int64), **arrays)
+    assert path.stat().st_size < 1 << 20
+    with limits(20, 128), pytest.raises(InputError, match=r"a\.npz has 4 images, its labels has 33,554,432 labels"):
+        npz_images(path, cache=tmp_path / "cache")
+
+
+@pytest.mark.parametrize("fault", [AssertionError(), OverflowError("size"), IndexError("palette"), KeyError(3)])
+def test_whatever_pillow_raises_is_an_error_that_names_the_image(folder, tmp_path, monkeypatch, fault):
+    def broken(*_, **__):
+        raise fault
+
+    monkeypatch.setattr("PIL.Image.open", broken)
+    with pytest.raises(InputError, match=r"rose/4\.png cannot be read as an image: ."):
         image_folder(folder[0], cache=tmp_path / "cache")

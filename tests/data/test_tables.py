@@ -183,3 +183,27 @@ def test_several_pairs_of_files_count_what_they_skip(tmp_path):
     assert rows.skipped == 2
     assert [number for number, _ in rows.numbered()] == [1, 3, 4, 6]
     assert rows.where(6).endswith("2.de, line 3")
+
+
+def test_a_field_may_be_as_long_as_a_line(tmp_path):
+    """Python's own limit is 128 KiB, and its message names neither file nor line."""
+    path = tmp_path / "x.csv"
+    path.write_text('text,label\n"{}",b\n'.format("x" * 500_000))
+    assert [len(row["text"]) for row in read_table(path)] == [500_000]
+
+
+def test_a_quote_that_is_never_closed_is_named_by_its_line(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text('text,label\na,b\n"c,d\n' + ("x" * 99 + "\n") * 20_000)
+    with pytest.raises(
+        InputError, match=r"x\.csv, line 3: a field of more than 1,048,576 characters; is its quote"
+    ) as error:
+        list(read_table(path))
+    assert "quoted=False" in str(error.value)
+
+
+def test_half_of_a_character_in_a_line_of_json_is_named_by_its_line(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"text": "a"}\n{"text": "b\\ud800"}\n')
+    with pytest.raises(InputError, match=r"x\.jsonl, line 2 is not valid JSON: .*\\ud800.* lone surrogate"):
+        list(read_table(path))

@@ -184,3 +184,14 @@ def test_a_text_without_any_place_to_cut_is_read_on_up_to_the_longest_line(monke
     monkeypatch.setattr(module, "LONGEST_LINE_OF_A_DOCUMENT", 100)
     assert module._place_to_cut("a" * 150, 50) is None
     assert module._place_to_cut("a" * 151, 50) == 50
+
+
+@pytest.mark.parametrize("name", ["x.gz", "x.xz"])
+def test_what_unpacks_to_far_more_than_any_text_is_not_unpacked(tmp_path, name):
+    path = write(tmp_path / name, b"a b\n" * (16 * MEGABYTE))
+    tracemalloc.start()
+    with pytest.raises(InputError, match=rf"{name} unpacks to more than 200 times its size"):
+        list(read_lines(path))
+    assert tracemalloc.get_traced_memory()[1] < 400 * MEGABYTE
+    tracemalloc.stop()
+    assert sum(1 for _ in read_lines(write(tmp_path / f"small-{name}", b"a b\n" * MEGABYTE))) == MEGABYTE

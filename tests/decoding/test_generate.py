@@ -483,6 +483,8 @@ def test_a_megabyte_to_stop_at_costs_nothing(tokenizer):
         ({"allow": lambda ids: []}, "allows no token"),
         ({"bad_words": [[400]]}, "bad_words"),
         ({"bad_words": [""]}, "bad_words: '' has no tokens"),
+        ({"beam": 10**6}, "beam=1,000,000: at most 1,024 for one text"),
+        ({"n_best": 10**6, "temperature": 1.0}, "n_best=1,000,000: at most 1,024 for one text; ask for fewer"),
         ({"beam": 401}, "beam=401 is more than this model's vocabulary of 400: lower it"),
         ({"beam": 4, "groups": 3}, "groups=3 do not share beam=4 evenly"),
         ({"groups": 2}, "groups=2 do not share beam=1 evenly"),

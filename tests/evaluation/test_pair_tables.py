@@ -4,9 +4,11 @@ import gzip
 import json
 import zipfile
 from pathlib import Path
+from random import Random
 
 import pytest
 from evaluation.test_tasks import classifier
+from limits import limits
 from tiny import tiny
 
 from cutaway.errors import InputError
@@ -132,13 +134,43 @@ def test_errors_name_the_table(tmp_path):
     damaged = bytearray(path.read_bytes())
     damaged[60] ^= 255
     path.write_bytes(damaged)
-    with pytest.raises(InputError, match=r"x/a.jsonl cannot be unpacked"):
+    with pytest.raises(InputError, match=r"x/a.jsonl cannot be read"):
         read_examples(WRITER, [path])
     with pytest.raises(InputError, match="no table; known are"):
         read_examples(WRITER, [tmp_path / "a.txt"], Columns(good="right", bad="wrong"))
     (tmp_path / "c.jsonl").write_bytes(lines(blimp("a", "")))
     with pytest.raises(InputError, match=r"c.jsonl: no pair of sentences"):
         read_examples(WRITER, [tmp_path / "c.jsonl"])
+
+
+def test_a_changed_archive_is_refused_or_read(tmp_path):
+    whole, path, draw = archive(tmp_path / "blimp.zip").read_bytes(), tmp_path / "b.zip", Random(0)
+    refused = 0
+    for _ in range(400):
+        changed = bytearray(whole[: draw.choice((len(whole), draw.randrange(4, len(whole))))])
+        for _ in range(draw.randrange(1, 4)):
+            changed[-draw.randrange(1, min(200, len(changed)) + 1)] ^= 1 << draw.randrange(8)
+        path.write_bytes(b"PK\3\4" + changed[4:])
+        try:
+            read_pairs([path])
+        except InputError:
+            refused += 1
+    assert refused > 100
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_only_usual_ways_to_pack_are_unpacked(tmp_path, method):
+    with zipfile.ZipFile(tmp_path / "b.zip", "w", method) as packed:
+        packed.writestr("a.jsonl", FIRST)
+    with pytest.raises(InputError, match=rf"b\.zip, a\.jsonl is packed by method {method}"):
+        read_pairs([tmp_path / "b.zip"])
+
+
+def test_a_small_archive_of_a_large_table_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "b.zip", "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("a.jsonl", FIRST * ((64 << 20) // len(FIRST)))
+    with limits(20, 256), pytest.raises(InputError, match=r"b\.zip: its tables have more than 16,777,216 bytes"):
+        read_pairs([tmp_path / "b.zip"])
 
 
 def test_an_archive_that_would_swell_is_refused(tmp_path, monkeypatch):

@@ -108,10 +108,14 @@ def test_damaged_numbers_are_refused(tmp_path: Path) -> None:
         lambda text: text.replace('"kind":"heat map"', '"kind":"Picture"'),
         lambda text: text.replace('"row_name":', '"__class__":'),
         lambda text: text.replace("cutaway-data", "other"),
+        lambda text: text.replace('"title":"', '"title":["a"],"what":"', 1),
+        lambda text: text.replace('"colours":"auto"', '"colours":"loud"'),
+        lambda text: text.replace('"low":null', '"low":"0"'),
+        lambda text: text.replace('"root":false', '"root":[1]'),
     ):
         assert damage(whole) != whole
         page.write_text(damage(whole))
-        with pytest.raises((CheckpointError, InputError)):
+        with pytest.raises((CheckpointError, InputError), match=r"page\.html"):
             read_picture(page)
 
 

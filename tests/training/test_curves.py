@@ -114,7 +114,7 @@ def test_a_picture_is_well_formed_whatever_runs_are_called_and_lost(
 ) -> None:
     runs = [record(name, losses, measured) for name in names]
     if not any(isfinite(value) for value in losses + measured):
-        with pytest.raises(InputError, match="no 'loss' in these runs"):
+        with pytest.raises(InputError, match="no 'loss' in "):
             plot_runs(runs, metric)
         return
     picture = plot_runs(runs, metric)
@@ -142,7 +142,7 @@ def test_fault_33_a_name_is_text_and_nothing_else() -> None:
     root = ElementTree.fromstring(picture)
     assert not list(root.iter(f"{SVG}script"))
     assert name[:-3] + "\ufffd" * 3 in [text.text for text in root.iter(f"{SVG}text")]
-    with pytest.raises(InputError, match=r"no '<b>' in these runs; their evaluations hold loss, step"):
+    with pytest.raises(InputError, match=r"no '<b>' in runs/x; their evaluations hold loss, step"):
         plot_runs([record("a", [1.0], [1.5])], "<b>")
 
 
@@ -160,3 +160,47 @@ def test_the_curve_goes_where_the_numbers_say() -> None:
     assert [x for x, _ in points] == sorted(x for x, _ in points)
     assert sorted(range(4), key=lambda i: -points[i][1]) == [2, 1, 3, 0]
     assert all(0 <= x <= 760 and 0 <= y <= 420 for x, y in points)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"event": "step", "step": "3", "loss": 1.0}',
+        '{"event": "step", "loss": 1.0}',
+        '{"event": "step", "step": -1}',
+        '{"event": "step", "step": true}',
+        '{"event": "step", "step": 3, "loss": "low"}',
+        '{"event": "step", "step": 3, "loss": [1.0]}',
+        '{"event": "step", "step": 3, "tokens_per_second": {"a": 1}}',
+        '{"event": "step", "step": 3, "seconds": 1e999}',
+        '{"event": "evaluate", "step": 3, "loss": 1' + "0" * 400 + "}",
+        '{"event": "start", "name": ["x"], "steps": 9}',
+        '{"event": "start", "name": "\\ud800"}',
+        '{"event": "start", "parameters": 1' + "0" * 400 + "}",
+        '{"event": ["step"], "step": 3}',
+        '{"event": null}',
+        "[" * 100_000,
+        '{"event":' * 100_000,
+        "9" * 5000,
+        "NaN",
+        "\0",
+        "x" * (1 << 21),
+    ],
+)
+def test_a_line_that_we_would_not_have_written_hides_no_run(tmp_path: Path, line: str) -> None:
+    events = [{"event": "start", "name": "x", "steps": 9}, {"event": "step", "step": 1, "loss": 2.0}]
+    for name in ("a", "b"):
+        write_log(tmp_path / name, *events)
+    with (tmp_path / "a" / "run" / "log.jsonl").open("a") as file:
+        file.write(line + "\n")
+    write_log(tmp_path / "a", {"event": "evaluate", "step": 1, "loss": 1.5})
+    first, second = find_runs(tmp_path)
+    assert (first.start, first.steps) == (second.start, second.steps)
+    assert first.best() == (1, 1.5)
+    assert first.state == "unfinished"
+    ElementTree.fromstring(plot_runs([first, second]))
+
+
+@pytest.mark.parametrize("values", [[0.0, 5e-324], [1e16, 1e16 + 2], [-1e99, 1e99], [1e-200, 2e-200], [7.0, 7.0]])
+def test_numbers_of_any_size_are_drawn(values: list[float]) -> None:
+    ElementTree.fromstring(plot_runs([record("x", values, values)]))

@@ -11,15 +11,11 @@ that a 32-bit number comes back as it was, but for the last bit that a change of
 packed with gzip or xz are read as well, and told by their first bytes.
 """
 
-import gzip
-import lzma
 import re
-import zlib
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int64
@@ -29,13 +25,14 @@ from cutaway.baselines.ngram import NGramModel, Table
 from cutaway.baselines.words import EOS
 from cutaway.errors import CheckpointError, InputError
 from cutaway.files import regular_size, replacing
+from cutaway.unpacked import DAMAGED, open_unpacked
 
 LINES = 1 << 16  # written at once
 LONGEST = 1 << 16  # bytes of a line that is read
 SPACE = b" \t\r\n"
+HEAVIEST = 100  # log₁₀ of a weight
 LN10 = float(np.log(10))
 START, END, UNKNOWN = "<s>", "</s>", "<unk>"
-PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\0": lzma.open}
 OURS = {END: EOS, "<UNK>": UNKNOWN}
 
 
@@ -160,13 +157,10 @@ class _File:
 
     def _lines(self) -> Iterator[bytes]:
         try:
-            with self.path.open("rb") as file:
-                start = file.read(6)
-            unpack = next((unpack for magic, unpack in PACKED.items() if start.startswith(magic)), open)
-            with unpack(self.path, "rb") as file:
+            with open_unpacked(self.path) as (file, _):
                 while line := file.readline(LONGEST):
                     yield line
-        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        except DAMAGED as error:
             raise CheckpointError(f"{self.path} cannot be read: {error}") from None
 
     def line(self) -> str:
@@ -200,8 +194,8 @@ class _File:
                 numbers = float(score), float(weight)
             except ValueError:
                 raise self.wrong("should have log p, words and a weight") from None
-            if len(names) != order or not (numbers[0] <= 0 and abs(numbers[1]) < np.inf):
-                raise self.wrong(f"should have log p ≤ 0, {order} words and a weight")
+            if len(names) != order or not (numbers[0] <= 0 and -np.inf < numbers[1] < HEAVIEST):
+                raise self.wrong(f"should have log p ≤ 0, {order} words and a weight below 10^{HEAVIEST}")
             yield (
                 -np.inf if numbers[0] <= -99 else numbers[0],
                 [OURS.get(name, name) for name in names],

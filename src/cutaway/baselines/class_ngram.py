@@ -94,6 +94,8 @@ class ClassNGramModel(Predictor):
             bits, information, end = tuple(map(str, about["bits"])), float(about["information"]), about["end"]
             fits = len(of) == len(times) and set(of.tolist()) == set(range(len(bits))) and model.vocab_size == len(bits)
             fits = fits and (of[end] if end is not None else None) == model.end
+            counted = np.array([bool(its) for its in bits])  # of the rare words, one class, some may stand nowhere
+            fits = fits and bool((times >= counted[of]).all())
         except (KeyError, TypeError, ValueError, IndexError):
             fits = False
         if not fits:

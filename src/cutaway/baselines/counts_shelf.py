@@ -9,6 +9,7 @@ import numpy as np
 from cutaway.errors import CheckpointError, InputError
 from cutaway.files import read_json, write_json
 from cutaway.folders import Kind, files_in
+from cutaway.npy import open_npy
 
 SCRATCH = ".counting-"  # what a folder of arrays that are needed on the way begins with
 FILES = tuple(f"{kind}[1-9].npy" for kind in ("keys", "log_p", "log_weight", "counts", "suffix"))
@@ -48,10 +49,7 @@ class Shelf:
 
     def get(self, name: str, dtype: Any = None) -> np.ndarray:
         path = self.path(name)
-        try:
-            array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise CheckpointError(f"{path} cannot be read: {error}") from None
+        array = open_npy(path)
         if array.ndim != 1 or (dtype is not None and array.dtype != dtype):
             raise CheckpointError(f"{path} should hold one row of {np.dtype(dtype)}, not {array.dtype} {array.shape}")
         return array

@@ -10,6 +10,7 @@ the tables (`ngram_smoothing`). A context that was never seen has the weight 1. 
     model.next_probabilities(past)         of all tokens that may come next: they sum to 1
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from cutaway.errors import CheckpointError, InputError
 from cutaway.folders import finish_replacing, replacing_folder
 
 BATCH = 1 << 20  # tokens that are scored at once
+SURE, HEAVIEST = 1e-3, 100 * math.log(10)  # ln p, ln of a weight: beyond these it is damage, not rounding
 
 
 class Table(NamedTuple):
@@ -34,6 +36,25 @@ class Table(NamedTuple):
     keys: Int64[np.ndarray, " ngram"]
     log_p: Float32[np.ndarray, " ngram"]
     log_weight: Float32[np.ndarray, " context"]
+
+    def odd(self, vocab_size: int, shorter: int | None) -> str | None:
+        """Which of the arrays is not that of n-grams over so many that are one token shorter, None of single tokens.
+
+        Those who look something up rely on it: every key in its order, every number one of the order below.
+        """
+        base, before = vocab_size + 1, -1
+        for lo in range(0, len(self.keys), BATCH):
+            keys = np.asarray(self.keys[lo : lo + BATCH])
+            rises = keys[0] > before and bool((keys[1:] > keys[:-1]).all())
+            before = int(keys[-1])
+            most = base if shorter is None else shorter * base
+            if not rises or before >= most or (shorter is not None and (keys % base == vocab_size).any()):
+                return "keys"
+            if not (self.log_p[lo : lo + BATCH] <= SURE).all():
+                return "log_p"
+            if not (self.log_weight[lo : lo + BATCH] <= HEAVIEST).all():
+                return "log_weight"
+        return None
 
     def find(self, keys: Int64[np.ndarray, " token"]) -> Int64[np.ndarray, " token"]:
         """The number of each key, or −1."""
@@ -161,4 +182,8 @@ class NGramModel(Predictor):
         same = [len(table.log_p) for table in tables] == sizes == [len(t.log_weight) for t in tables[:-1]] + sizes[-1:]
         if not same or sizes[0] != vocab_size + 1:
             raise CheckpointError(f"the tables in {folder} are not of one length: the folder is damaged, train again")
+        for n, table in enumerate(tables, 1):
+            odd = table.odd(vocab_size, sizes[n - 2] if n > 1 else None)
+            if odd is not None:
+                raise CheckpointError(f"{shelf.path(f'{odd}{n}')} holds what no {n}-gram has: damaged, train again")
         return cls(vocab_size, end, tables, about)

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from cutaway.baselines.counts import Ids
+from cutaway.errors import CheckpointError
 
 
 class Predictor(ABC):
@@ -32,6 +33,8 @@ class Predictor(ABC):
         may = np.arange(self.vocab_size) != (-1 if never is None else never)
         while len(text) < len(start) + limit:
             p = self.next_probabilities(text) * may
+            if not 0 < p.sum() < np.inf:
+                raise CheckpointError(f"the {self} gives no token a probability here: its numbers are damaged")
             text.append(int(random.choice(self.vocab_size, p=p / p.sum())))
             if text[-1] == self.end:
                 break

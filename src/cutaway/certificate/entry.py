@@ -61,7 +61,8 @@ class Entry:
             )
         for name, value in values.items():
             kinds = (int, float, type(None)) if name in ("value", "tolerance", "agreement") else str
-            if not isinstance(value, kinds) or isinstance(value, bool):
+            huge = isinstance(value, int) and abs(value) >= 1 << 63  # a float comes whole and finite
+            if not isinstance(value, kinds) or isinstance(value, bool) or huge:
                 raise CheckpointError(f"{where}: {name}={value!r} in an entry")
         return cls(**values)
 

@@ -13,13 +13,14 @@ from cutaway.checkpoints.shards import write_shards
 from cutaway.checkpoints.tensors import SINGLE, open_tensors, write_tensors
 from cutaway.errors import CheckpointError
 from cutaway.families import bare, config_from_dict
-from cutaway.files import read_json, write_json
+from cutaway.files import naming, read_json, write_json
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
 
 
 def load_folder(folder: Path, *, dtype: torch.dtype, device: torch.device | str) -> Model:
-    model = bare(config_from_dict(read_json(folder / "config.json")))
+    with naming(folder / "config.json"):
+        model = bare(config_from_dict(read_json(folder / "config.json")))
     return read_weights(model, native(model), Unpacked(open_tensors(folder)), dtype=dtype, device=device)
 
 

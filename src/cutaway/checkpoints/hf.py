@@ -21,7 +21,7 @@ from cutaway.checkpoints.source import TensorSource
 from cutaway.checkpoints.tensors import INDEX, SINGLE, TensorFile, open_tensors
 from cutaway.errors import CheckpointError, ConfigError
 from cutaway.families import bare
-from cutaway.files import read_json
+from cutaway.files import naming, read_json
 from cutaway.model.config import Config
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
@@ -178,8 +178,9 @@ def read_config(folder: Path) -> Published:
     keys = Keys(values, f"{folder / 'config.json'}", source)
     keys.expect("is_decoder", False)
     keys.expect("pruned_heads", {}, None)
-    config = names.config_in(keys, _task(names, keys))
-    keys.finish()
+    with naming(keys.where):
+        config = names.config_in(keys, _task(names, keys))
+        keys.finish()
     return Published(config, names, source)
 
 
@@ -188,7 +189,9 @@ def load_hf(folder: Path, *, dtype: torch.dtype, device: torch.device | str) -> 
     config, names, source = read_config(folder)
     source = open_tensors(folder) if source is None else source  # says what is missing
     layout = _as_stored(names.layout(config), names.PREFIX, source)
-    return read_weights(bare(config), layout, source, dtype=dtype, device=device)
+    with naming(folder / "config.json"):
+        model = bare(config)
+    return read_weights(model, layout, source, dtype=dtype, device=device)
 
 
 def export_hf(model: Model, folder: Path, tokenizer: Tokenizer | None) -> None:

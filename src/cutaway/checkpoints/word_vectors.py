@@ -7,24 +7,26 @@
 Text may be packed with gzip or xz. The order of the words is kept: published files have the most frequent first.
 """
 
-import gzip
-import lzma
 import re
-import zlib
 from collections.abc import Iterator
 from io import BufferedReader
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
 
-from cutaway.errors import CheckpointError, MissingExtra
-from cutaway.files import regular_size
+from cutaway.errors import CheckpointError, InputError
+from cutaway.files import MEGABYTE, read_bytes, regular_size
 from cutaway.folders import finish_replacing
+from cutaway.npy import open_npy
+from cutaway.parquet import read_parquet, text_columns
+from cutaway.unpacked import DAMAGED, open_unpacked
 
 HEAD = re.compile(rb"^(\d+) (\d+) ?\r?$")
 LONGEST = 1 << 20  # bytes of a line
 MOST_NUMBERS = 1 << 33  # of a matrix: 32 GB
+MOST_OF_WORDS = 1024 * MEGABYTE
 Matrix = Float[np.ndarray, "word d"]
 
 
@@ -56,9 +58,9 @@ def read_word_vectors(path: Path, most: int | None = None) -> tuple[list[str], M
             "word2vec's text, word2vec's binary form, and .npy with the words beside it"
         )
     try:
-        with _opened(path) as file:
+        with open_unpacked(path) as (file, _):
             words, rows = _read(path, file, first, most)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+    except DAMAGED as error:
         raise CheckpointError(f"{path} is damaged or cut short: {error}") from None
     if not words:
         raise CheckpointError(f"{path}: no word")
@@ -117,6 +119,8 @@ def _binary(path: Path, file: BufferedReader, d: int | None) -> Iterator[tuple[b
             yield rest[at:space].lstrip(b"\n"), np.frombuffer(rest, "<f4", d, space + 1)
             at = space + 1 + 4 * d
         rest = rest[at:]
+        if len(rest) > LONGEST + 4 * d:
+            raise CheckpointError(f"{path} is damaged: a word of more than {LONGEST:,} bytes")
         if not block:
             if rest.strip():
                 raise CheckpointError(f"{path} is cut short: its last vector is not whole")
@@ -134,9 +138,9 @@ def _is_text(file: BufferedReader, d: int) -> bool:
 def _first_line(path: Path) -> bytes | None:
     """The first line, if it is a head or a word with numbers."""
     try:
-        with _opened(path) as file:
+        with open_unpacked(path) as (file, _):
             line = file.readline(LONGEST)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError):
+    except (*DAMAGED, InputError):
         return None
     known = HEAD.match(line.rstrip(b"\n")) or _numbers_of(line.rstrip()) > 1
     return line if known else None
@@ -151,22 +155,11 @@ def _numbers_of(line: bytes) -> int:
         return 0
 
 
-def _opened(path: Path) -> BufferedReader:
-    with path.open("rb") as raw:
-        magic = raw.read(6)
-    if magic.startswith(b"\x1f\x8b"):
-        return BufferedReader(gzip.GzipFile(path))
-    return BufferedReader(lzma.LZMAFile(path)) if magic == b"\xfd7zXZ\x00" else path.open("rb")
-
-
 # --- an array, and the words beside it --------------------------------------------------------------------------------
 
 
 def _array(path: Path, most: int | None) -> tuple[list[str], Matrix]:
-    try:
-        matrix = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise CheckpointError(f"{path} is damaged, or no array of numbers: {error}") from None
+    matrix = open_npy(path)
     if matrix.ndim != 2 or matrix.dtype.kind != "f":
         raise CheckpointError(f"{path} has shape {matrix.shape} and kind {matrix.dtype}: expected word × number")
     words = _words_beside(path, len(matrix))[:most]
@@ -180,7 +173,9 @@ def _words_beside(path: Path, n: int) -> list[str]:
         raise CheckpointError(f"{path}: its words are wanted beside it, one a row: a .parquet or a .txt")
     file = max(sorted(beside), key=lambda file: _alike(file.name, path.name))
     try:
-        words = _parquet(file) if file.suffix == ".parquet" else file.read_text(encoding="utf-8").split("\n")
+        words = (
+            _parquet(file, n + 1) if file.suffix == ".parquet" else read_bytes(file, MOST_OF_WORDS).decode().split("\n")
+        )
     except UnicodeDecodeError as error:
         raise CheckpointError(f"{file} has the words of {path.name} and is not UTF-8: {error}") from None
     words = words if words[-1] or len(words) == n else words[:-1]
@@ -194,20 +189,16 @@ def _alike(a: str, b: str) -> int:
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
-def _parquet(path: Path) -> list[str]:
+def _parquet(path: Path, most: int) -> list[str]:
+    """At most so many words, from the one column of texts."""
     try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise MissingExtra("pyarrow", "parquet") from None
-    try:
-        table = pyarrow.parquet.read_table(path)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise CheckpointError(f"{path} is damaged or not Parquet: {error}") from None
-    columns = [field.name for field in table.schema if pyarrow.types.is_string(field.type)]
-    if len(columns) != 1:
-        raise CheckpointError(f"{path}: expected one column of words, found {', '.join(columns) or 'none'}")
-    return ["" if word is None else word for word in table.column(columns[0]).to_pylist()]
+        columns = text_columns(path)
+        if len(columns) != 1:
+            raise CheckpointError(f"{path}: expected one column of words, found {', '.join(columns) or 'none'}")
+        rows = islice(read_parquet(path, columns), most)
+        return ["" if row[columns[0]] is None else row[columns[0]] for row in rows]
+    except InputError as error:
+        raise CheckpointError(str(error)) from None
 
 
 def _checked(path: Path, words: list[str], matrix: Matrix) -> Matrix:

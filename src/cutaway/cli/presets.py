@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cutaway.cli.numbers import minus
 from cutaway.errors import InputError
+from cutaway.files import read_text
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -303,7 +304,7 @@ def _alignment(model: "Model", tokenizer: "Tokenizer", wishes: Wishes, report: "
     file = _file(
         wishes, "sentences with names or numbers, a line each, and after a tab their translation if there is one"
     )
-    lines = [line for line in _text(file).splitlines() if line.strip()][: wishes.limit or 64]
+    lines = [line for line in read_text(file).splitlines() if line.strip()][: wishes.limit or 64]
     if not lines:
         raise InputError(f"--prompts {file} is empty: write sentences with names or numbers, a line each")
     sources, targets = (list(side) for side in zip(*(_pair(line) for line in lines), strict=True))
@@ -331,10 +332,3 @@ def _pair(line: str) -> tuple[str, str]:
     """A source and, behind a tab, its translation if there is one."""
     source, _, target = line.partition("\t")
     return source.strip(), target.strip()
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file} is no UTF-8 at byte {error.start}") from None

@@ -32,7 +32,7 @@ def runs(
             "parameters": run.start.get("parameters"), "step": run.last.get("step", 0), "steps": run.start.get("steps"),
             "loss": run.last.get("loss"), "best_loss": best and best[1], "best_step": best and best[0],
             "tokens_per_second": run.last.get("tokens_per_second"), "seconds": run.last.get("seconds"),
-            "unit": run.start.get("unit", "tokens"),
+            "unit": run.start.get("unit") or "tokens",
         })  # fmt: skip
     if as_json:
         print(json_text(rows))
@@ -56,6 +56,7 @@ def _show(rows: list[dict]) -> None:  # type: ignore[type-arg]
     for name in ("size", "step", "loss", "best", "speed", "time"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
+        speed, unit = row["tokens_per_second"], SPEED.get(row["unit"], row["unit"])
         table.add_row(
             row["folder"],
             row["state"],
@@ -63,7 +64,7 @@ def _show(rows: list[dict]) -> None:  # type: ignore[type-arg]
             f"{row['step']:,}/{row['steps'] or 0:,}",
             _loss(row["loss"]),
             _loss(row["best_loss"]),
-            "–" if row["tokens_per_second"] is None else f"{amount(row['tokens_per_second'])} {SPEED[row['unit']]}",
+            "–" if speed is None else f"{amount(speed)} {unit}",
             "–" if row["seconds"] is None else duration(row["seconds"]),
         )
     Console().print(table)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cutaway.cli.numbers import human
 from cutaway.cli.opened import as_text, check_out, opened, screen, waiting
 from cutaway.errors import InputError
+from cutaway.files import read_text
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,20 +55,11 @@ def tune_lens(path: Path, file: Path, out: Path | None, steps: int, to: str | No
     print(f"{out}: {human(out.stat().st_size, 'B')}", file=sys.stderr)
 
 
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"--tune {file} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"--tune {file} is no UTF-8 at byte {error.start}") from None
-
-
 def _rows(model: "Model", tokenizer: "Tokenizer", file: Path, steps: int) -> "tuple[Batches, Batches]":
     """Batches for every step, in a random order that is always the same, and rows from the end of the text."""
     import torch
 
-    ids = tokenizer.encode(_text(file), special=False)
+    ids = tokenizer.encode(read_text(file), special=False)
     length = min(LENGTH, getattr(model, "max_len", None) or LENGTH)
     rows = torch.tensor(ids[: len(ids) // length * length]).reshape(-1, length)
     if len(rows) < 2:
@@ -101,7 +93,7 @@ def _pairs(model: "Model", tokenizer: "Tokenizer", file: Path, steps: int, to: s
     from cutaway.decoding.translate import translations
     from cutaway.inside.questions import translation
 
-    lines = [line for line in _text(file).splitlines() if line.strip()]
+    lines = [line for line in read_text(file).splitlines() if line.strip()]
     n_held = max(1, min(PAIRS, len(lines) // 10))
     if len(lines) < 2:
         raise InputError(f"--tune {file} has {len(lines)} sentences: 2 are the least, and some thousands are better")

@@ -5,24 +5,24 @@ An idx file is 0 0 8 k, then k sizes of four bytes each, then the bytes. An npz 
 
 import math
 import zipfile
-import zlib
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from io import BufferedIOBase
 from pathlib import Path
-from typing import cast
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from cutaway.data.text import GZIP, XZ, file_size, open_bytes, read_some
-from cutaway.errors import InputError
+from cutaway.data.archives import open_member, open_zip, read_member
+from cutaway.data.text import file_size, open_bytes, read_some
+from cutaway.errors import CheckpointError, InputError
 from cutaway.files import MEGABYTE
+from cutaway.npy import read_header
+from cutaway.unpacked import GZIP, XZ
 
 MOST_OF_ONE = 1 << 28  # bytes of one image
 # More than these a byte cannot unpack to: who claims it does not tell the truth.
 DENSEST_ZIP, DENSEST = 1032, 8192
-NOT_AN_ARRAY = (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, RuntimeError)  # also NotImplementedError
 
 
 @contextmanager
@@ -66,68 +66,57 @@ def _is_packed(path: Path) -> bool:
 class Npz:
     """The arrays of an npz archive."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.size = path, file_size(path)
-        try:
-            self.archive = zipfile.ZipFile(path)
-        except NOT_AN_ARRAY as error:
-            raise InputError(f"{path} is not an npz archive: {error}") from None
-        self.names = {name.removesuffix(".npy") for name in self.archive.namelist()}
+    def __init__(self, path: Path, archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo]) -> None:
+        self.path, self.archive, self.size = path, archive, file_size(path)
+        self.members = {name.removesuffix(".npy"): info for name, info in members.items()}
 
-    def __enter__(self) -> "Npz":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.archive.close()
+    @classmethod
+    @contextmanager
+    def opened(cls, path: Path) -> Iterator["Npz"]:
+        with open_zip(path, "npz") as (archive, members):
+            yield cls(path, archive, members)
 
     @contextmanager
     def open(self, name: str) -> Iterator["Member"]:
         """One array, whose stated size has been compared with the archive's."""
-        if name not in self.names:
-            raise InputError(f"{self.path} has no array {name!r}; there are {', '.join(sorted(self.names)) or 'none'}")
-        where = f"{name} in {self.path}"
-        with ExitStack() as opened:
-            try:
-                info = self.archive.getinfo(f"{name}.npy")
-                file = opened.enter_context(self.archive.open(info))
-                member = Member(cast(zipfile.ZipExtFile, file), info, self.size, where)
-            except InputError:
-                raise
-            except (KeyError, *NOT_AN_ARRAY) as error:
-                raise InputError(f"{where} cannot be read: {error}") from None
-            yield member
-
-    def integers(self, name: str) -> NDArray[np.int64]:
-        """A row of whole numbers from 0 up."""
-        with self.open(name) as member:
-            if len(member.shape) != 1 or member.dtype.kind not in "iu":
-                raise InputError(f"{member.where} should be a row of whole numbers, not {member.about}")
-            data = b"".join(member.chunks(member.dtype.itemsize))
-            numbers = np.frombuffer(data, member.dtype)
-            if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < 1 << 62:
-                raise InputError(f"{member.where} holds {numbers.min()} … {numbers.max()}; from 0 up is expected")
-            return numbers.astype(np.int64)
+        if name not in self.members:
+            there = ", ".join(sorted(self.members)) or "none"
+            raise InputError(f"{self.path} has no array {name!r}; there are {there}")
+        where, info = f"{name} in {self.path}", self.members[name]
+        with open_member(self.archive, info, where) as file:
+            yield Member(file, info, self.size, where)
 
 
 class Member:
     """An array inside an archive, read from beginning to end."""
 
-    def __init__(self, file: zipfile.ZipExtFile, info: zipfile.ZipInfo, archive_size: int, where: str) -> None:
+    def __init__(self, file: BufferedIOBase, info: zipfile.ZipInfo, archive_size: int, where: str) -> None:
         self.file, self.where = file, where
-        version = npy.read_magic(file)
-        if version not in ((1, 0), (2, 0)):
-            raise InputError(f"{where} has the npy version {version}; read are (1, 0) and (2, 0)")
-        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        self.shape, by_column, self.dtype = read_header(file)
-        self.about = f"{self.dtype} of shape {self.shape}"
-        if self.dtype.hasobject or (by_column and len(self.shape) > 1) or min(self.shape, default=0) < 0:
-            raise InputError(f"{where} is {self.about}; arrays of numbers, row by row, are read")
-        self.n_bytes = math.prod(self.shape) * self.dtype.itemsize
+        try:
+            self.header = read_header(file, where)
+        except CheckpointError as error:
+            raise InputError(str(error)) from None
+        self.shape, self.dtype, self.n_bytes = self.header.shape, self.header.dtype, self.header.n_bytes
+        if self.header.by_column:
+            raise InputError(f"{where} is {self.header}; arrays of numbers, row by row, are read")
         packed = info.compress_size
         if file.tell() + self.n_bytes != info.file_size or not info.file_size <= DENSEST_ZIP * packed <= (
             DENSEST_ZIP * archive_size
         ):
-            raise InputError(f"{where} says that it is {self.about}, which does not fit its {packed:,} bytes")
+            raise InputError(f"{where} says that it is {self.header}, which does not fit its {packed:,} bytes")
+
+    def __len__(self) -> int:
+        return self.shape[0] if self.shape else 0
+
+    def integers(self) -> Iterator[NDArray[np.int64]]:
+        """Chunks of a row of whole numbers from 0 up."""
+        if len(self.shape) != 1 or self.dtype.kind not in "iu":
+            raise InputError(f"{self.where} should be a row of whole numbers, not {self.header}")
+        for data in self.chunks(self.dtype.itemsize):
+            numbers = np.frombuffer(data, self.dtype)
+            if not 0 <= int(numbers.min()) <= int(numbers.max()) < 1 << 62:
+                raise InputError(f"{self.where} holds {numbers.min()} … {numbers.max()}; from 0 up is expected")
+            yield numbers.astype(np.int64)
 
     def chunks(self, item: int) -> Iterator[bytes]:
         """The bytes, in chunks that hold whole items."""
@@ -137,19 +126,24 @@ class Member:
             left -= len(chunk)
             yield chunk
 
-    def parts(self, offsets: NDArray[np.int64]) -> Iterator[bytes]:
+    def parts(self, offsets: Iterable[NDArray[np.int64]]) -> Iterator[bytes]:
         """The bytes from each offset to the next."""
-        lengths = np.diff(offsets)
-        if not len(lengths) or offsets[0] or offsets[-1] != self.n_bytes or lengths.min() < 1:
-            raise InputError(f"the offsets of {self.where} should rise from 0 to {self.n_bytes}")
-        for length in lengths.tolist():
-            yield self._read(length)
+        wrong = InputError(f"the offsets of {self.where} should rise from 0 to {self.n_bytes}")
+        each = (offset for some in offsets for offset in some.tolist())
+        at = next(each, None)
+        if at != 0:
+            raise wrong
+        for offset in each:
+            if not at < offset <= self.n_bytes:
+                raise wrong
+            _check_size(offset - at, self.where)
+            yield self._read(offset - at)
+            at = offset
+        if at != self.n_bytes:
+            raise wrong
 
     def _read(self, n: int) -> bytes:
-        try:
-            data = self.file.read(n)
-        except NOT_AN_ARRAY as error:
-            raise InputError(f"{self.where} cannot be read: {error}") from None
+        data = read_member(self.file, n, self.where)
         if len(data) < n:
             raise InputError(f"{self.where} is cut short")
         return data
@@ -157,9 +151,13 @@ class Member:
 
 def _chunk(item: int, where: object) -> int:
     """As many whole items as make about a megabyte."""
-    if item > MOST_OF_ONE:
-        raise InputError(f"{where}: an image of {item:,} bytes; at most {MOST_OF_ONE:,} are read")
+    _check_size(item, where)
     return max(1, MEGABYTE // item) * item
+
+
+def _check_size(image: int, where: object) -> None:
+    if image > MOST_OF_ONE:
+        raise InputError(f"{where}: an image of {image:,} bytes; at most {MOST_OF_ONE:,} are read")
 
 
 def _times(shape: tuple[int, ...]) -> str:

@@ -10,8 +10,6 @@ What a header says about sizes is compared with the file before anything is allo
 
 import io
 import math
-import struct
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -27,11 +25,12 @@ from numpy.typing import NDArray
 from cutaway.data.cache import Array, cached, facts, open_array
 from cutaway.data.image_files import Member, Npz, open_idx
 from cutaway.errors import InputError, MissingExtra
-from cutaway.files import MEGABYTE
+from cutaway.files import MEGABYTE, damage
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 MOST_PIXELS = 1 << 26  # of one image: 8192 × 8192
+MOST_CLASSES = 1 << 20
 AT_A_TIME = 16
 
 Size = tuple[int, int]  # height, width
@@ -75,7 +74,7 @@ def image_folder(
 
     def build(target: Path) -> dict[str, Any]:
         pixels = _decoded(((str(path), path) for path in paths), _size(size), channels)
-        return _write(target, _told(pixels, len(paths), report), np.array(classes, np.int64), str(folder))
+        return _write(target, _told(pixels, len(paths), report), [np.array(classes, np.int64)], str(folder))
 
     return _open(cached(paths, settings, build, cache), names)
 
@@ -89,12 +88,10 @@ def idx_images(images: Path, labels: Path, *, names: Sequence[str] | None = None
     """Images and labels from two idx files, as MNIST has them, plain or packed."""
 
     def build(target: Path) -> dict[str, Any]:
-        with open_idx(labels, 1) as (_, chunks):
-            numbers = np.frombuffer(b"".join(chunks), np.uint8).astype(np.int64)
-        with open_idx(images, 3) as ((n, height, width), chunks):
-            _same_number(n, str(images), len(numbers), str(labels))
+        with open_idx(labels, 1) as ((n_labels,), numbers), open_idx(images, 3) as ((n, height, width), chunks):
+            _same_number(n, str(images), n_labels, str(labels))
             arrays = (np.frombuffer(chunk, np.uint8).reshape(-1, 1, height, width) for chunk in chunks)
-            return _write(target, arrays, numbers, str(images))
+            return _write(target, arrays, (np.frombuffer(some, np.uint8) for some in numbers), str(images))
 
     return _open(cached([images, labels], {"kind": "idx"}, build, cache), names)
 
@@ -116,19 +113,18 @@ def npz_images(
     """
 
     def build(target: Path) -> dict[str, Any]:
-        with Npz(path) as archive:
-            numbers = archive.integers("labels")
-            if "images" not in archive.names:
-                offsets = archive.integers("offsets")
-                _same_number(len(offsets) - 1, f"offsets of {path}", len(numbers), "its labels")
-                with archive.open("jpeg_bytes") as member:
-                    sources = ((f"{path}, image {i}", data) for i, data in enumerate(member.parts(offsets)))
+        with Npz.opened(path) as archive, archive.open("labels") as labels:
+            n, numbers = len(labels), labels.integers()
+            if "images" not in archive.members:
+                with archive.open("offsets") as offsets, archive.open("jpeg_bytes") as member:
+                    _same_number(len(offsets) - 1, f"offsets of {path}", n, "its labels")
+                    sources = ((f"{path}, image {i}", data) for i, data in enumerate(member.parts(offsets.integers())))
                     pixels = _decoded(sources, _size(size), channels)
-                    return _write(target, _told(pixels, len(numbers), report), numbers, str(path))
+                    return _write(target, _told(pixels, n, report), numbers, str(path))
             if size is not None or channels is not None:
                 raise InputError(f"{path} holds images as arrays: size and channels are for encoded images")
             with archive.open("images") as member:
-                _same_number(member.shape[0] if member.shape else 0, member.where, len(numbers), "its labels")
+                _same_number(len(member), member.where, n, "its labels")
                 return _write(target, _stacked(member), numbers, str(path))
 
     settings = {"kind": "npz", "size": _size(size), "channels": channels}
@@ -167,9 +163,9 @@ def _stacked(member: Member) -> Iterator[Array]:
     """Chunks of an array of images, channels first."""
     _, *rest = member.shape
     if member.dtype != np.uint8 or len(rest) not in (2, 3) or 0 in rest:
-        raise InputError(f"{member.where} is {member.about}; bytes of image, height, width (and channel) are expected")
+        raise InputError(f"{member.where} is {member.header}; bytes of image, height, width (and channel) are expected")
     if len(rest) == 3 and rest[2] not in (1, 3) and rest[0] not in (1, 3):
-        raise InputError(f"{member.where} is {member.about}: no axis of 1 or 3 channels, neither first nor last")
+        raise InputError(f"{member.where} is {member.header}: no axis of 1 or 3 channels, neither first nor last")
     for chunk in member.chunks(math.prod(rest)):
         images = np.frombuffer(chunk, np.uint8).reshape(-1, *rest)
         if len(rest) == 2:
@@ -207,8 +203,7 @@ def _decode(source: tuple[str, Path | bytes], size: Size | None, channels: int |
     from PIL import Image, ImageOps
 
     where, data = source
-    bombs = (Image.DecompressionBombError, Image.DecompressionBombWarning)  # the latter where warnings are errors
-    try:
+    with damage(where, "cannot be read as an image", InputError):
         with Image.open(io.BytesIO(data) if isinstance(data, bytes) else data, formats=FORMATS) as image:
             if image.width * image.height > MOST_PIXELS:
                 raise InputError(f"{where} has {image.height} × {image.width} pixels; at most {MOST_PIXELS:,} are read")
@@ -224,10 +219,6 @@ def _decode(source: tuple[str, Path | bytes], size: Size | None, channels: int |
             plain = ImageOps.fit(plain, size[::-1], Image.Resampling.BICUBIC)
         pixels = np.asarray(plain, np.uint8)
         return pixels[None] if grey else pixels.transpose(2, 0, 1)
-    except InputError:
-        raise
-    except (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, *bombs) as error:
-        raise InputError(f"{where} cannot be read as an image: {error}") from None
 
 
 def _told(pixels: Iterator[Array], total: int, report: Report | None) -> Iterator[Array]:
@@ -237,17 +228,22 @@ def _told(pixels: Iterator[Array], total: int, report: Report | None) -> Iterato
         yield image
 
 
-def _write(folder: Path, chunks: Iterable[Array], labels: Array, where: str) -> dict[str, Any]:
+def _write(folder: Path, chunks: Iterable[Array], labels: Iterable[Array], where: str) -> dict[str, Any]:
     shape: tuple[int, ...] = (0,)
-    n = 0
+    n, last = 0, -1
+    with (folder / "labels").open("wb", MEGABYTE) as file:
+        for some in labels:
+            last = max(last, int(some.max()))
+            if last >= MOST_CLASSES:
+                raise InputError(f"{where}: the label {last:,} is none of at most {MOST_CLASSES:,} classes, from 0 up")
+            file.write(some.astype("<i8").tobytes())
     with (folder / "pixels").open("wb", MEGABYTE) as file:
         for chunk in chunks:
             file.write(np.ascontiguousarray(chunk).tobytes())
             n, shape = n + len(chunk), chunk.shape[1:]
     if not n:
         raise InputError(f"{where} holds no images")
-    (folder / "labels").write_bytes(labels.astype("<i8").tobytes())
-    return {"shape": [n, *shape], "n_classes": int(labels.max()) + 1}
+    return {"shape": [n, *shape], "n_classes": last + 1}
 
 
 def _open(entry: Path, names: Sequence[str] | None) -> Images:

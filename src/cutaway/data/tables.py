@@ -12,13 +12,14 @@ import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from cutaway.data.text import file_size, read_lines
-from cutaway.errors import CheckpointError, InputError, MissingExtra
+from cutaway.data.text import LONGEST_LINE, file_size, read_lines
+from cutaway.errors import CheckpointError, InputError
 from cutaway.files import parse_json
+from cutaway.parquet import read_parquet
 
 Value = str | list[str]
 Row = dict[str, Value]
@@ -203,6 +204,7 @@ def _unquoted(lines: Iterator[str], separator: str, skipped: int) -> Iterator[tu
 
 
 def _quoted(path: Path, lines: Iterator[str], separator: str, skipped: int) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(LONGEST_LINE)  # of the whole process, 128 KiB by default; a line may be as long
     reader = csv.reader((line + "\n" for line in lines), delimiter=separator, strict=True)
     number = skipped + 1
     try:
@@ -210,8 +212,10 @@ def _quoted(path: Path, lines: Iterator[str], separator: str, skipped: int) -> I
             yield number, values
             number = skipped + reader.line_num + 1
     except csv.Error as error:
+        long = "field larger than" in str(error)
+        said = f"a field of more than {LONGEST_LINE:,} characters; is its quote never closed" if long else str(error)
         raise InputError(
-            f"{path}, line {number}: {error}; if quotes are only characters here, say quoted=False"
+            f"{path}, line {number}: {said}; if quotes are only characters here, say quoted=False"
         ) from None
 
 
@@ -228,21 +232,10 @@ def _json_lines(rows: Rows) -> Iterator[tuple[int, Row]]:
 
 
 def _parquet(rows: Rows) -> Iterator[tuple[int, Row]]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise MissingExtra("pyarrow", "parquet") from None
     (path,) = rows.paths
     file_size(path)
-    try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            wanted = _wanted(rows.settings["columns"], file.schema_arrow.names, str(path))
-            batches = (batch.to_pylist() for batch in file.iter_batches(1024, columns=wanted))
-            for number, row in enumerate(chain.from_iterable(batches), 1):
-                yield number, {name: _texts(row[name], f"{path}, row {number}, {name}") for name in wanted}
-    except (pyarrow.ArrowException, OSError) as error:
-        raise InputError(f"{path} is damaged or not Parquet: {error}") from None
+    for number, row in enumerate(read_parquet(path, rows.settings["columns"]), 1):
+        yield number, {name: _texts(value, f"{path}, row {number}, {name}") for name, value in row.items()}
 
 
 def _wanted(columns: list[str] | None, there: list[str], where: str) -> list[str]:

@@ -7,11 +7,8 @@ Only a few megabytes are in memory at any time, however long the file or the doc
 byte-order mark is dropped, and \\r\\n is read as \\n.
 """
 
-import gzip
 import io
-import lzma
 import re
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +17,7 @@ from typing import Literal, NamedTuple, get_args
 from cutaway.data.order import number
 from cutaway.errors import CheckpointError, InputError
 from cutaway.files import MEGABYTE, regular_size
+from cutaway.unpacked import DAMAGED, open_unpacked
 
 Split = Literal["file", "line", "form_feed", "blank_line"]
 
@@ -32,7 +30,6 @@ WIDTHS = range(64, 77)  # of the lines of printed books
 BINARY = 1 << 13  # bytes among which a binary file has a 0
 DESERT = 1 << 14  # white space that is cut anywhere: its tokens teach nothing, and to look for its end takes long
 
-GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 FOREIGN = {
     b"PK\x03\x04": "is a zip archive: unpack it first",
     b"(\xb5/\xfd": "is compressed with zstd: unpack it first",
@@ -245,28 +242,20 @@ def open_bytes(path: Path) -> Iterator[tuple[io.BufferedReader, Callable[[], int
     if not file_size(path):
         raise InputError(f"{path} is empty")
     try:
-        raw = path.open("rb")
+        with path.open("rb") as raw:
+            magic = raw.read(8)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    with raw:
-        magic = raw.read(8)
-        raw.seek(0)
-        if magic.startswith(GZIP):
-            with gzip.GzipFile(fileobj=raw) as unpacked:
-                yield io.BufferedReader(unpacked, BLOCK), raw.tell
-        elif magic.startswith(XZ):
-            with lzma.LZMAFile(raw) as unpacked_xz:
-                yield io.BufferedReader(unpacked_xz, BLOCK), raw.tell
-        else:
-            for start, what in FOREIGN.items():
-                if magic.startswith(start):
-                    raise InputError(f"{path} {what}")
-            yield raw, raw.tell
+    for start, what in FOREIGN.items():
+        if magic.startswith(start):
+            raise InputError(f"{path} {what}")
+    with open_unpacked(path) as opened:
+        yield opened
 
 
 def read_some(file: io.BufferedReader, path: Path, most: int) -> bytes:
     """The next bytes of what `open_bytes` opened: as many as asked for, or the last."""
     try:
         return file.read(most)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:  # OSError: also gzip.BadGzipFile
+    except DAMAGED as error:
         raise InputError(f"{path} is damaged or cut short: {error}") from None

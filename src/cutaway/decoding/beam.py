@@ -37,6 +37,7 @@ from cutaway.decoding.search import NEVER, Hypothesis, Job, Search
 from cutaway.errors import InputError
 from cutaway.model.packing import Packing
 
+MOST = 1024  # hypotheses of a beam, texts of a prompt
 EarlyStopping = bool | Literal["never"]
 Offered = tuple[Float[Tensor, "row each k"], Int[Tensor, "row each k"]]  # what tokens are worth, and which
 
@@ -234,6 +235,12 @@ class BeamSearch(Search):
             if score > NEVER:
                 best.setdefault(tuple(ids[:n]), score)
         return [Hypothesis(list(ids), score) for ids, score in best.items()]
+
+
+def check_many(name: str, n: int) -> None:
+    """Refuses more than anybody has the memory for: each is a row of the model's cache."""
+    if n > MOST:
+        raise InputError(f"{name}={n:,}: at most {MOST:,} for one text; ask for fewer, or again with other seeds")
 
 
 def check_prune(prune: float | None) -> None:

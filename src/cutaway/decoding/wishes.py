@@ -6,7 +6,7 @@ from typing import Any, TypeGuard
 
 from cutaway.arguments import LARGEST
 from cutaway.decoding.allowed import Allowed
-from cutaway.decoding.beam import check_prune
+from cutaway.decoding.beam import check_many, check_prune
 from cutaway.decoding.expression import Matching
 from cutaway.decoding.rules import (
     BadWords,
@@ -58,6 +58,8 @@ class Wishes:
             n = getattr(self, name)
             if not is_whole(n) or n < least:
                 raise InputError(f"{name}={n!r} is not a whole number of at least {least}")
+        for name in ("beam", "n_best"):
+            check_many(name, getattr(self, name))
         self._check_numbers()
         if self.min_tokens > self.max_tokens:
             raise InputError(f"min_tokens={self.min_tokens} are more than max_tokens={self.max_tokens}")

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from cutaway.arguments import checked
-from cutaway.decoding.beam import BeamSearch, Considered, EarlyStopping, check_prune
+from cutaway.decoding.beam import BeamSearch, Considered, EarlyStopping, check_many, check_prune
 from cutaway.decoding.crew import crew_size, run_together
 from cutaway.decoding.engine import Engine, Job
 from cutaway.decoding.sampling import Sampling
@@ -104,6 +104,7 @@ def check(model: DecoderModel, jobs: Sequence[Job], beam: int) -> None:
         raise InputError("this model is in training and drops out at random: call model.eval() first")
     if beam < 1:
         raise InputError(f"beam={beam}: at least one beginning is kept")
+    check_many("beam", beam)
     if beam > 1 and any(job.seed is not None for job in jobs):
         raise InputError(f"beam={beam} keeps the likeliest and draws nothing: leave out the seed, or the beam")
     for number, job in enumerate(jobs):

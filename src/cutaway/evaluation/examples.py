@@ -6,7 +6,6 @@ classify, tag …  a table with one or two columns of text, and one of labels
 pictures         a folder for each class, an .npz archive, or two idx files
 """
 
-import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from cutaway.data.archives import is_zip, open_zip
 from cutaway.data.columns import is_blank
 from cutaway.data.images import Images, idx_images, image_folder, npz_images
 from cutaway.data.tables import Row, Rows, read_parallel, read_table, text_of, words_of
@@ -191,10 +191,10 @@ def _pictures(model: Model, paths: Sequence[Path], limit: int | None) -> Example
 
 def _holds_arrays(path: Path) -> bool:
     """Whether an archive's pictures are decoded already; what is no archive at all is the reader's to refuse."""
-    if not zipfile.is_zipfile(path):
+    if not is_zip(path):
         return False
-    with zipfile.ZipFile(path) as archive:
-        return "images.npy" in archive.namelist()
+    with open_zip(path, "npz") as (_, members):
+        return "images.npy" in members
 
 
 def _table(paths: Sequence[Path], columns: Columns) -> Rows:

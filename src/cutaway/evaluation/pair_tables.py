@@ -7,23 +7,25 @@ of stands in `field`, `linguistics_term` and `UID`; where several tables have no
 """
 
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
+from cutaway.data.archives import is_zip, open_member, open_zip, read_member
 from cutaway.data.columns import is_blank
 from cutaway.data.tables import SUFFIXES, read_table, text_of
+from cutaway.data.text import file_size
 from cutaway.errors import InputError
 from cutaway.evaluation.pairs import Pair
+from cutaway.files import MEGABYTE
 
 GOOD, BAD = "sentence_good", "sentence_bad"
 LEVELS = {"field": "field", "term": "linguistics_term", "kind": "UID"}
 # BLiMP spells one field in two ways, and the paper counts these two kinds to the structure of arguments
 OTHER_NAMES = {"syntax/semantics": "syntax_semantics", "s-selection": "argument_structure"}
-LARGEST = 1 << 30  # bytes of an archive's tables
+# Bytes of an archive's tables; what is small may be packed as tightly as it likes.
+LARGEST, MOST_TIMES, SMALL = 1 << 30, 50, 16 * MEGABYTE
 
 
 def read_pairs(
@@ -89,7 +91,7 @@ def _tables(
     errors."""
     if path.is_dir():
         yield from _beside_others(path, columns, header, stack)
-    elif path.is_file() and zipfile.is_zipfile(path):
+    elif is_zip(path):
         yield from _unpacked(path, Path(stack.enter_context(tempfile.TemporaryDirectory())))
     elif _is_table(path.name):
         yield path, str(path)
@@ -115,24 +117,19 @@ def _beside_others(
 
 
 def _unpacked(path: Path, folder: Path) -> Iterator[tuple[Path, str]]:
-    with zipfile.ZipFile(path) as archive:
-        members = [m for m in archive.infolist() if not m.is_dir() and _is_table(PurePosixPath(m.filename).name)]
-        if sum(member.file_size for member in members) > LARGEST:
-            raise InputError(f"{path}: its tables have more than {LARGEST:,} bytes; unpack it, and give the folder")
-        for number, member in enumerate(sorted(members, key=lambda m: m.filename)):
+    with open_zip(path) as (archive, members):
+        tables = sorted(name for name in members if _is_table(PurePosixPath(name).name))
+        most = min(LARGEST, max(SMALL, MOST_TIMES * file_size(path)))
+        if sum(members[name].file_size for name in tables) > most:
+            raise InputError(f"{path}: its tables have more than {most:,} bytes; unpack it, and give the folder")
+        for number, name in enumerate(tables):
             inside = folder / str(number)  # two folders of an archive may hold tables of one name
             inside.mkdir()
-            table = inside / PurePosixPath(member.filename).name
-            try:
-                table.write_bytes(archive.read(member))
-            except (
-                zipfile.BadZipFile,
-                zlib.error,
-                RuntimeError,
-                EOFError,
-            ) as error:  # RuntimeError: a password is needed
-                raise InputError(f"{path}: {member.filename} cannot be unpacked: {error}") from None
-            yield table, f"{path}, {member.filename}"
+            table, where = inside / PurePosixPath(name).name[-60:], f"{path}, {name}"  # a disk takes 255 bytes
+            with open_member(archive, members[name], where) as member, table.open("wb") as file:
+                while data := read_member(member, MEGABYTE, where):
+                    file.write(data)
+            yield table, where
 
 
 def _is_table(name: str) -> bool:

@@ -26,8 +26,9 @@ import numpy as np
 
 from cutaway.baselines.predictor import Predictor
 from cutaway.errors import CheckpointError
-from cutaway.files import read_json, replacing, write_json
+from cutaway.files import damage, read_json, replacing, write_json
 from cutaway.inside.pictures import Lines
+from cutaway.npy import open_npy
 from cutaway.studies.compare_agreement import Question, agreement, numbers_of, questions_of
 from cutaway.studies.compare_folder import begin, check_place
 from cutaway.studies.compare_network import (
@@ -177,14 +178,12 @@ class Ladder:
     def _go_on(self) -> None:
         before = read_json(self.out / "compare.json")
         mine = {"text": self.parts.fingerprint, **self.settings()}
-        try:
+        with damage(self.out, "is damaged, compare.json or scores/ is not whole"):
             settings = {"text": before["text"], **before["settings"]}
             self.planned = {str(name): int(n) for name, n in settings["steps"].items()}
             self.rungs = [Rung(**rung) for rung in before["rungs"]]
             settings.setdefault("minutes", mine["minutes"])  # older ones did not say
-            self.scores = {rung.name: np.load(self._scores(rung.name)) for rung in self.rungs}
-        except (KeyError, TypeError, ValueError, OSError):
-            raise CheckpointError(f"{self.out} is damaged: compare.json or scores/ is not whole") from None
+            self.scores = {rung.name: np.array(open_npy(self._scores(rung.name))) for rung in self.rungs}
         for name, value in mine.items():
             if name != "steps" and value != settings[name]:
                 what = "text" if name == "text" else f"{name.replace('asked_', '')} ({settings[name]!r}, now {value!r})"

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers
 
 from cutaway.errors import CheckpointError
+from cutaway.files import naming
 from cutaway.tokens.assemble import surround, with_special
 from cutaway.tokens.guard import damage
 from cutaway.tokens.marks import SPACE
@@ -51,7 +52,7 @@ def pieces_bpe(
     missing = [token for token in roles.values() if token not in vocab]
     if missing:
         raise CheckpointError(f"{where} lacks {', '.join(missing)}")
-    with damage(where):
+    with naming(where), damage(where):
         model = models.BPE(vocab, _merges(pieces), unk_token=roles["unk"], fuse_unk=True, byte_fallback=True)
         backend = Backend(model)
         spaces = normalizers.Replace(" ", SPACE)

@@ -11,7 +11,7 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from cutaway.errors import CheckpointError
-from cutaway.files import MEGABYTE, read_bytes, read_json
+from cutaway.files import MEGABYTE, naming, read_bytes, read_json
 from cutaway.folders import finish_replacing
 from cutaway.tokens.assemble import byte_level, split_merges, with_special, wordpiece
 from cutaway.tokens.guard import damage
@@ -56,7 +56,7 @@ def _read_wordpiece(folder: Path) -> Tokenizer:
     missing = [roles[role] for role in ("unk", "cls", "sep") if roles[role] not in vocab]
     if missing:
         raise CheckpointError(f"{folder / 'vocab.txt'} lacks {', '.join(missing)}")
-    with damage(str(folder)):
+    with naming(folder), damage(str(folder)):
         normalizer = normalizers.BertNormalizer(
             clean_text=True,
             handle_chinese_chars=bool(config.get("tokenize_chinese_chars", True)),
@@ -76,7 +76,7 @@ def _read_bpe(folder: Path) -> Tokenizer:
         raise CheckpointError(f"{folder / 'vocab.json'} gives two tokens the same id")
     lines = [line for line in _lines(folder / "merges.txt") if line and not line.startswith("#version")]
     merges = split_merges(lines, str(folder / "merges.txt"))
-    with damage(str(folder)):
+    with naming(folder), damage(str(folder)):
         if any(token.endswith("</w>") for token in vocab) and "<unk>" in vocab:
             return _gpt(vocab, merges, stated_roles(folder))
         if "<s>" in vocab and "</s>" in vocab:

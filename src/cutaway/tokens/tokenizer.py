@@ -14,7 +14,7 @@ from pathlib import Path
 import tokenizers
 
 from cutaway.errors import CheckpointError, InputError
-from cutaway.files import MEGABYTE, parse_json, read_bytes, replacing, write_json
+from cutaway.files import MEGABYTE, naming, parse_json, read_bytes, replacing, write_json
 from cutaway.folders import TOKENIZER, finish_replacing, replacing_folder
 from cutaway.tokens.growth import refuse_growth
 from cutaway.tokens.guard import damage, misfit, refuse_broken_charsmap
@@ -62,7 +62,7 @@ class Tokenizer:
         description = parse_json(data, str(file))
         refuse_broken_charsmap(description.get("normalizer"), file)
         refuse_growth(description, file)
-        with damage(str(file)):
+        with naming(file), damage(str(file)):
             tokenizer = cls(tokenizers.Tokenizer.from_buffer(data), stated_roles(file.parent))
             tokenizer.backend = tokenizer._without_dropout()  # a file may ask for it, silently
             tokenizer._try_once()

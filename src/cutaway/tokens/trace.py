@@ -20,6 +20,7 @@ from cutaway.tokens.marks import BYTE, Spelling, description_of, spelling_of
 from cutaway.tokens.tokenizer import Tokenizer
 
 LONGEST = 2000  # characters; each step of a merge shows the whole word again
+MOST_CUTS = 1024
 UNKNOWN_COST = 10.0  # Unigram: an unknown character scores so much less than the worst piece
 
 
@@ -96,8 +97,8 @@ class Tracer:
         backend = tokenizer.backend
         if getattr(backend.model, "dropout", None):
             raise InputError("with dropout a text is cut another way each time: trace the tokenizer without it")
-        if n_best < 1:
-            raise InputError(f"n_best={n_best} must be 1 or more")
+        if not 1 <= n_best <= MOST_CUTS:
+            raise InputError(f"n_best={n_best:,} must be 1 … {MOST_CUTS:,}")
         description = description_of(backend)
         self.style = spelling_of(description)
         self.added = set(backend.get_added_tokens_decoder())

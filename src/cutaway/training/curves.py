@@ -4,12 +4,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from math import ceil, floor, inf, isfinite, log10
+from math import ceil, floor, inf, log10
 from pathlib import Path
 from typing import Any
 
 from cutaway.errors import InputError
-from cutaway.training.log import Event, read_log
+from cutaway.training.log import Event, is_number, read_log
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")  # Okabe & Ito: seen by all
 WIDTH, HEIGHT = 760, 420
@@ -32,7 +32,7 @@ class RunRecord:
 
     def best(self, metric: str = "loss") -> tuple[int, float] | None:
         """The step and the lowest value of a loss."""
-        found = [(event[metric], step) for step, event in self.evaluations.items() if _number(event.get(metric))]
+        found = [(event[metric], step) for step, event in self.evaluations.items() if is_number(event.get(metric))]
         return (min(found)[1], min(found)[0]) if found else None
 
 
@@ -57,22 +57,18 @@ def read_run(folder: Path) -> RunRecord:
             case "evaluate":
                 evaluations[event["step"]] = event
             case "end":
-                state = event["reason"]
+                state = event.get("reason") or "done"
     return RunRecord(folder, start, steps, evaluations, state)
 
 
 def find_runs(folder: Path) -> list[RunRecord]:
     """All runs beneath a folder, by name."""
-    return [read_run(path.parent.parent) for path in sorted(folder.rglob("run/log.jsonl"))]
+    return [read_run(path.parent.parent) for path in sorted(folder.rglob("run/log.jsonl")) if path.is_file()]
 
 
 def _text(value: Any) -> str:
     """As text of an SVG file; characters that XML cannot hold become �."""
     return escape(re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", str(value)))
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and isfinite(value)
 
 
 def plot_runs(runs: Sequence[RunRecord], metric: str = "loss") -> str:
@@ -85,7 +81,8 @@ def plot_runs(runs: Sequence[RunRecord], metric: str = "loss") -> str:
     points = [point for _, _, trained, measured in curves for point in trained + measured]
     if not points:
         known = sorted({name for run in runs for event in run.evaluations.values() for name in event})
-        raise InputError(f"no {metric!r} in these runs; their evaluations hold {', '.join(known) or 'nothing'}")
+        where = ", ".join(str(run.path) for run in runs)
+        raise InputError(f"no {metric!r} in {where}; their evaluations hold {', '.join(known) or 'nothing'}")
     x_ticks = _ticks(0.0, max(x for x, _ in points))
     low, high = min(y for _, y in points), max(y for _, y in points)
     y_ticks = _ticks(low, high)
@@ -127,7 +124,7 @@ class _Frame:
 
 def _points(events: dict[int, Event], metric: str) -> list[tuple[float, float]]:
     found = sorted(events.items())
-    return [(float(step), float(event[metric])) for step, event in found if _number(event.get(metric))]
+    return [(float(step), float(event[metric])) for step, event in found if is_number(event.get(metric))]
 
 
 def _smooth(points: list[tuple[float, float]], most: int = 300) -> list[tuple[float, float]]:
@@ -139,7 +136,7 @@ def _smooth(points: list[tuple[float, float]], most: int = 300) -> list[tuple[fl
 
 def _ticks(low: float, high: float) -> list[float]:
     """Five or so round numbers that enclose the range."""
-    if high <= low:
+    if high - low <= 1e-9 * max(abs(low), abs(high), 1e-9):
         high = low + max(1.0, abs(low))
     size = 10 ** floor(log10((high - low) / 5))
     step = next(size * k for k in (1, 2, 5, 10) if (high - low) / (size * k) <= 6)

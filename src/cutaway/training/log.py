@@ -12,7 +12,14 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from cutaway.errors import CheckpointError
+from cutaway.files import parse_json
+
 Event = dict[str, Any]
+LONGEST = 1 << 20  # bytes of a line
+MOST = 1 << 62  # of steps, parameters
+LARGEST = 1e100  # of a loss or a score
+STEPS = ("step", "evaluate")  # events that are of a step
 Listener = Callable[[Event], None]
 
 
@@ -63,12 +70,48 @@ def plain(value: Any) -> Any:
 
 
 def read_log(path: Path) -> Iterator[Event]:
-    """The events of a log; a line that a crash cut short is left out."""
-    with path.open("rb") as file:
-        for line in file:
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(event, dict) and "event" in event:
-                yield event
+    """The events of a log; a line that a crash cut short, or that we would not have written, is left out."""
+    try:
+        with path.open("rb") as file:
+            while line := file.readline(LONGEST):
+                try:
+                    event = parse_json(line, str(path))
+                except CheckpointError:
+                    continue
+                if _is_event(event):
+                    yield event
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _is_event(event: Event) -> bool:
+    """Whether those who read a log can rely on it: what stands in events of every run is of its kind."""
+    kind = event.get("event")
+    if not isinstance(kind, str) or (kind in STEPS and event.get("step") is None):
+        return False
+    return all(event.get(name) is None or is_right(event[name]) for name, is_right in VALUES.items())
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < MOST
+
+
+def is_number(value: Any) -> bool:
+    """One that can be drawn; what is not finite stands in a log as a word."""
+    return type(value) in (int, float) and -LARGEST < value < LARGEST
+
+
+def _is_loss(value: Any) -> bool:
+    return is_number(value) or value in ("nan", "inf", "-inf")
+
+
+VALUES = {
+    **dict.fromkeys(("name", "unit", "reason"), _is_text),
+    **dict.fromkeys(("step", "steps", "parameters"), _is_count),
+    **dict.fromkeys(("tokens_per_second", "seconds"), is_number),
+    "loss": _is_loss,
+}

@@ -4,17 +4,17 @@ import os
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from functools import partial
 from html import unescape
 from pathlib import Path
-from typing import Any, ClassVar, TextIO
+from typing import Any, ClassVar, TextIO, get_args, get_origin
 
 import numpy as np
 
 from cutaway.errors import CheckpointError, InputError
-from cutaway.files import MEGABYTE, parse_json, read_bytes, replacing
+from cutaway.files import MEGABYTE, damage, naming, parse_json, read_bytes, replacing
 from cutaway.inside.pictures.data import Array, number, pack, to_json, unpack, visible
 from cutaway.inside.pictures.html import Table, figure, page, scroller
 from cutaway.inside.pictures.svg import Markup, document
@@ -96,7 +96,11 @@ class Picture(ABC):
         if not needed <= given.keys() <= known:
             odd = ", ".join(sorted((given.keys() - known) | (needed - given.keys())))
             raise CheckpointError(f"this is no {kind.kind} as we write it: look at {odd}")
-        return kind(**given)
+        for field in fields(kind):
+            if field.name in given and not _fits(given[field.name], field.type):
+                raise CheckpointError(f"the {field.name} of this {kind.kind} is of another kind than we write")
+        with damage(f"this {kind.kind}"):
+            return kind(**given)
 
     def save(self, path: str | Path) -> Path:
         """Writes .html, .svg, .txt or .json, whole or not at all."""
@@ -121,7 +125,11 @@ def read_picture(path: str | Path) -> Picture:
     text = read_bytes(Path(path), 16 * MEGABYTE).decode("utf-8", "replace")
     found = re.search(r'class="cutaway-data"[^>]*>([^<]*)<', text)
     data = unescape(found[1]) if found else text
-    return Picture.from_dict(parse_json(data.encode(), str(path)))
+    with naming(path):
+        picture = Picture.from_dict(parse_json(data.encode(), str(path)))
+        with damage(f"this {picture.kind}", "cannot be drawn"):
+            picture.drawing()
+        return picture
 
 
 def spread(values: Array, what: str = "") -> str:
@@ -165,6 +173,20 @@ def _unpacked(value: Any) -> Any:
     if isinstance(value, dict):
         return unpack(value) if "shape" in value else {name: _unpacked(inner) for name, inner in value.items()}
     return value
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value from a file is of the kind that a field says."""
+    inner = get_args(kind)
+    if kind is Any or isinstance(value, np.ndarray):
+        return True
+    if get_origin(kind) is Sequence:
+        return isinstance(value, list | tuple) and all(_fits(one, inner[0]) for one in value)
+    if get_origin(kind) is Mapping:
+        return isinstance(value, dict) and all(_fits(one, inner[1]) for one in value.values())
+    if isinstance(value, bool):
+        return kind is bool or bool in inner
+    return isinstance(value, kind)
 
 
 set_field = partial(object.__setattr__)  # a frozen dataclass puts its fields in order once, when it is made

@@ -132,7 +132,7 @@ def replacing_folder(path: Path, kind: Kind, stale: Sequence[str] | None = None)
 def finish_replacing(folder: Path) -> None:
     """Moves what a kill left to be moved. Whoever reads a folder of ours calls this first; it costs one stat."""
     journal = folder / JOURNAL
-    if not (journal / PLAN).is_file() or journal.is_symlink():
+    if not os.path.isfile(journal / PLAN) or journal.is_symlink():  # False, too, of a name too long for the system
         return
     try:
         with held(journal):

@@ -21,6 +21,7 @@ from uuid import uuid4
 from cutaway.errors import CheckpointError, CutawayError, MissingExtra
 
 MEGABYTE = 1 << 20
+MOST_DIGITS = 300  # of a whole number in JSON; a float has 308
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a surrogate pair
 
 
@@ -126,7 +127,9 @@ def parse_json(data: bytes, where: str) -> dict[str, Any]:
     """Strict JSON with an object at the top; `where` names the file in errors."""
     try:
         text = data.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
+        value = json.loads(
+            text, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite, parse_int=_whole
+        )
         if _HALF.search(text):  # perhaps only beside its other half
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -158,6 +161,12 @@ def _finite(digits: str) -> float:
     if math.isinf(number):
         raise ValueError(f"{digits[:40]} is too large for a number")
     return number
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"{digits[:40]}… is too large for a number")
+    return int(digits)
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -18,6 +18,7 @@ from cutaway.evaluation.winograd import Schema, standing
 
 LINES = 5  # of a schema, with the empty one
 POSSESSIVE = ("his", "its", "their", "my", "our", "your")  # not her: she is as often meant whole
+LONGEST = 64  # characters that are read before a pronoun; no word of JOINS has half as many
 JOINS = "because since but so and as when if while though although that after before until unless or".split()
 
 
@@ -77,8 +78,13 @@ def _place(sentence: str, pronoun: str, candidates: Sequence[str]) -> int | None
     places = [found.start() for found in re.finditer(rf"(?<!\w){re.escape(pronoun)}(?!\w)", sentence)]
     named = [found[1] for name in candidates if (found := standing(sentence, name))]
     late = [place for place in places if place >= max(named, default=0)] or places
-    joined = [place for place in late if re.split(r"\W+", sentence[:place].rstrip())[-1].lower() in JOINS]
-    return next(iter(joined or late), None)
+    joined = (place for place in late if _word_before(sentence, place).lower() in JOINS)
+    return next(joined, late[0] if late else None)
+
+
+def _word_before(sentence: str, place: int) -> str:
+    """Of a longer word its end: a pronoun may stand in a line ten thousand times, so the line is not read as often."""
+    return re.split(r"\W+", sentence[max(0, place - LONGEST) : place].rstrip())[-1]
 
 
 def _plain(line: str) -> str:

@@ -83,7 +83,7 @@ class Dropout:
 
     def _words(self, texts: Sequence[str]) -> tuple[Numbers, Numbers]:
         """The numbers of all words, text after text, and how many each text has."""
-        with misfit():
+        with misfit(self.tokenizer.file):
             encodings = self.tokenizer.backend.encode_batch(list(texts), add_special_tokens=False)
         found: list[int] = []
         counts: list[int] = []

@@ -34,18 +34,19 @@ def damage(where: str) -> Iterator[None]:
 
 
 @contextmanager
-def misfit() -> Iterator[None]:
-    """A failure inside is the input's, a panic is the tokenizer's."""
+def misfit(file: Path | None = None) -> Iterator[None]:
+    """A failure inside is the input's, a panic is the tokenizer's, which came from this file."""
+    which = f"the tokenizer in {file}" if file else "the tokenizer"
     try:
         yield
     except TypeError:
         raise InputError("only valid Unicode text can be encoded: no bytes, no lone surrogates") from None
     except Exception as error:
-        raise InputError(f"the tokenizer cannot take this input: {error}") from None
+        raise InputError(f"{which} cannot take this input: {error}") from None
     except BaseException as panic:
         if not _is_panic(panic):
             raise
-        raise CheckpointError(f"the tokenizer is damaged: {panic}") from None
+        raise CheckpointError(f"{which} is damaged: {panic}") from None
 
 
 @contextmanager

@@ -41,6 +41,8 @@ class Encoded:
 class Tokenizer:
     """Text → ids and back. `special` adds what the tokenizer puts around a text ([CLS] … [SEP], <s> …)."""
 
+    file: Path | None = None  # from which it was read
+
     def __init__(self, backend: tokenizers.Tokenizer, roles: Mapping[str, str] | None = None) -> None:
         backend.no_padding()  # files may ask to cut texts at 128 tokens, silently: padding and cutting are ours to say
         backend.no_truncation()
@@ -66,6 +68,7 @@ class Tokenizer:
             tokenizer = cls(tokenizers.Tokenizer.from_buffer(data), stated_roles(file.parent))
             tokenizer.backend = tokenizer._without_dropout()  # a file may ask for it, silently
             tokenizer._try_once()
+        tokenizer.file = file
         return tokenizer
 
     def save(self, folder: Path) -> None:
@@ -93,7 +96,7 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str], special: bool = True) -> list[list[int]]:
         """The ids of many texts, on all cores; nothing is padded."""
-        with misfit():
+        with misfit(self.file):
             return [encoding.ids for encoding in self.backend.encode_batch(list(texts), add_special_tokens=special)]
 
     def encode_pair(self, first: str, second: str, special: bool = True) -> Encoded:
@@ -106,7 +109,7 @@ class Tokenizer:
 
     def encoding(self, text: str, second: str | None = None, special: bool = True) -> tokenizers.Encoding:
         """All that the library says of a text, or of a pair."""
-        with misfit():
+        with misfit(self.file):
             return self.backend.encode(text, second, add_special_tokens=special)
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
@@ -114,7 +117,7 @@ class Tokenizer:
         if len(ids) and not 0 <= min(ids) <= max(ids) < self.vocab_size:
             wrong = next(id for id in ids if not 0 <= id < self.vocab_size)
             raise InputError(f"token id {wrong} is outside the vocabulary 0 … {self.vocab_size - 1}")
-        with misfit():
+        with misfit(self.file):
             return self.backend.decode(list(ids), skip_special_tokens=skip_special)
 
     def token(self, id: int) -> str:

@@ -67,7 +67,8 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
         folder = repr(str(value)) if isinstance(value, str | Path) else '"folder"'
         both = f"model, tokenizer = cutaway.load({folder}), cutaway.load_tokenizer({folder})"
         raise InputError(f"the {name} is a {type(value).__name__}: load both first, {both}")
-    raise InputError(f"{name}={_short(value)} is not {in_words(hint)}")
+    fix = f": put it in a list, [{name}]" if isinstance(value, str) and fits([value], hint) else ""
+    raise InputError(f"{name}={_short(value)} is not {in_words(hint)}{fix}")
 
 
 def fits(value: object, hint: Any) -> bool:
@@ -123,8 +124,8 @@ def in_words(hint: Any) -> str:
     if origin is not None and isinstance(origin, type):
         if issubclass(origin, Mapping):
             return "a mapping"
-        if not issubclass(origin, Collection):
-            return "a function" if origin.__name__ == "Callable" else f"an {origin.__name__}"
+        if origin.__name__ == "Callable":
+            return "a function"
         inner = in_words(args[0]).removeprefix("a ").removeprefix("an ") if args else ""
         return f"a list of {inner.replace(' or ', 's or ')}s" if inner else "a list"
     return WORDS.get(hint) or f"a {getattr(hint, '__name__', hint)}"

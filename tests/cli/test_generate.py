@@ -198,9 +198,8 @@ def test_a_draft_that_cannot_be_followed_is_refused(folder, tmp_path):
 
 
 def test_too_much_for_the_memory_is_one_line_too(folder, monkeypatch):
-    assert "--beam 5,000,000 is more than this model's vocabulary of 400" in failed(
-        "Hi", "--model", folder, "--beam", 5000000
-    )
+    assert "--beam 500 is more than this model's vocabulary of 400" in failed("Hi", "--model", folder, "--beam", 500)
+    assert "--beam 5,000,000: at most 1,024" in failed("Hi", "--model", folder, "--beam", 5000000)
 
     def full(*args, **options):
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory")

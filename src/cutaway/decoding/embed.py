@@ -43,8 +43,6 @@ def embed(
 
     A text that is longer than the model reads is refused, unless `cut` says after how many tokens texts end.
     """
-    if isinstance(texts, str):
-        raise InputError("give a list of texts: embed(model, tokenizer, [text])")
     _check(model, pool, cut)
     rows = rows_of(tokenizer, texts, cut, as_trained=as_trained)
     check_room(model, rows)

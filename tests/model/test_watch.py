@@ -11,8 +11,8 @@ from cutaway.model.tap import watch
     ("wrong", "said"),
     [
         ({"positions": []}, "at least one whole number"),
-        ({"positions": [1.0]}, "at least one whole number"),
-        ({"keep": "first"}, "neither 'last' nor 'all'"),
+        ({"positions": [1.0]}, "is not a list of whole numbers"),
+        ({"keep": "first"}, "is not one of 'last', 'all'"),
     ],
 )
 def test_what_cannot_be_kept_is_refused(wrong: dict, said: str) -> None:

@@ -189,9 +189,7 @@ def watch(
     """
     if not patterns:
         raise InputError('nothing to watch: give at least one tap, such as "decoder.*.attention.pattern"')
-    if keep not in ("last", "all"):
-        raise InputError(f"keep={keep!r} is neither 'last' nor 'all'")
-    if positions is not None and (not positions or any(type(position) is not int for position in positions)):
+    if positions is not None and not positions:
         raise InputError(f"positions={positions!r}: give at least one whole number, such as [-1] for the last position")
     to = None if to is None else usable_device(to)
     keeping = _Keeping(keep == "all", None if positions is None else tuple(positions), to, dtype)

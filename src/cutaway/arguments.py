@@ -95,7 +95,7 @@ def fits(value: object, hint: Any) -> bool:
     if hint is Any or not isinstance(hint, type):  # and what a type checker alone understands
         return True
     its_own = next((one for one in hint.__mro__ if one.__name__ == "Model"), hint)  # the task is another question
-    return isinstance(value, its_own)
+    return isinstance(getattr(value, "_orig_mod", value), its_own)  # what torch.compile wrapped
 
 
 def _holds(value: object, origin: type, args: tuple[Any, ...]) -> bool:

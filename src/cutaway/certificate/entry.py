@@ -11,7 +11,6 @@ from cutaway.errors import CheckpointError, CutawayError
 
 Verdict = Literal["passed", "failed", "error", "not applicable", "not measured"]
 TOLERANCE = 1e-5  # in single precision, of the largest number
-TIPPED = 1e-2  # in 8 bits, where another last bit may tip a rounding over
 NO_NUMBER, OTHER_SHAPE = "an answer is not a finite number", "the answers differ in shape"
 
 
@@ -30,7 +29,7 @@ class Measure:
     value: float
     what: str = "largest difference / largest number"
     inputs: str
-    tolerance: float | None = None  # unless it is that of the model's precision
+    tolerance: float | None = None  # unless it is TOLERANCE
     agreement: float | None = None  # of the likeliest tokens or classes, where that is asked
     why: str = ""  # where the number says too little
 
@@ -67,9 +66,8 @@ class Entry:
         return cls(**values)
 
 
-def judged(law: str, measure: Callable[[], Measure], tolerance: float = TOLERANCE) -> Entry:
-    """The entry of a law, with the tolerance of the model's precision. What breaks while it is measured says nothing
-    about it, and must not hide the other laws."""
+def judged(law: str, measure: Callable[[], Measure]) -> Entry:
+    """The entry of a law. What breaks while it is measured says nothing about it, and must not hide the other laws."""
     try:
         found = measure()
     except NotApplicable as reason:
@@ -81,7 +79,7 @@ def judged(law: str, measure: Callable[[], Measure], tolerance: float = TOLERANC
         said = " ".join(str(error).split())[:300]
         return Entry(law=law, verdict="error", why=f"could not be measured: {kind}{said}")
     finite = math.isfinite(found.value)
-    tolerance = tolerance if found.tolerance is None else found.tolerance
+    tolerance = TOLERANCE if found.tolerance is None else found.tolerance
     return Entry(
         law=law,
         verdict="passed" if finite and found.value <= tolerance else "failed",

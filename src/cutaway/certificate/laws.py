@@ -11,12 +11,14 @@ import torch
 from torch import Tensor
 
 from cutaway.certificate.asked import Asked, Ids, padded
-from cutaway.certificate.entry import Measure, NotApplicable, NotMeasured, difference
-from cutaway.certificate.subject import Subject, batch_of, has_8_bits, states, together
+from cutaway.certificate.eight_bits import ROWS, has_8_bits, matrices_of, worst_product
+from cutaway.certificate.entry import TOLERANCE, Measure, NotApplicable, NotMeasured, difference
+from cutaway.certificate.subject import Subject, batch_of, states, together
 from cutaway.decoding.precision import with_precision
 from cutaway.model.blocks import Block, has_blocks
 from cutaway.model.finite import not_finite
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
+from cutaway.model.positions import Rotary, Sinusoidal
 from cutaway.model.tap import edit
 
 # The length of the error, of that of the answers: a bound that was chosen, not a law (SmolLM2-135M: about 0.12). How
@@ -88,10 +90,11 @@ def in_pieces(row: Ids) -> Iterator[Ids]:
 
 
 def fused_is_explicit(subject: Subject) -> Measure:
-    """The fused kernel gives what softmax(QKᵀ / √d) V gives when it is written out, as it is for whoever edits it."""
+    """Fused kernels give what the formulas give, softmax(QKᵀ / √d) V and those of the norms, when they are written out,
+    as they are for whoever edits them."""
     if not has_blocks(subject.model):
         raise NotApplicable("no attention of this family is fused")
-    with edit(subject.model, {"*.pattern": lambda pattern: pattern}):
+    with edit(subject.model, dict.fromkeys(("*.pattern", "*.scale"), lambda value: value)):
         explicit = together(subject.model, subject.batch, long=subject.asked.long)
     return Measure(value=difference(subject.together, explicit), inputs=subject.asked.inputs)
 
@@ -181,10 +184,11 @@ def _first_line(error: Exception) -> str:
 
 @torch.no_grad()
 def int8_is_near(subject: Subject) -> Measure:
-    """Matrices of 8 bits cost a little: how much, and how often the likeliest stays the likeliest."""
+    """Matrices of 8 bits cost a little: how much, and how often the likeliest stays the likeliest. Of a model that has
+    them already: each is multiplied as it says."""
     model, (given, more, real) = subject.model, subject.batch
     if has_8_bits(model):
-        raise NotApplicable("this model has 8-bit matrices already")
+        return products_are_exact(model)
     small = with_precision(copy.deepcopy(model), "int8")
     exact, near = model.head(subject.hidden, real), small.head(small.hidden(*given, **more), real)
     if exact.ndim == 3 and real is not None:
@@ -197,3 +201,28 @@ def int8_is_near(subject: Subject) -> Measure:
     value = value if math.isfinite(value) else math.nan
     what = "length of the error / length of the answers"
     return Measure(value=value, what=what, inputs=subject.asked.inputs, tolerance=INT8, agreement=agreement)
+
+
+def products_are_exact(model: Model) -> Measure:
+    """A product of whole numbers is one, in a batch as alone, whatever its kernel has packed."""
+    found = {name: worst_product(part) for name, part in matrices_of(model).items()}
+    worst = max(found, key=lambda name: math.inf if math.isnan(found[name]) else found[name])
+    why = "" if found[worst] <= TOLERANCE else f"{worst} is not multiplied as it says"
+    return Measure(value=found[worst], inputs=f"{len(found)} 8-bit matrices, each with {ROWS} rows", why=why)
+
+
+def tables_are_formulas(subject: Subject) -> Measure:
+    """Tables that no file holds, of sinusoids and of frequencies, are those of their formulas: a model that was moved,
+    cast or made without memory has filled them anew."""
+    tables = {name: part for name, part in subject.model.named_modules() if isinstance(part, Rotary | Sinusoidal)}
+    if not tables:
+        raise NotApplicable("no positions of this model are computed")
+    wrong = []
+    for name, part in tables.items():
+        anew = copy.deepcopy(part)
+        anew.fill()
+        pairs = zip(part.buffers(), anew.buffers(), strict=True)
+        wrong += [name] * any(ours.dtype != theirs.dtype or not ours.equal(theirs) for ours, theirs in pairs)
+    what = "tables that are not their formulas"
+    why = f"{wrong[0]} is not its formula" if wrong else ""
+    return Measure(value=float(len(wrong)), what=what, inputs=f"{len(tables)} tables", tolerance=0.0, why=why)

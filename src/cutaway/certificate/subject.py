@@ -15,11 +15,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from cutaway.certificate.asked import Asked, Side, padded
+from cutaway.certificate.eight_bits import has_8_bits
 from cutaway.certificate.entry import NotApplicable
 from cutaway.checkpoints import export
 from cutaway.checkpoints.hf import config_out
 from cutaway.errors import CheckpointError
-from cutaway.model.int8 import Int8Linear
 from cutaway.model.model import Model
 from cutaway.model.tap import Part
 
@@ -102,10 +102,6 @@ class Subject(ExitStack):
         folder = self.enter_context(TemporaryDirectory(prefix="cutaway-verify-"))
         export(self.model, folder)
         return Path(folder)
-
-
-def has_8_bits(model: Model) -> bool:
-    return any(isinstance(part, Int8Linear) for part in model.modules())
 
 
 def batch_of(model: Model, asked: Asked, side: Side) -> Batch:

@@ -16,9 +16,11 @@ from cutaway.bundled import find
 from cutaway.certificate import export, laws, words
 from cutaway.certificate.asked import bearable_length, full_length, long_questions, questions
 from cutaway.certificate.certificate import Certificate, fingerprint
-from cutaway.certificate.entry import TIPPED, TOLERANCE, Entry, Measure, NotMeasured, judged
-from cutaway.certificate.subject import Subject, has_8_bits
+from cutaway.certificate.eight_bits import has_8_bits, unrounded
+from cutaway.certificate.entry import Entry, Measure, NotMeasured, judged
+from cutaway.certificate.subject import Subject
 from cutaway.checkpoints import load, tokenizer_of
+from cutaway.checkpoints.folder import check_vocabulary
 from cutaway.errors import InputError
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
@@ -32,6 +34,7 @@ LAWS: dict[str, Law] = {
     "fused = explicit attention": laws.fused_is_explicit,
     "packed = unpacked": laws.packed_is_unpacked,
     "compiled = eager": laws.compiled_is_eager,
+    "tables = formulas": laws.tables_are_formulas,
     "int8 ≈ fp32": laws.int8_is_near,
     "export to HF = native": export.again_is_native,
     "transformers = native": export.peer_is_native,
@@ -41,7 +44,7 @@ LAWS: dict[str, Law] = {
     "scores = uncached": words.scores_are_uncached,
 }
 SLOW = ("compiled = eager",)  # what `quick` leaves out
-SHORT = ("weights are finite", "int8 ≈ fp32")  # what long rows would not change
+SHORT = ("weights are finite", "tables = formulas", "int8 ≈ fp32")  # what long rows would not change
 LONG = ("compiled = eager",)  # what is compiled for the long rows alone: each length takes as long again
 
 
@@ -72,6 +75,8 @@ def verify(
         model = load(path, device=device)
     if model.dtype != torch.float32:
         raise InputError(f"a model in {model.dtype}: laws are measured in single precision, so give model.float()")
+    if tokenizer is not None and "vocab_size" in model.config.to_dict():
+        check_vocabulary(tokenizer, model.config.to_dict()["vocab_size"])
     model = model.eval()
     length = checked_length(model, length)
     return Certificate(
@@ -117,8 +122,8 @@ def measured(
     length: int | None,
     report: Callable[[str], None],
 ) -> list[Entry]:
-    entries, tolerance = [], TIPPED if has_8_bits(model) else TOLERANCE
-    with Subject(model, questions(model, tokenizer, seed)) as short:
+    entries = []
+    with unrounded(model), Subject(model, questions(model, tokenizer, seed)) as short:
         asked = long_questions(model, length, seed)
         long = None if asked is None else Subject(model, asked, first=short)
         for law, measure in LAWS.items():
@@ -126,7 +131,7 @@ def measured(
             subjects = [x for x in (short, long) if x is not None]
             subjects = subjects[:1] if law in SHORT else subjects[-1:] if law in LONG else subjects
             left_out = quick and law in SLOW
-            entries.append(judged(law, _left_out if left_out else partial(_worst, measure, subjects), tolerance))
+            entries.append(judged(law, _left_out if left_out else partial(_worst, measure, subjects)))
     return entries
 
 

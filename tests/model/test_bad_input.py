@@ -260,7 +260,7 @@ def test_t5_refuses_buckets_that_cannot_be_filled(changes: dict[str, int]) -> No
     [
         (lambda: aligning(tiny("gpt2"), byte_level(), ["a"], ["b"]), "aligning is of translators"),
         (lambda: explain_translation(tiny("gpt2", vocab_size=400), byte_level(), "a", "b"), "translates nothing"),
-        (lambda: writes(tiny("transformer"), *inputs("transformer"), cross="target"), "cross='target' is none of"),
+        (lambda: writes(tiny("transformer"), *inputs("transformer"), cross="target"), "cross='target' is not one of"),
         (
             lambda: trial(tiny("gpt2"), some_ids(2, 4), metric=Logit(3), reference=(some_ids(2, 4),), how="median"),
             "how='median' is not one of",

@@ -145,8 +145,6 @@ def writes(
     """
     model = readable(model, more)
     side = _side(model, stream, at)
-    if cross not in ("heads", "source", "encoder"):
-        raise InputError(f"cross={cross!r} is none of heads, source, encoder")
     if cross != "heads" and not (side == "decoder" and isinstance(model, EncoderDecoderModel)):
         raise InputError(f"cross={cross!r}: {side} of {model.config.family} has no cross-attention to split")
     stack: Stack = getattr(model, side)

@@ -160,6 +160,12 @@ def test_the_certificate_says_how_long_the_longest_row_was() -> None:
     assert (certified(sound("vit")).length, certified(sound("vit")).max_len) == (None, None)
 
 
+def test_an_export_that_puts_the_axes_in_another_order_is_native() -> None:
+    """Marian's sinusoids come in halves: its hidden states are ours in another order, and its scores are ours."""
+    entry = certified(sound("transformer", pad_id=0, start_id=1, end_ids=(2,))).entry("export to HF = native")
+    assert (entry.verdict, entry.inputs[-6:]) == ("passed", "and 32"), entry
+
+
 @pytest.mark.parametrize("length", [0, 33])
 def test_a_length_that_the_model_does_not_read_is_refused(length: int) -> None:
     with pytest.raises(InputError, match="between 1 and max_len=32"):

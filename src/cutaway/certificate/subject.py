@@ -119,9 +119,9 @@ def batch_of(model: Model, asked: Asked, side: Side) -> Batch:
 
 
 @torch.no_grad()
-def together(model: Model, batch: Batch, *, long: bool) -> list[Tensor]:
+def together(model: Model, batch: Batch, *, long: bool, scores: bool = False) -> list[Tensor]:
     """All answers of some model from one batch."""
-    return answers(model, model.hidden(*batch.given, **batch.more), batch.real, long=long)
+    return answers(model, model.hidden(*batch.given, **batch.more), batch.real, long=long, scores=scores)
 
 
 @torch.no_grad()

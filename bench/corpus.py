@@ -25,7 +25,7 @@ SEQ_LEN, ROWS = 1024, 8
 
 def pieces(folder: Path) -> Iterator[str]:
     """The text of a folder over and over; without one, lines of random words."""
-    from cutaway.data.text import read_documents
+    from cutaway.data.text_files import read_documents
 
     files = sorted(path for pattern in ("*.xz", "*.gz", "*.txt") for path in folder.glob(pattern))
     while files:
@@ -39,7 +39,7 @@ def pieces(folder: Path) -> Iterator[str]:
 
 def make(text: Path, folder: Path, megabytes: int, vocab_size: int) -> None:
     """Write the text, and train the tokenizer on its beginning."""
-    from cutaway.tokens.train import train_tokenizer
+    from cutaway.tokens.train_tokenizer import train_tokenizer
 
     beginning, length = [], 0
     with (folder / "text.txt").open("w", encoding="utf-8") as file:

@@ -37,7 +37,7 @@ def translator(name: str, folder: Path, threads: int) -> Any:
         import torch
 
         from cutaway.checkpoints import load
-        from cutaway.decoding import Job, write
+        from cutaway.decoding import Job, run_jobs
         from cutaway.decoding.precision import with_precision
 
         torch.set_num_threads(threads)
@@ -45,7 +45,7 @@ def translator(name: str, folder: Path, threads: int) -> Any:
 
         def ours(texts: list[list[int]], beam: int) -> list[list[int]]:
             jobs = [Job(prompt=[1], source=text, limit=TARGET) for text in texts]
-            return [found[0].ids for found in write(model, jobs, beam=beam, end_ids=[])]
+            return [found[0].ids for found in run_jobs(model, jobs, beam=beam, end_ids=[])]
 
         return ours
     if name.startswith("ctranslate2"):

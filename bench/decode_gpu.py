@@ -53,7 +53,7 @@ def writer(engine: str, folder: Path, name: str) -> Any:
 
     if engine == "cutaway":
         from cutaway.checkpoints import load
-        from cutaway.decoding import Job, write
+        from cutaway.decoding import Job, run_jobs
         from cutaway.decoding.precision import with_precision
 
         model: Any = with_precision(load(folder / name / engine), "bf16").to("cuda")
@@ -62,7 +62,7 @@ def writer(engine: str, folder: Path, name: str) -> Any:
             jobs = [
                 Job(prompt=text, limit=n) if name == "gpt2" else Job(prompt=[1], source=text, limit=n) for text in texts
             ]
-            return [found[0].ids for found in write(model, jobs, beam=beam, end_ids=[])]
+            return [found[0].ids for found in run_jobs(model, jobs, beam=beam, end_ids=[])]
 
         return ours
     import transformers

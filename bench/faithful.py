@@ -21,9 +21,9 @@ import torch
 import cutaway
 from cutaway import Ablate, Place
 from cutaway.inside import questions
-from cutaway.inside.asked import Asked
-from cutaway.inside.attributed import METHODS
-from cutaway.inside.faithful import deletion_curve
+from cutaway.inside.attribution.deletion_curve import deletion_curve
+from cutaway.inside.attribution.result import METHODS
+from cutaway.inside.question import Question
 from cutaway.model.model import Model
 
 
@@ -68,7 +68,7 @@ def mnist(folder: Path) -> np.ndarray:
         return np.frombuffer(file.read()[16:], np.uint8).reshape(-1, 1, 28, 28)
 
 
-def measure(every: Iterable[Asked]) -> None:
+def measure(every: Iterable[Question]) -> None:
     found: dict[str, list[float]] = {method: [] for method in METHODS}
     seconds = dict.fromkeys(METHODS, 0.0)
     for n, asked in enumerate(every, 1):
@@ -91,7 +91,7 @@ def measure(every: Iterable[Asked]) -> None:
         print(f"{method:22s} {np.mean(values):6.3f} ± {error:.3f}   {seconds[method] / n:6.2f} s each")
 
 
-def ink_of(asked: Asked) -> torch.Tensor:
+def ink_of(asked: Question) -> torch.Tensor:
     """Patches that are not black: to take the others away changes nothing, and any order that leaves them for last
     would look faithful."""
     side = asked.model.config.to_dict()["patch_size"]
@@ -99,7 +99,7 @@ def ink_of(asked: Asked) -> torch.Tensor:
     return torch.nn.functional.max_pool2d(ink.float(), side)[0, 0].flatten() > 0
 
 
-def words_of(asked: Asked) -> torch.Tensor:
+def words_of(asked: Question) -> torch.Tensor:
     """The source's and the target's words before each output: what may be taken away."""
     plain = ~torch.cat(asked.special, dim=1)[0]
     source, target = (one.shape[1] for one in asked.inputs)

@@ -42,8 +42,8 @@ def prompts(length: int) -> tuple[Any, Any]:
 
 def ours(folder: str) -> Any:
     from cutaway.checkpoints import load
-    from cutaway.inside.metrics import LogitDifference
-    from cutaway.inside.sweep import sweep
+    from cutaway.inside.patching.metrics import LogitDifference
+    from cutaway.inside.patching.sweep import sweep
 
     net = load(Path(folder) / "ours")
 

@@ -5,7 +5,7 @@
     python bench/ioi.py --model tiny --most 12 --shortlist 12
 
 `smollm2` is SmolLM2-135M-Instruct from a package (tests/real/weights.py), in fp32; `tiny` is trained here, on our own
-sentences, in half a minute (studies/names.py); anything else is a model folder. The file of templates has NAMES,
+sentences, in half a minute (toys/names.py); anything else is a model folder. The file of templates has NAMES,
 PLACES, OBJECTS and BABA_TEMPLATES, the lists of Wang et al. 2022 as JSON (redwoodresearch/Easy-Transformer on GitHub,
 MIT); without one, our own few sentences serve. All heads are ranked by attribution patching, the best of them exactly,
 and faithfulness is measured on both sets against size.
@@ -21,11 +21,11 @@ from typing import Any
 import torch
 
 import cutaway
-from cutaway.inside.circuits import completeness, faithfulness, minimality
-from cutaway.inside.finding import Found, curve, find, grow
-from cutaway.inside.heads import HeadScores
-from cutaway.inside.ioi import OURS, Templates, head_scores, make_prompts, role_of
-from cutaway.inside.trial import Trial
+from cutaway.inside.circuits.circuit import completeness, faithfulness, minimality
+from cutaway.inside.circuits.circuit_eval import Trial
+from cutaway.inside.circuits.find import FoundCircuits, curve, find_circuit, grow
+from cutaway.inside.circuits.head_scores import HeadScores
+from cutaway.inside.circuits.ioi import OURS, Templates, head_scores, make_prompts, role_of
 
 STEP, SHOWN = 5, 10
 KEPT = 0.8  # of the logit difference
@@ -47,7 +47,7 @@ def main() -> None:
     asked = parser.parse_args()
     templates = Templates.read(asked.templates) if asked.templates else OURS
     if asked.model == "tiny":
-        from cutaway.studies.names import train_names
+        from cutaway.toys.names import train_names
 
         model, tokenizer = train_names(templates, steps=asked.steps)
         halves = (templates, templates)  # a name that it never saw means nothing to it: only the prompts differ
@@ -68,7 +68,7 @@ def main() -> None:
     told(roles={role: each.best(5) for role, each in scores.items()})
     here, there = (prompts.trial(model) for prompts in sets)
     told(whole=[x.whole.mean().item() for x in (here, there)], none=[x.none.mean().item() for x in (here, there)])
-    ranked = find(here, "ioi", sizes=range(STEP, asked.most + 1, STEP), shortlist=asked.shortlist)
+    ranked = find_circuit(here, "ioi", sizes=range(STEP, asked.most + 1, STEP), shortlist=asked.shortlist)
     told(ranked=report(ranked, there))
     by_size = sorted(ranked.worth, key=lambda node: -abs(ranked.worth[node]))
     told(largest={node: ranked.worth[node] for node in by_size[:SHOWN]})
@@ -80,7 +80,9 @@ def main() -> None:
         told(grown=report(grow(here, "ioi", to=asked.grow, by=STEP), there))
 
 
-def tested(found: Found, size: int, scores: dict[str, HeadScores], there: Trial, path: Path | None) -> dict[str, Any]:
+def tested(
+    found: FoundCircuits, size: int, scores: dict[str, HeadScores], there: Trial, path: Path | None
+) -> dict[str, Any]:
     """The smallest circuit that keeps enough, with the role that each head scores highest in, on the other prompts."""
     roles = {node: role_of(node, scores, LOOKS) or "not known" for node in found.order[:size]}
     kept = found.circuit(size, task="indirect-object identification", roles=roles)
@@ -94,7 +96,7 @@ def tested(found: Found, size: int, scores: dict[str, HeadScores], there: Trial,
     }
 
 
-def report(found: Found, there: Trial) -> dict[str, Any]:
+def report(found: FoundCircuits, there: Trial) -> dict[str, Any]:
     return found.to_dict() | {"tested": {str(k): v for k, v in curve(there, found.order, found.curve).items()}}
 
 

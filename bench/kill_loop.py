@@ -164,7 +164,7 @@ def _order_of(record: Path, keys: tuple[str, ...]) -> list[Any]:
 
 def seconds_of(out: Path) -> float:
     """From the first step that was told of, which waits for the compiler, to the end."""
-    from cutaway.training.log import read_log
+    from cutaway.training.run_log import read_log
 
     told = [event["seconds"] for event in read_log(out / "run" / "log.jsonl") if event["event"] in ("step", "end")]
     return told[-1] - told[0]

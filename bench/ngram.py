@@ -24,19 +24,19 @@ DEFAULT_TEXT = Path(__file__).parents[2] / "shared" / "data" / "gutenberg"
 
 
 def train(folder: Path, files: list[Path], unit: str, order: int, smoothing: str) -> dict[str, Any]:
-    from cutaway.baselines.counts import count_ngrams
-    from cutaway.baselines.ngram_smoothing import smoothed
-    from cutaway.studies.counted import write_counted
-    from cutaway.studies.cutting import cut_of, read_ids
+    from cutaway.before.ngrams.counts import count_ngrams
+    from cutaway.before.ngrams.ngram_folder import write_ngram_folder
+    from cutaway.before.ngrams.smoothing import smoothed
+    from cutaway.before.units import read_ids, units_of
 
     imports, start = peak(), time.perf_counter()
-    cut = cut_of(unit)
+    cut = units_of(unit)
     text = read_ids(cut, files, split="form_feed")
     read = time.perf_counter()
     counts = count_ngrams(text.ids, len(cut.names), order, end=cut.end, folder=folder)
     counted = time.perf_counter()
     model = smoothed(counts, smoothing)
-    write_counted(model, cut, folder, there=True)
+    write_ngram_folder(model, cut, folder, there=True)
     done = time.perf_counter()
     seconds = {"reading": read - start, "counting": counted - read, "smoothing": done - counted, "all": done - start}
     sizes = [len(level.keys) for level in counts.levels]
@@ -46,10 +46,10 @@ def train(folder: Path, files: list[Path], unit: str, order: int, smoothing: str
 
 
 def score(folder: Path, file: Path) -> dict[str, Any]:
-    from cutaway.studies.counted import read_counted
-    from cutaway.studies.cutting import read_ids
+    from cutaway.before.ngrams.ngram_folder import read_ngram_folder
+    from cutaway.before.units import read_ids
 
-    model, cut = read_counted(folder)
+    model, cut = read_ngram_folder(folder)
     text = read_ids(cut, [file], split="form_feed", new=False)
     rates = []
     for _ in range(3):  # the first time the tables come from the disk

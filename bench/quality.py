@@ -14,7 +14,7 @@ from typing import Any
 
 import cutaway
 from cutaway.checkpoints import export
-from cutaway.data.text import read_lines
+from cutaway.data.text_files import read_lines
 from cutaway.decoding.precision import with_precision
 from cutaway.decoding.translate import encode_sources, translate_all
 from cutaway.evaluation.bleu import bleu_counts

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import cutaway
-from cutaway.data.text import read_lines
-from cutaway.decoding.terms import contains
+from cutaway.data.text_files import read_lines
+from cutaway.decoding.rules.terms import contains
 from cutaway.evaluation.bleu import chrf
 
 TERMS = {  # word → term, what it is usually called

@@ -141,8 +141,8 @@ def ours(task: Task, how: str) -> Callable[[Any], Any]:
     from cutaway.families import build
     from cutaway.objectives.next_token import NextToken
     from cutaway.objectives.translation import Translation
-    from cutaway.training.captured import Captured
-    from cutaway.training.compiled import compile_blocks
+    from cutaway.training.compile import compile_blocks
+    from cutaway.training.cuda_graphs import Captured
     from cutaway.training.loop import Run, loss_function, take_step
     from cutaway.training.optimizer import Optimizer
     from cutaway.training.recipe import OptimizerPart

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from cutaway import load, load_tokenizer
-from cutaway.inside.tuned import kl_by_layer, train_lens
+from cutaway.inside.residual.tuned_lens import kl_by_layer, train_lens
 
 HELD_OUT = 16
 

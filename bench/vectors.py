@@ -15,8 +15,8 @@ import numpy as np
 from gensim.models import Word2Vec
 from gensim.models.word2vec import MAX_WORDS_IN_BATCH
 
-from cutaway.baselines.skip_gram import SkipGram, SkipGramConfig
-from cutaway.studies.cutting import cut_of, read_ids
+from cutaway.before.units import read_ids, units_of
+from cutaway.before.vectors.skip_gram import SkipGram, SkipGramConfig
 
 
 class Texts:
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--split", default="form_feed")
     args = parser.parse_args()
-    ours, cut = SkipGramConfig(), cut_of("words")
+    ours, cut = SkipGramConfig(), units_of("words")
     text = read_ids(cut, [args.file], split=args.split)
     begin = time.perf_counter(), time.process_time()
     model = Word2Vec(

@@ -112,7 +112,7 @@ def score(out: Path, root: str) -> None:
 
 def show() -> None:
     """Of each group a table; of the parts a dot for each, of the norms a line by the number of layers."""
-    from cutaway.inside.pictures import Dots, Lines
+    from cutaway.pictures import Dots, Lines
 
     facts = json.loads(FACTS.read_text(encoding="utf-8"))
     for group in GROUPS.values():

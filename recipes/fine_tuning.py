@@ -89,7 +89,7 @@ def score(out: Path) -> None:
 
 
 def show() -> None:
-    from cutaway.inside.pictures import Dots
+    from cutaway.pictures import Dots
 
     rows = json.loads(FACTS.read_text(encoding="utf-8"))["rows"]
     print(f"| dev | {' | '.join(VARIANTS)} |\n|---|{'---|' * len(VARIANTS)}")

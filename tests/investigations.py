@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from cutaway.inside.pictures import read_picture
+from cutaway.pictures import read_picture
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs" / "inside").glob("[0-9]-*.md"))

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from cutaway.inside.pictures import (
+from cutaway.pictures import (
     Arcs,
     CircuitGraph,
     ColouredText,

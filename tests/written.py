@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from cutaway.decoding import Hypothesis, Job, write
+from cutaway.decoding import Hypothesis, Job, run_jobs
 from cutaway.model.model import DecoderModel
 
 
@@ -29,7 +29,7 @@ def beams(
     jobs = [
         Job(prompt=[start], source=row, limit=limit) for row, limit in zip(rows_of(source, real), limits, strict=True)
     ]
-    return write(model, jobs, **{"beam": 4, **options})
+    return run_jobs(model, jobs, **{"beam": 4, **options})
 
 
 def translations(model: DecoderModel, source: Tensor, **options: object) -> list[list[int]]:
@@ -40,4 +40,4 @@ def continuations(
     model: DecoderModel, ids: Tensor, *, n: int, real: Tensor | None = None, **options: object
 ) -> list[list[int]]:
     jobs = [Job(prompt=row, limit=n) for row in rows_of(ids, real)]
-    return [found[0].ids for found in write(model, jobs, **{"beam": 4, **options})]
+    return [found[0].ids for found in run_jobs(model, jobs, **{"beam": 4, **options})]

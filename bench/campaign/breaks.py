@@ -17,7 +17,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
-from cutaway.baselines import lstm_model  # noqa: E402
+from cutaway.families import lstm  # noqa: E402
 from cutaway.model import cache, masks  # noqa: E402
 from cutaway.model import model as models  # noqa: E402
 from cutaway.model.masks import EVERYWHERE, Mask  # noqa: E402
@@ -154,9 +154,7 @@ def _documents_parity(model: Any) -> Iterator[None]:
 @breaks("masks", "lstm")
 def _state_of_the_document_before(model: Any) -> Iterator[None]:
     """a document of a packed row goes on from the state of the one before"""
-    with patch.object(
-        lstm_model, "document_starts", lambda documents: along(documents.shape[1])[None] == 0 * documents
-    ):
+    with patch.object(lstm, "document_starts", lambda documents: along(documents.shape[1])[None] == 0 * documents):
         yield
 
 

@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F
 from campaign.breaks import along, breaks, instead
 
-from cutaway.baselines import additive, lstm_past
-from cutaway.model import cache, norms
+from cutaway.model import additive_attention, cache, lstm_cache, norms
 from cutaway.model import model as models
 
 # --- caches -----------------------------------------------------------------------------------------------------------
@@ -147,7 +146,7 @@ def _cell_forgotten(model: Any) -> Iterator[None]:
     def read_on(right: Any) -> Any:
         return lambda self, layer, x, begin, go: right(self, layer, x, begin, lambda e, s, c: go(e, s, c * 0))
 
-    with instead(lstm_past.Past, "read_on", read_on):
+    with instead(lstm_cache.Past, "read_on", read_on):
         yield
 
 
@@ -158,7 +157,7 @@ def _memory_of_the_first_row(model: Any) -> Iterator[None]:
     def forward(right: Any) -> Any:
         return lambda self, state, memory, may: right(self, state, [x[:1].expand(x.shape) for x in memory], may)
 
-    with instead(additive.AdditiveAttention, "forward", forward):
+    with instead(additive_attention.AdditiveAttention, "forward", forward):
         yield
 
 

@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from campaign.breaks import breaks, instead
 
-from cutaway.baselines import lstm_model, lstm_translator
-from cutaway.model import embeddings, feed_forward, heads, int8
+from cutaway.families import lstm, lstm_translator
+from cutaway.model import embeddings, feed_forward, heads
 from cutaway.model.dropout import Dropout
+from cutaway.model.kernels import int8
 
 # --- weights ----------------------------------------------------------------------------------------------------------
 
@@ -198,14 +199,14 @@ def _not_sorted_back(model: Any) -> Iterator[None]:
 
         return wrong
 
-    with instead(lstm_model.LSTMModel, "hidden", hidden):
+    with instead(lstm.LSTMModel, "hidden", hidden):
         yield
 
 
 @breaks("batches", "lstm")
 def _reads_padding_first(model: Any) -> Iterator[None]:
     """padding on the left is read as text"""
-    with patch.object(lstm_model, "forwards", lambda real: None):
+    with patch.object(lstm, "forwards", lambda real: None):
         yield
 
 

@@ -10,10 +10,11 @@ import torch
 from campaign.breaks import breaks, instead
 
 from cutaway.certificate import subject
-from cutaway.decoding import beam, engine, search
+from cutaway.decoding.engine import engine
+from cutaway.decoding.search import beam, search
 from cutaway.model import model as models
+from cutaway.model.beam_cache import Tree
 from cutaway.model.cache import Cache
-from cutaway.model.tree import Tree
 
 # --- decoding ---------------------------------------------------------------------------------------------------------
 

@@ -90,7 +90,7 @@ def _prepare(folder: Path, kind: str) -> None:
 
         train(recipe, folder / "whole", listeners=[copy])
         if kind == "images":
-            _command(["evaluate", "whole", "data/pictures.npz", "--json"], folder)
+            _command(["evaluate", str(folder / "whole"), str(folder / "data" / "pictures.npz"), "--json"], folder)
 
     os.environ["CUTAWAY_CACHE"] = str(folder / "cache")
     status = os.waitstatus_to_exitcode(os.waitpid(_forked(work, folder / "said"), 0)[1])

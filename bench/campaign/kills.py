@@ -336,17 +336,17 @@ def _tokenizer() -> State:
 
 
 def _ngrams() -> State:
-    from cutaway.studies.counted import is_counted, read_counted
+    from cutaway.before.ngrams.ngram_folder import is_ngram_folder, read_ngram_folder
 
-    if not is_counted(Path("out")):
+    if not is_ngram_folder(Path("out")):
         assert not Path("out").exists() or not list(Path("out").iterdir())
         return None
-    model, cut = read_counted(Path("out"))
+    model, cut = read_ngram_folder(Path("out"))
     return {"model": str(model), "names": len(cut.names), "files": _files()}
 
 
 def _arpa() -> State:
-    from cutaway.baselines.arpa import read_arpa
+    from cutaway.before.ngrams.arpa import read_arpa
 
     return {"words": len(read_arpa(Path("out.arpa"))[1]), "file": _sha(Path("out.arpa"))}
 
@@ -362,7 +362,7 @@ def _vectors() -> State:
 
 def _picture(name: str) -> Callable[[], State]:
     def read() -> State:
-        from cutaway.inside.pictures import read_picture
+        from cutaway.pictures import read_picture
 
         return {"kind": read_picture(name).kind} if Path(name).exists() else None
 
@@ -383,7 +383,7 @@ def _json(name: str, *keys: str) -> Callable[[], State]:
 
 def _checkpoints() -> State:
     """The model, or None; and every checkpoint that is there is whole."""
-    from cutaway.training.state import checkpoints, read_checkpoint
+    from cutaway.training.checkpoint import checkpoints, read_checkpoint
 
     for path in checkpoints(Path("out/run/checkpoints")):
         read_checkpoint(path)
@@ -395,7 +395,7 @@ def _lines() -> State:
 
 
 def _game() -> State:
-    from cutaway.studies.shannon_game import read_game
+    from cutaway.before.shannon.game import read_game
 
     return read_game(Path("out")) if Path("out").exists() else None
 

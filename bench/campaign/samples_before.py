@@ -49,7 +49,7 @@ def _vectors(place: Path) -> Reader:
 
 
 def _packed_vectors(place: Path) -> Reader:
-    from cutaway.baselines.skip_gram import SkipGramConfig, train_skip_gram
+    from cutaway.before.vectors.skip_gram import SkipGramConfig, train_skip_gram
     from cutaway.checkpoints.word_vectors import is_word_vectors, read_word_vectors
 
     ids = np.random.default_rng(0).integers(0, 20, 400).astype(np.uint32)
@@ -64,13 +64,13 @@ def _packed_vectors(place: Path) -> Reader:
 
 
 def _counted(unit: str, place: Path, classes: bool = False, out: str = "model") -> Path:
-    from cutaway.baselines.class_ngram import train_class_ngrams
-    from cutaway.baselines.ngram_smoothing import train_ngrams
-    from cutaway.studies.counted import write_counted
-    from cutaway.studies.cutting import cut_of, read_ids
+    from cutaway.before.ngrams.ngram_folder import write_ngram_folder
+    from cutaway.before.ngrams.ngram_of_classes import train_class_ngrams
+    from cutaway.before.ngrams.smoothing import train_ngrams
+    from cutaway.before.units import read_ids, units_of
 
     (place / "text.txt").write_text("\n".join(sentences(60, Random(4))))
-    cut = cut_of(unit)
+    cut = units_of(unit)
     text = read_ids(cut, [place / "text.txt"], split="line")
     size = len(cut.names)
     made = (
@@ -78,14 +78,14 @@ def _counted(unit: str, place: Path, classes: bool = False, out: str = "model") 
         if classes
         else train_ngrams(text.ids, size, 3, end=cut.end)
     )
-    write_counted(made, cut, place / out)
+    write_ngram_folder(made, cut, place / out)
     return place / out
 
 
 def _asked_of_counts(path: Path) -> None:
-    from cutaway.studies.counted import read_counted
+    from cutaway.before.ngrams.ngram_folder import read_ngram_folder
 
-    model, cut = read_counted(path)
+    model, cut = read_ngram_folder(path)
     ids = cut.ids("the cat sat on the mat", new=False).astype(np.int64)
     model.log_probabilities(ids)
     model.next_probabilities(ids.tolist())

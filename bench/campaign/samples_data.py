@@ -96,9 +96,9 @@ def _npz(place: Path) -> Reader:
 
 
 def _table_reader(name: str, samples: list[Files], share: float = 1.0, odd: Sequence[Files] = ()) -> Reader:
-    from cutaway.data.columns import tokenised_columns
     from cutaway.data.labels import LabelColumn
-    from cutaway.data.tables import read_table
+    from cutaway.data.table_examples import tokenised_columns
+    from cutaway.data.table_files import read_table
 
     tokenizer = a_tokenizer()
     labels = {
@@ -192,8 +192,8 @@ def _parquet(place: Path) -> Reader:
 
 
 def _parallel(place: Path) -> Reader:
-    from cutaway.data.columns import tokenised_columns
-    from cutaway.data.tables import read_parallel
+    from cutaway.data.table_examples import tokenised_columns
+    from cutaway.data.table_files import read_parallel
 
     tokenizer = a_tokenizer()
     sides = {side: ("\n".join(sentences(20, Random(side))) + "\n").encode() for side in ("en", "de")}
@@ -229,8 +229,8 @@ def _texts(place: Path) -> Reader:
 
 def _word_tests(place: Path) -> Reader:
     from cutaway.evaluation.lambada import read_last_words
-    from cutaway.evaluation.schema_files import read_schemas
-    from cutaway.evaluation.word_files import read_word_test
+    from cutaway.evaluation.winograd_files import read_schemas
+    from cutaway.evaluation.word_tests import read_word_test
 
     schemas = "".join(
         f"The {a} sat on the {b} because it was old.\nit\nThe {a},the {b}\nthe {b}\n\n"
@@ -253,7 +253,7 @@ def _word_tests(place: Path) -> Reader:
 
 
 def _glossary(place: Path) -> Reader:
-    from cutaway.decoding.terms import Glossary, read_terms
+    from cutaway.decoding.rules.terms import Glossary, read_terms
 
     tokenizer = a_tokenizer()
     text = "".join(f"{a}\t{b}\n" for a, b in zip(WORDS, reversed(WORDS), strict=True)).encode()
@@ -266,7 +266,7 @@ def _glossary(place: Path) -> Reader:
 
 
 def _zips(place: Path) -> Reader:
-    from cutaway.evaluation.pair_tables import read_pairs
+    from cutaway.evaluation.minimal_pair_files import read_pairs
 
     rows = [
         {

@@ -15,7 +15,7 @@ from campaign.reader import WORDS, Reader, files_of, sentences, small
 def _opened(path: Path, out: Path) -> None:
     """Described, listed, and made a folder of our own."""
     from cutaway.checkpoints import import_model, load
-    from cutaway.checkpoints.numbers import config_at
+    from cutaway.checkpoints.read_config import config_at
 
     config_at(path)
     load(path)
@@ -135,7 +135,7 @@ def _cuts(folder: Path, out: Path) -> None:
 
 
 def _tokenizers(place: Path) -> Reader:
-    from cutaway.tokens.train import train_tokenizer
+    from cutaway.tokens.train_tokenizer import train_tokenizer
 
     samples = []
     for kind in ("bpe", "wordpiece", "unigram", "word", "char", "byte"):

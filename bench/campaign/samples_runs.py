@@ -131,10 +131,10 @@ def _inside(place: Path) -> Reader:
     import torch
 
     from cutaway.checkpoints.tensors import write_tensors
-    from cutaway.inside.circuits import Circuit
-    from cutaway.inside.ioi import Templates
-    from cutaway.inside.pictures.grid import HeatMap
-    from cutaway.inside.steering import Steering
+    from cutaway.inside.circuits.circuit import Circuit
+    from cutaway.inside.circuits.ioi import Templates
+    from cutaway.inside.residual.steering import Steering
+    from cutaway.pictures.heat_map import HeatMap
 
     circuit = Circuit(
         "x", {"family": "gpt2"}, ("decoder.0.attention.1", "decoder.1.attention.1"),
@@ -167,7 +167,7 @@ def _inside(place: Path) -> Reader:
 
 
 def _redrawn(path: Path) -> None:
-    from cutaway.inside.pictures import read_picture
+    from cutaway.pictures import read_picture
 
     picture = read_picture(path)
     for said in (picture.svg(), picture.text(), picture.html()):
@@ -175,13 +175,13 @@ def _redrawn(path: Path) -> None:
 
 
 def _games(place: Path) -> Reader:
-    from cutaway.studies.shannon_game import read_game
+    from cutaway.before.shannon.game import read_game
 
     game = {"game": "shannon", "known": [1, 2], "first": 0, "seed": 1, "samples": 3, "guesses": ["ab"], "open": "x"}
     record = {"lines": 3, "sha256": "0" * 64, "settings": {"beam": 4}}
 
     def read(folder: Path, out: Path) -> None:
-        from cutaway.decoding.lines import _kept
+        from cutaway.decoding.line_files import _kept
 
         if (folder / "game.json").exists():
             read_game(folder / "game.json")

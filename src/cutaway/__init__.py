@@ -3,21 +3,20 @@
 tokens        text → ids and back
 model         the parts: embeddings, positions, masks, attention, feed-forward, norms, blocks, encoder, decoder, heads
 families      assemblies of parts, one file each
-baselines     what came before: Markov chains, n-grams, recurrent models
 bundled       the models that come along, and how a name finds one
 checkpoints   a model folder on disk; published layouts in and out
 objectives    what a model is trained to do
 data          files → examples → batches
-training      the loop, its optimizer, its schedule, its exact resume
-decoding      what may come next: greedy, sampling, beam search
+decoding      from a model to words: greedy, sampling, beam search
 evaluation    how good it is
+training      the loop, its optimizer, its schedule, its exact resume
 inside        what happens in there: attention, residual stream, lens, patching, circuits
+pictures      charts, pages and terminal pictures of all that
 certificate   what `cutaway verify` measures
-studies       experiments that use all of the above
-serving       the model behind HTTP, and the page
-cli           one file per command
-
-Not built yet: serving, and most of baselines.
+before        what came before: Markov chains, n-grams, word vectors, Shannon's game, formal languages, the ladder
+toys          models that are trained in a minute, to be shown
+serving       not built yet: the models over HTTP, and the page
+cli           one file per command; what they share in cli/shared
 
 The names below are imported when first used, so that `import cutaway` costs nothing.
 """
@@ -36,29 +35,35 @@ if TYPE_CHECKING:
     from cutaway.decoding.generate import generate
     from cutaway.decoding.translate import translate
     from cutaway.families import build
-    from cutaway.inside.ablation import ablate_sweep
-    from cutaway.inside.attribution import gradient_x_input, integrated_gradients
-    from cutaway.inside.circuits import Circuit, completeness, faithfulness, minimality
-    from cutaway.inside.estimate import agreement, estimate_sweep
-    from cutaway.inside.explain import explain_blank, explain_image, explain_label, explain_next, explain_translation
-    from cutaway.inside.faithful import deletion_curve
-    from cutaway.inside.inspection import look_inside
-    from cutaway.inside.lens import logit_lens
-    from cutaway.inside.looked_at import attention_rollout, value_weighted
-    from cutaway.inside.metrics import LogitDifference, LogProbability
-    from cutaway.inside.neighbours import WordVectors
-    from cutaway.inside.patch import Ablate, Patch, intervene, means, record
-    from cutaway.inside.paths import patch_paths
-    from cutaway.inside.place import Place
-    from cutaway.inside.shown import picture_of
-    from cutaway.inside.steering import Steering
-    from cutaway.inside.stream import writes
-    from cutaway.inside.sweep import sweep
-    from cutaway.inside.trial import trial
-    from cutaway.inside.tuned import TunedLens, train_lens
+    from cutaway.inside.attribution.by_gradient import gradient_x_input, integrated_gradients
+    from cutaway.inside.attribution.deletion_curve import deletion_curve
+    from cutaway.inside.attribution.explain import (
+        explain_blank,
+        explain_image,
+        explain_label,
+        explain_next,
+        explain_translation,
+    )
+    from cutaway.inside.attribution.rollout import attention_rollout, value_weighted
+    from cutaway.inside.circuits.circuit import Circuit, completeness, faithfulness, minimality
+    from cutaway.inside.circuits.circuit_eval import trial
+    from cutaway.inside.inspect import look_inside
+    from cutaway.inside.patching.ablation import ablate_sweep
+    from cutaway.inside.patching.estimate import agreement, estimate_sweep
+    from cutaway.inside.patching.metrics import LogitDifference, LogProbability
+    from cutaway.inside.patching.patch import Ablate, Patch, intervene, means, record
+    from cutaway.inside.patching.paths import patch_paths
+    from cutaway.inside.patching.place import Place
+    from cutaway.inside.patching.sweep import sweep
+    from cutaway.inside.residual.logit_lens import logit_lens
+    from cutaway.inside.residual.steering import Steering
+    from cutaway.inside.residual.stream import writes
+    from cutaway.inside.residual.tuned_lens import TunedLens, train_lens
+    from cutaway.inside.word_vectors import WordVectors
     from cutaway.model.tap import edit, tap_names, watch
     from cutaway.objectives import next_token_loss
-    from cutaway.tokens.train import train_tokenizer
+    from cutaway.pictures.to_picture import to_picture
+    from cutaway.tokens.train_tokenizer import train_tokenizer
     from cutaway.training.train import train
 
     __version__: str
@@ -107,12 +112,12 @@ __all__ = [
     "models",
     "next_token_loss",
     "patch_paths",
-    "picture_of",
     "record",
     "save",
     "speculative",
     "sweep",
     "tap_names",
+    "to_picture",
     "trace_beam",
     "train",
     "train_lens",
@@ -126,64 +131,64 @@ __all__ = [
 ]
 
 _HOME = {
-    "Ablate": "cutaway.inside.patch",
-    "Circuit": "cutaway.inside.circuits",
-    "LogProbability": "cutaway.inside.metrics",
-    "LogitDifference": "cutaway.inside.metrics",
-    "Patch": "cutaway.inside.patch",
-    "Place": "cutaway.inside.place",
-    "Steering": "cutaway.inside.steering",
-    "TunedLens": "cutaway.inside.tuned",
-    "WordVectors": "cutaway.inside.neighbours",
-    "ablate_sweep": "cutaway.inside.ablation",
-    "agreement": "cutaway.inside.estimate",
-    "attention_rollout": "cutaway.inside.looked_at",
+    "Ablate": "cutaway.inside.patching.patch",
+    "Circuit": "cutaway.inside.circuits.circuit",
+    "LogProbability": "cutaway.inside.patching.metrics",
+    "LogitDifference": "cutaway.inside.patching.metrics",
+    "Patch": "cutaway.inside.patching.patch",
+    "Place": "cutaway.inside.patching.place",
+    "Steering": "cutaway.inside.residual.steering",
+    "TunedLens": "cutaway.inside.residual.tuned_lens",
+    "WordVectors": "cutaway.inside.word_vectors",
+    "ablate_sweep": "cutaway.inside.patching.ablation",
+    "agreement": "cutaway.inside.patching.estimate",
+    "attention_rollout": "cutaway.inside.attribution.rollout",
     "build": "cutaway.families",
     "classify": "cutaway.decoding.classify",
-    "completeness": "cutaway.inside.circuits",
-    "deletion_curve": "cutaway.inside.faithful",
+    "completeness": "cutaway.inside.circuits.circuit",
+    "deletion_curve": "cutaway.inside.attribution.deletion_curve",
     "edit": "cutaway.model.tap",
     "embed": "cutaway.decoding.embed",
-    "estimate_sweep": "cutaway.inside.estimate",
-    "explain_blank": "cutaway.inside.explain",
-    "explain_image": "cutaway.inside.explain",
-    "explain_label": "cutaway.inside.explain",
-    "explain_next": "cutaway.inside.explain",
-    "explain_translation": "cutaway.inside.explain",
+    "estimate_sweep": "cutaway.inside.patching.estimate",
+    "explain_blank": "cutaway.inside.attribution.explain",
+    "explain_image": "cutaway.inside.attribution.explain",
+    "explain_label": "cutaway.inside.attribution.explain",
+    "explain_next": "cutaway.inside.attribution.explain",
+    "explain_translation": "cutaway.inside.attribution.explain",
     "export": "cutaway.checkpoints",
-    "faithfulness": "cutaway.inside.circuits",
+    "faithfulness": "cutaway.inside.circuits.circuit",
     "fill": "cutaway.decoding.fill",
     "generate": "cutaway.decoding.generate",
-    "gradient_x_input": "cutaway.inside.attribution",
+    "gradient_x_input": "cutaway.inside.attribution.by_gradient",
     "greedy": "cutaway.decoding",
     "greedy_translate": "cutaway.decoding",
-    "integrated_gradients": "cutaway.inside.attribution",
-    "intervene": "cutaway.inside.patch",
+    "integrated_gradients": "cutaway.inside.attribution.by_gradient",
+    "intervene": "cutaway.inside.patching.patch",
     "load": "cutaway.checkpoints",
     "load_tokenizer": "cutaway.checkpoints",
-    "logit_lens": "cutaway.inside.lens",
-    "look_inside": "cutaway.inside.inspection",
-    "means": "cutaway.inside.patch",
-    "minimality": "cutaway.inside.circuits",
+    "logit_lens": "cutaway.inside.residual.logit_lens",
+    "look_inside": "cutaway.inside.inspect",
+    "means": "cutaway.inside.patching.patch",
+    "minimality": "cutaway.inside.circuits.circuit",
     "models": "cutaway.bundled",
     "next_token_loss": "cutaway.objectives",
-    "patch_paths": "cutaway.inside.paths",
-    "picture_of": "cutaway.inside.shown",
-    "record": "cutaway.inside.patch",
+    "patch_paths": "cutaway.inside.patching.paths",
+    "to_picture": "cutaway.pictures.to_picture",
+    "record": "cutaway.inside.patching.patch",
     "save": "cutaway.checkpoints",
     "speculative": "cutaway.decoding",
-    "sweep": "cutaway.inside.sweep",
+    "sweep": "cutaway.inside.patching.sweep",
     "tap_names": "cutaway.model.tap",
     "trace_beam": "cutaway.decoding",
     "train": "cutaway.training.train",
-    "train_lens": "cutaway.inside.tuned",
-    "train_tokenizer": "cutaway.tokens.train",
+    "train_lens": "cutaway.inside.residual.tuned_lens",
+    "train_tokenizer": "cutaway.tokens.train_tokenizer",
     "translate": "cutaway.decoding.translate",
-    "trial": "cutaway.inside.trial",
-    "value_weighted": "cutaway.inside.looked_at",
+    "trial": "cutaway.inside.circuits.circuit_eval",
+    "value_weighted": "cutaway.inside.attribution.rollout",
     "verify": "cutaway.certificate",
     "watch": "cutaway.model.tap",
-    "writes": "cutaway.inside.stream",
+    "writes": "cutaway.inside.residual.stream",
 }
 
 

@@ -190,7 +190,7 @@ def replacing(path: Path) -> Iterator[Path]:
     if path.exists() and not path.is_file():  # a device, which root could replace, is missed by all of the machine
         raise CheckpointError(f"{path} cannot be written: it is no regular file; name another")
     try:
-        sweep(path)
+        remove_temporary(path)
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         with held(temporary):
             mode = temporary.stat().st_mode  # what the umask allows; some writers make private files instead
@@ -206,7 +206,7 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
-def sweep(place: Path) -> None:
+def remove_temporary(place: Path) -> None:
     """Removes what writers of `place` left beside it when they were killed: names that only we give, and nobody holds.
 
     Whoever may not look around there, or not remove it, writes all the same.

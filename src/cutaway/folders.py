@@ -22,7 +22,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from cutaway.errors import CheckpointError, CutawayError, InputError
-from cutaway.files import flush, held, is_plain, read_json, sweep, write_json
+from cutaway.files import flush, held, is_plain, read_json, remove_temporary, write_json
 
 JOURNAL, PLAN = ".cutaway-replacing", ".plan.json"
 AT_CWD, LINUX_EXCHANGE, MAC_SWAP = -100, 2, 2  # of renameat2 and renamex_np
@@ -101,7 +101,7 @@ def replacing_folder(path: Path, kind: Kind, stale: Sequence[str] | None = None)
         (path / JOURNAL).rmdir()  # an empty one, which a kill in the last instant left
     within = path.is_dir() and _stays(path)
     place = path / path.name if within else path
-    sweep(place)
+    remove_temporary(place)
     fresh = place.with_name(f".{place.name}.{uuid4().hex}.tmp")
     made = [folder for folder in fresh.parents if not folder.exists()]
     exchanged = False

@@ -11,7 +11,7 @@ from tokens.test_tokenizer import byte_level
 
 from cutaway import verify
 from cutaway.certificate import Certificate, certificate_path, fingerprint, read_certificate
-from cutaway.certificate.asked import SENTENCES, questions
+from cutaway.certificate.inputs import SENTENCES, questions
 from cutaway.checkpoints import load, save
 from cutaway.errors import CheckpointError
 

@@ -14,7 +14,7 @@ from cutaway.certificate import Certificate
 from cutaway.certificate.eight_bits import ROWS, matrices_of, unroundable, unrounded, worst_product
 from cutaway.certificate.entry import TOLERANCE
 from cutaway.decoding.precision import with_precision
-from cutaway.model.int8 import Int8Linear
+from cutaway.model.kernels.int8 import Int8Linear
 from cutaway.model.model import Model
 
 

@@ -13,19 +13,19 @@ from torch import Tensor
 from transformers import GPT2LMHeadModel
 
 from cutaway import verify
-from cutaway.certificate import Certificate, export, laws, subject
-from cutaway.certificate.asked import questions
+from cutaway.certificate import Certificate, export_laws, laws, subject
 from cutaway.certificate.entry import NotMeasured, difference
+from cutaway.certificate.inputs import questions
 from cutaway.checkpoints import hf
-from cutaway.decoding.beam import BeamSearch
 from cutaway.decoding.precision import with_precision
-from cutaway.decoding.search import GreedySearch, Search
+from cutaway.decoding.search.beam import BeamSearch
+from cutaway.decoding.search.search import GreedySearch, Search
 from cutaway.errors import CheckpointError, InputError
 from cutaway.model import attention, masks, norms
+from cutaway.model.beam_cache import Tree
 from cutaway.model.cache import Cache, Store
 from cutaway.model.model import Model
 from cutaway.model.positions import Rotary, Sinusoidal
-from cutaway.model.tree import Tree
 
 TASKS: dict[str, list[dict[str, Any]]] = {
     "bert": [{"task": task, "n_classes": 3} for task in ("classify", "tag")]
@@ -348,7 +348,7 @@ def test_8_bits_that_are_no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_transformers_its_line_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "find_spec", lambda name: None)
+    monkeypatch.setattr(export_laws, "find_spec", lambda name: None)
     certificate = verify(sound("bert"), quick=True)
     entry = certificate.entry("transformers = native")
     assert (entry.verdict, entry.why, certificate.passed) == ("not measured", "extra missing: transformers", True)

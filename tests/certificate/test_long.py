@@ -10,9 +10,9 @@ from tiny import tiny
 from torch import Tensor
 
 from cutaway import verify
-from cutaway.certificate import Certificate, asked, laws
-from cutaway.certificate.asked import bearable_length, long_questions
+from cutaway.certificate import Certificate, inputs, laws
 from cutaway.certificate.entry import Entry, Measure, judged
+from cutaway.certificate.inputs import bearable_length, long_questions
 from cutaway.certificate.subject import Subject
 from cutaway.errors import InputError
 from cutaway.model import attention, masks
@@ -180,12 +180,12 @@ def test_a_picture_has_no_length() -> None:
 def test_what_takes_long_is_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
     model = sound("gpt2", max_len=1024)
     assert bearable_length(model) == 1024
-    monkeypatch.setattr(asked, "BEARABLE", 50e6)
+    monkeypatch.setattr(inputs, "BEARABLE", 50e6)
     n = bearable_length(model)
     assert n is not None
     each = 2 * model.n_parameters() + 2 * 4 * 24 * n  # of two blocks: queries by keys, and the pattern by values
     assert n * each == pytest.approx(50e6, rel=0.01)
-    monkeypatch.setattr(asked, "BEARABLE", 1.0)
+    monkeypatch.setattr(inputs, "BEARABLE", 1.0)
     assert bearable_length(model) == 18
 
 

@@ -2,13 +2,13 @@
 
 import torch
 
-from cutaway.checkpoints.agreement import compare
+from cutaway.checkpoints.agreement import compare_answers
 
 OURS = torch.tensor([1.0, -20.0, 3.0])
 
 
 def measured(*theirs: float, limit: float = 1e-4):
-    return compare("engine", "float32", "numbers", [(OURS[:1], OURS[:1]), (OURS, torch.tensor(theirs))], limit)
+    return compare_answers("engine", "float32", "numbers", [(OURS[:1], OURS[:1]), (OURS, torch.tensor(theirs))], limit)
 
 
 def test_the_largest_difference_counts_and_the_limit_is_a_share_of_the_largest_number():

@@ -10,7 +10,7 @@ import pytest
 import torch
 from gguf.quants import _type_traits
 
-from cutaway.checkpoints import source
+from cutaway.checkpoints import weight_source
 from cutaway.checkpoints.gguf_file import GGUFFile
 from cutaway.errors import CheckpointError, MissingExtra
 
@@ -51,7 +51,7 @@ def random_tensor(kind: str, *shape: int) -> np.ndarray:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(256,), (6, 512), (3, 2, 256)])
 def test_every_quantisation_is_read_as_the_gguf_package_reads_it(tmp_path: Path, kind: str, shape: tuple, monkeypatch):
-    monkeypatch.setattr(source, "CHUNK", 500)  # several pieces
+    monkeypatch.setattr(weight_source, "CHUNK", 500)  # several pieces
     path = write(tmp_path / "x.gguf", {"before": (np.zeros(3, "f4"), "F32"), "w": (random_tensor(kind, *shape), kind)})
     file = GGUFFile(path)
     peer = next(tensor for tensor in gguf.GGUFReader(path).tensors if tensor.name == "w")

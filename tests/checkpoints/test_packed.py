@@ -10,12 +10,12 @@ from tiny import ALL, TRANSLATORS, close, inputs, tiny
 from torch import Tensor
 
 from cutaway.checkpoints import export, load, save
-from cutaway.checkpoints.packed import SCALE, Unpacked, carried, measure_packed, pack
+from cutaway.checkpoints.packed import SCALE, Unpacked, carried, measure_packed, pack_tensors
 from cutaway.checkpoints.shards import SHARDS
 from cutaway.checkpoints.tensors import INDEX, SINGLE, TensorFile, open_tensors
 from cutaway.decoding.precision import with_precision
 from cutaway.errors import CheckpointError, InputError
-from cutaway.model.int8 import Int8Linear, rounded
+from cutaway.model.kernels.int8 import Int8Linear, rounded
 
 families = pytest.mark.parametrize("name", ALL)
 
@@ -59,7 +59,7 @@ def test_8_bits_run_with_the_very_numbers_that_are_stored(name: str, tmp_path: P
 def test_what_is_loaded_is_the_stored_numbers_times_their_scales(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("cutaway.checkpoints.source.CHUNK", 500)  # a few rows at a time, where a copy is made
+    monkeypatch.setattr("cutaway.checkpoints.weight_source.CHUNK", 500)  # a few rows at a time, where a copy is made
     model = tiny(name, dtype=torch.float32)
     save(model, tmp_path, store="int8")
     stored, before = stored_matrices(tmp_path), dict(model.named_parameters())
@@ -90,7 +90,9 @@ def test_every_weight_is_stored_once(name: str, store: str, tmp_path: Path):
     assert sum(source[one].numel() for one in source) == model.n_parameters()
     assert set(source) == {one for one, _ in model.named_parameters()}
     matrices = sum(p.numel() for p in model.parameters() if p.ndim == 2 and p.shape[1] >= 16)
-    small = sum(t.numel() for t in pack(dict(model.named_parameters()), store).values() if t.dtype != torch.float32)
+    small = sum(
+        t.numel() for t in pack_tensors(dict(model.named_parameters()), store).values() if t.dtype != torch.float32
+    )
     assert small == matrices > 0.9 * model.n_parameters() - 200
 
 

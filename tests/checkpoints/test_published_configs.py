@@ -4,17 +4,7 @@ from typing import Any
 
 import pytest
 
-from cutaway.checkpoints import (
-    names_bert,
-    names_gpt,
-    names_gpt2,
-    names_llama,
-    names_marian,
-    names_roberta,
-    names_roformer,
-    names_t5,
-    names_vit,
-)
+from cutaway.checkpoints import hf_bert, hf_gpt, hf_gpt2, hf_llama, hf_marian, hf_roberta, hf_roformer, hf_t5, hf_vit
 from cutaway.checkpoints.hf import Keys
 from cutaway.errors import ConfigError
 from cutaway.families import config_of
@@ -282,9 +272,9 @@ VIT = ENCODER | {
     "transformers_version": "4.13.0.dev0",
 }
 SIZES: dict[str, tuple[Any, dict[str, Any], str, dict[str, Any]]] = {
-    "SmolLM2-135M": (names_llama, SMOLLM2, "smollm2-135m", {"pad_id": 2, "start_id": 1, "end_ids": [2]}),
+    "SmolLM2-135M": (hf_llama, SMOLLM2, "smollm2-135m", {"pad_id": 2, "start_id": 1, "end_ids": [2]}),
     "Llama-3.1-8B": (
-        names_llama,
+        hf_llama,
         LLAMA31,
         "llama3-8b",
         {
@@ -295,16 +285,16 @@ SIZES: dict[str, tuple[Any, dict[str, Any], str, dict[str, Any]]] = {
             "end_ids": [128001, 128008, 128009],
         },
     ),
-    "Mistral-7B-v0.1": (names_llama, MISTRAL, "mistral-7b", {"start_id": 1, "end_ids": [2]}),
-    "t5-small": (names_t5, T5_SMALL, "t5-small", {"pad_id": 0, "start_id": 0, "end_ids": [1]}),
+    "Mistral-7B-v0.1": (hf_llama, MISTRAL, "mistral-7b", {"start_id": 1, "end_ids": [2]}),
+    "t5-small": (hf_t5, T5_SMALL, "t5-small", {"pad_id": 0, "start_id": 0, "end_ids": [1]}),
     "t5-v1_1-base": (  # without its tensors nobody can tell that it is untied
-        names_t5,
+        hf_t5,
         T5_V11_BASE,
         "t5-v1.1-base",
         {"pad_id": 0, "start_id": 0, "end_ids": [1], "tied": True},
     ),
     "opus-mt-en-de": (  # without its tensors nobody can tell that its output has a bias
-        names_marian,
+        hf_marian,
         OPUS_MT_EN_DE,
         "transformer-base",
         {
@@ -317,12 +307,12 @@ SIZES: dict[str, tuple[Any, dict[str, Any], str, dict[str, Any]]] = {
             "end_ids": [0],
         },
     ),
-    "bert-base-uncased": (names_bert, BERT, "bert-base", {"task": "masked_language_model", "pad_id": 0}),
-    "roberta-base": (names_roberta, ROBERTA, "roberta-base", {"pad_id": 1, "start_id": 0, "end_ids": [2]}),
-    "roformer_chinese_base": (names_roformer, ROFORMER, "roformer-base", {"pad_id": 0}),
-    "openai-gpt": (names_gpt, GPT, "gpt", {}),
-    "gpt2": (names_gpt2, GPT2, "gpt2", {"start_id": 50256, "end_ids": [50256]}),
-    "vit-base-patch16-224": (names_vit, VIT, "vit-b-16", {"labels": [f"class {i}" for i in range(1000)]}),
+    "bert-base-uncased": (hf_bert, BERT, "bert-base", {"task": "masked_language_model", "pad_id": 0}),
+    "roberta-base": (hf_roberta, ROBERTA, "roberta-base", {"pad_id": 1, "start_id": 0, "end_ids": [2]}),
+    "roformer_chinese_base": (hf_roformer, ROFORMER, "roformer-base", {"pad_id": 0}),
+    "openai-gpt": (hf_gpt, GPT, "gpt", {}),
+    "gpt2": (hf_gpt2, GPT2, "gpt2", {"start_id": 50256, "end_ids": [50256]}),
+    "vit-base-patch16-224": (hf_vit, VIT, "vit-b-16", {"labels": [f"class {i}" for i in range(1000)]}),
 }
 
 
@@ -338,4 +328,4 @@ def test_it_is_the_size_of_its_name(name: str):
 @pytest.mark.parametrize("name", ["normalize_before", "normalize_embedding", "add_final_layer_norm", "add_bias_logits"])
 def test_a_marian_that_computes_otherwise_is_still_refused(name: str):
     with pytest.raises(ConfigError, match=f"{name}=True is not supported"):
-        names_marian.config_in(Keys(OPUS_MT_EN_DE | {name: True}, "config.json"), "translate")
+        hf_marian.config_in(Keys(OPUS_MT_EN_DE | {name: True}, "config.json"), "translate")

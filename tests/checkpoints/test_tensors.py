@@ -13,7 +13,7 @@ from limits import limits
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from cutaway.checkpoints import source
+from cutaway.checkpoints import weight_source
 from cutaway.checkpoints.tensors import DTYPES, open_tensors, write_tensors
 from cutaway.errors import CheckpointError
 
@@ -63,7 +63,7 @@ def test_a_view_outlives_its_file_object_and_never_writes_to_the_file(tmp_path: 
 
 @pytest.mark.parametrize("chunk", [1, 100, 1 << 20])
 def test_copy_into_keeps_the_targets_dtype_strides_and_gradient(tmp_path: Path, chunk: int, monkeypatch):
-    monkeypatch.setattr(source, "CHUNK", chunk)
+    monkeypatch.setattr(weight_source, "CHUNK", chunk)
     numbers = torch.randn(7, 5, 3, dtype=torch.float64)
     write_tensors(tmp_path / "model.safetensors", {"a": numbers})
     file = open_tensors(tmp_path)

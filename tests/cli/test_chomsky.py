@@ -8,9 +8,9 @@ import pytest
 import torch
 from looked_into import data, failed, run, said
 
-from cutaway.inside.pictures import HeatMap, Lines, read_picture
-from cutaway.studies import chomsky
-from cutaway.studies.languages import LANGUAGES, language_named
+from cutaway.before.chomsky import experiment
+from cutaway.before.chomsky.languages import LANGUAGES, language_named
+from cutaway.pictures import HeatMap, Lines, read_picture
 
 QUICK = ["--length", "4", "--steps", "2", "--words", "4"]
 
@@ -41,7 +41,7 @@ def test_one_language_by_length(tmp_path: Path) -> None:
 
 
 def test_all_wrong_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chomsky, "right", lambda model, words: torch.zeros(len(words.ids), dtype=torch.bool))
+    monkeypatch.setattr(experiment, "right", lambda model, words: torch.zeros(len(words.ids), dtype=torch.bool))
     shown = said("chomsky", "--language", "local", "--model", "none", *QUICK, "--steps", 1)
     assert shown.count("5–8") == 1
     assert "\n1 step for each model" in shown
@@ -56,8 +56,8 @@ def test_ctrl_c_leaves_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             raise KeyboardInterrupt
         return small(*args)
 
-    small = chomsky.small_model
-    monkeypatch.setattr(chomsky, "small_model", small_model)
+    small = experiment.small_model
+    monkeypatch.setattr(experiment, "small_model", small_model)
     asked = ["--language", "local", "--language", "dyck-1", "--model", "none", "--model", "lstm", *QUICK]
     ran = run("chomsky", *asked, "--out", tmp_path / "a.json")
     assert ran.exit_code == 130

@@ -16,16 +16,16 @@ from tokens.test_tokenizer import byte_level
 from torch import Tensor
 
 from cutaway.checkpoints import load, save, tokenizer_of
-from cutaway.cli.opened import waiting
-from cutaway.inside.aligning import aligning
-from cutaway.inside.circuits import Circuit, completeness, faithfulness, minimality
-from cutaway.inside.heads import HeadScores
-from cutaway.inside.induction import Induction, induction, repeated
-from cutaway.inside.ioi import OURS, ROLES, Answers, make_prompts
-from cutaway.inside.trial import Trial, trial
+from cutaway.cli.shared.inside import waiting
+from cutaway.inside.circuits.alignment_heads import aligning
+from cutaway.inside.circuits.circuit import Circuit, completeness, faithfulness, minimality
+from cutaway.inside.circuits.circuit_eval import Trial, trial
+from cutaway.inside.circuits.head_scores import HeadScores
+from cutaway.inside.circuits.induction import Induction, induction, repeated_tokens
+from cutaway.inside.circuits.ioi import OURS, ROLES, Answers, make_prompts
 from cutaway.model.model import Model
-from cutaway.tokens.train import train_tokenizer
-from cutaway.training.state import write_checkpoint
+from cutaway.tokens.train_tokenizer import train_tokenizer
+from cutaway.training.checkpoint import write_checkpoint
 
 FEW = ["--limit", 4, "--size", 6]
 SCHEMAS = """The cat didn't see the dog because it was old.
@@ -97,7 +97,7 @@ def test_idle_heads_are_counted(speaker: Path, tmp_path: Path, monkeypatch: pyte
         ([0, -1], "2 add nothing"),
     ):
         needed = {str(node): loss for node, loss in enumerate(losses)}
-        monkeypatch.setattr("cutaway.inside.circuits.minimality", lambda *_, needed=needed, **__: needed)
+        monkeypatch.setattr("cutaway.inside.circuits.circuit.minimality", lambda *_, needed=needed, **__: needed)
         assert expected in said(*found, "--test", tmp_path / "c.json")
 
 
@@ -113,7 +113,7 @@ def test_induction_scores_are_the_library_s(speaker: Path, tmp_path: Path) -> No
     model, tokenizer = load(speaker), tokenizer_of(speaker)
     assert tokenizer is not None
     least = max(tokenizer.special_ids().values(), default=-1) + 1
-    ids = repeated(tokenizer.vocab_size, rows=2, length=31, least=least)
+    ids = repeated_tokens(tokenizer.vocab_size, rows=2, length=31, least=least)
     expected = induction(model, ids)
     assert found["induction"]["scores"] == pytest.approx(expected.induction.scores, abs=1e-5)
     assert found["loss_second"] == pytest.approx(expected.loss[1], abs=1e-3)
@@ -136,8 +136,8 @@ def test_induction_is_tested_on_other_tokens_and_against_some_said_once(
         tested_on.append((ids, reference))
         return trial(model, ids, reference=reference, **more)
 
-    monkeypatch.setattr("cutaway.inside.induction.induction", looked)
-    monkeypatch.setattr("cutaway.inside.trial.trial", tried)
+    monkeypatch.setattr("cutaway.inside.circuits.induction.induction", looked)
+    monkeypatch.setattr("cutaway.inside.circuits.circuit_eval.trial", tried)
     asked = ["circuit", speaker, "--preset", "induction", "--limit", 2]
     said(*asked, "--out", tmp_path / "c.json")
     said(*asked, "--test", tmp_path / "c.json")
@@ -165,7 +165,9 @@ def test_the_rise_is_that_of_every_checkpoint(speaker: Path, tmp_path: Path) -> 
     found = data(*asked)["steps"]
     assert [one["step"] for one in found] == list(steps)
     least = max(tokenizer.special_ids().values(), default=-1) + 1
-    expected = induction(tiny("gpt2", seed=130, **made), repeated(tokenizer.vocab_size, rows=2, length=31, least=least))
+    expected = induction(
+        tiny("gpt2", seed=130, **made), repeated_tokens(tokenizer.vocab_size, rows=2, length=31, least=least)
+    )
     for kind in ("induction", "previous"):
         assert found[12][kind] == pytest.approx(getattr(expected, kind).best(1)[0])
     assert (found[12]["first"], found[12]["second"]) == pytest.approx(expected.loss)
@@ -223,7 +225,8 @@ def test_only_lines_without_a_translation_are_translated(
     monkeypatch.setattr("cutaway.decoding.translate.translations", translated)
     told: list[list[str]] = []
     monkeypatch.setattr(
-        "cutaway.inside.aligning.aligning", lambda *args, **more: told.append(args[3]) or aligning(*args, **more)
+        "cutaway.inside.circuits.alignment_heads.aligning",
+        lambda *args, **more: told.append(args[3]) or aligning(*args, **more),
     )
     (tmp_path / "mixed.txt").write_text("Tom has 25.\nI met Anna in 1999.\tIch traf Anna 1999.\nHe is 25.\t \n")
     mixed = ["--preset", "alignment", "--prompts", tmp_path / "mixed.txt"]
@@ -239,7 +242,7 @@ def test_size_is_of_all_roles_together(speaker: Path, monkeypatch: pytest.Monkey
     looks = HeadScores("induction", dict(zip(names, (0.9, 0.5, 0.4, 0.35, 0.1, 0.1, 0.1, 0.1), strict=True)))
     before = HeadScores("previous", dict(zip(names, (0.99, 0.1, 0.1, 0.1, 0.7, 0.6, 0.2, 0.2), strict=True)))
     found = Induction(looks, looks, before, (2.0, 1.0))
-    monkeypatch.setattr("cutaway.inside.induction.induction", lambda *_: found)
+    monkeypatch.setattr("cutaway.inside.circuits.induction.induction", lambda *_: found)
     order = [(0, "induction"), (4, "previous token"), (1, "induction"), (5, "previous token"), (2, "induction")]
     for size in (1, 2, 3, 5):
         roles = data("circuit", speaker, "--preset", "induction", "--limit", 2, "--size", size)["circuit"]["roles"]
@@ -318,8 +321,8 @@ def test_a_model_that_fails_the_task_is_warned_of_first(
     speaker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str
 ) -> None:
     ahead = torch.tensor([-2.0, 1.0])
-    monkeypatch.setattr("cutaway.inside.ioi.Prompts.answers", lambda *_: Answers(ahead, ahead > 0))
-    monkeypatch.setattr("cutaway.inside.induction.F.cross_entropy", lambda *_, **__: torch.arange(61.0)[None])
+    monkeypatch.setattr("cutaway.inside.circuits.ioi.Prompts.answers", lambda *_: Answers(ahead, ahead > 0))
+    monkeypatch.setattr("cutaway.inside.circuits.induction.F.cross_entropy", lambda *_, **__: torch.arange(61.0)[None])
     failing = run("circuit", speaker, "--preset", preset, *FEW)
     assert failing.exit_code == 0
     assert failing.stderr.startswith("warning: this model fails the task: ")
@@ -331,5 +334,5 @@ def test_a_model_that_fails_the_task_is_warned_of_first(
         assert tested.stderr.startswith("warning: this model fails")
     assert not re.search(r"-\d", failing.stdout)
     ahead *= -1
-    monkeypatch.setattr("cutaway.inside.induction.F.cross_entropy", lambda *_, **__: -torch.arange(61.0)[None])
+    monkeypatch.setattr("cutaway.inside.circuits.induction.F.cross_entropy", lambda *_, **__: -torch.arange(61.0)[None])
     assert run("circuit", speaker, "--preset", preset, *FEW).stderr == ""

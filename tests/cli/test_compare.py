@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from looked_into import data, failed, said
 
-from cutaway.inside.pictures import Lines, read_picture
+from cutaway.pictures import Lines, read_picture
 
 TEN = "the quick brown fox jumps over the lazy dog today"
 QUICK = ["--steps", 2, "--set", "model.d_model=16", "--set", "train.tokens=32", "--set", "train.threads=1"]
@@ -60,7 +60,7 @@ def test_a_change_that_no_recipe_knows_is_refused_before_anything_is_counted(tex
 
 
 def test_what_does_not_fit_into_memory_is_one_line(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cutaway.studies import compare as study
+    from cutaway.before.ladder import compare as study
 
     def greedy(*given: object, **more: object) -> None:
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")

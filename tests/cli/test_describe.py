@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from cutaway import cli
 from cutaway.checkpoints import save
-from cutaway.cli.numbers import human
+from cutaway.cli.shared.format import human
 from cutaway.files import write_json
 
 

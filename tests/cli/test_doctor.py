@@ -11,7 +11,7 @@ from cutaway import cli
 from cutaway.cli.doctor import fast_paths, hardware, software, speed
 from cutaway.cli.doctor import survey as surveys
 from cutaway.cli.doctor.row import Row
-from cutaway.model import cpu_kernels
+from cutaway.model.kernels import cpu
 
 
 def doctor(*args: str):
@@ -97,12 +97,12 @@ def test_speeds_are_measured():
 
 
 def test_our_kernels_are_there_or_it_says_why(monkeypatch, tmp_path):
-    monkeypatch.setattr(cpu_kernels, "supported", lambda: False)
+    monkeypatch.setattr(cpu, "supported", lambda: False)
     assert "AVX-512" in next(fast_paths.kernels()).found
-    monkeypatch.setattr(cpu_kernels, "supported", lambda: True)
-    monkeypatch.setattr(cpu_kernels, "library", object)
+    monkeypatch.setattr(cpu, "supported", lambda: True)
+    monkeypatch.setattr(cpu, "library", object)
     assert next(fast_paths.kernels()).status == "ok"
-    monkeypatch.setattr(cpu_kernels, "library", lambda: None)
+    monkeypatch.setattr(cpu, "library", lambda: None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("CXX", "no-such-compiler")
     (row,) = fast_paths.kernels()

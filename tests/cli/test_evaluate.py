@@ -16,7 +16,7 @@ from cutaway import cli
 from cutaway.checkpoints import load, save
 from cutaway.decoding.precision import with_precision
 from cutaway.evaluation import LastWord, Pair, Schema, Sureness, evaluate
-from cutaway.tokens.train import train_tokenizer
+from cutaway.tokens.train_tokenizer import train_tokenizer
 
 FEW = ["--resamples", "20"]
 

@@ -14,11 +14,11 @@ from tiny import tiny
 
 from cutaway.checkpoints import load, save, tokenizer_of
 from cutaway.decoding.translate import translations
-from cutaway.inside.explain import explain_next
-from cutaway.inside.heads import patterns
-from cutaway.inside.inspection import look_inside
-from cutaway.inside.pictures import read_picture
-from cutaway.inside.shown import picture_of
+from cutaway.inside.attribution.explain import explain_next
+from cutaway.inside.circuits.head_scores import patterns
+from cutaway.inside.inspect import look_inside
+from cutaway.pictures import read_picture
+from cutaway.pictures.to_picture import to_picture
 
 
 @pytest.fixture(scope="module")
@@ -216,7 +216,7 @@ def test_words_of_the_translation_so_far_have_a_mark(models: dict[str, Path]) ->
     model, tokenizer = load(models["translator"]), tokenizer_of(models["translator"])
     found = look_inside(model, tokenizer, "the cat", target="a dog", method="gradient_x_input", show=["attribution"])
     assert found.attribution is not None
-    picture = picture_of(found.attribution, tokenizer)
+    picture = to_picture(found.attribution, tokenizer)
     words = found.attribution.words(tokenizer)  # type: ignore[arg-type]
     marked = [source.startswith("‹") and source.endswith("›") for source in picture.sources]  # type: ignore[attr-defined]
     assert marked == [False] * words.parts[0] + [True] * words.parts[1]

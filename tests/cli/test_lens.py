@@ -11,11 +11,11 @@ from evaluation.test_tasks import wordpiece as without_blanks
 from looked_into import ASKED, MORE, TEXT, check_page, data, failed, pieces, run, said, write_models
 
 from cutaway.checkpoints import load
-from cutaway.cli.tuning import _with_blanks
+from cutaway.cli.lens_tune import _with_blanks
 from cutaway.errors import InputError
-from cutaway.inside.lens import logit_lens
-from cutaway.inside.pictures import LensGrid, read_picture
-from cutaway.inside.tuned import TunedLens
+from cutaway.inside.residual.logit_lens import logit_lens
+from cutaway.inside.residual.tuned_lens import TunedLens
+from cutaway.pictures import LensGrid, read_picture
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,12 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from cutaway import cli
-from cutaway.baselines import NGrams, sentences
-from cutaway.baselines.class_ngram import train_class_ngrams
-from cutaway.baselines.mixture import fitted
-from cutaway.baselines.ngram_smoothing import train_ngrams
-from cutaway.cli.ngram_shown import print_indented
-from cutaway.studies.cutting import cut_of, read_ids
+from cutaway.before import NGrams, sentences
+from cutaway.before.ngrams.mixture import fitted
+from cutaway.before.ngrams.ngram_of_classes import train_class_ngrams
+from cutaway.before.ngrams.smoothing import train_ngrams
+from cutaway.before.units import read_ids, units_of
+from cutaway.cli.ngram_view import print_indented
 
 TEN = "check whether the battery ran down please and then stop"
 OTHER = "check whether the program ran please"
@@ -109,7 +109,7 @@ def test_infinitely_many_bits_are_null():
 
 def test_nobody_says_unk():
     Path("rare.txt").write_text("check <unk> " * 20 + "stop")
-    cut = cut_of("words")
+    cut = units_of("words")
     text = read_ids(cut, [Path("rare.txt")])
     assert cut.unknown in train_ngrams(text.ids, len(cut.names), 1, end=cut.end).generate(limit=50)
     assert "<unk>" not in NGrams(sentences("check <unk> " * 20 + "stop"), 1).generate(limit=50)
@@ -188,7 +188,7 @@ def test_what_has_no_room_goes_on_behind_the_margin(
 ):
     from rich.console import Console
 
-    monkeypatch.setattr("cutaway.cli.showing.stdout", lambda: Console(width=30))
+    monkeypatch.setattr("cutaway.cli.shared.tables.stdout", lambda: Console(width=30))
     print_indented(["model    [red] 3-gram model of many words", "         and\nmore"], 9)
     assert capsys.readouterr().out == (
         "model    [red] 3-gram model of\n         many words\n         and\n         more\n"
@@ -200,7 +200,7 @@ def test_classes_and_their_mixture():
     Path("held-out.txt").write_text("the cat ran home\na cow sat home\nthe hen ran down\na dog sat down\n")
     options = ["--classes", 3, "--split", "line", "--order", 2, "--test", "held-out.txt"]
     found = answered("text.txt", *options, "--mix", "held-out.txt")
-    cut = cut_of("words")
+    cut = units_of("words")
     text = read_ids(cut, [Path("text.txt")], split="line")
     held_out = read_ids(cut, [Path("held-out.txt")], split="line", new=False).ids
     classes = train_class_ngrams(text.ids, len(cut.names), 2, 3, end=cut.end)
@@ -249,7 +249,7 @@ def test_arpa_files_out_and_in():
 
 
 def test_a_word_that_an_arpa_file_has_already_is_refused_before_anything_is_counted(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("cutaway.baselines.ngram_smoothing.count_ngrams", lambda *args, **more: 1 / 0)
+    monkeypatch.setattr("cutaway.before.ngrams.smoothing.count_ngrams", lambda *args, **more: 1 / 0)
     Path("marked.txt").write_text("so <s> it is")
     said = refused("marked.txt", "--out", "model.arpa")
     assert "the name '<s>' is given to two ids" in said
@@ -305,7 +305,7 @@ def test_a_model_is_there_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("cutaway.baselines.ngram_smoothing.smoothed", stopped)
+        patched.setattr("cutaway.before.ngrams.smoothing.smoothed", stopped)
         for more in (["--out", "new"], ["--out", "model", "--force"]):
             assert run("other.txt", *more).exit_code == 130
     assert sorted(path.name for path in Path.cwd().iterdir()) == ["model", "one.txt", "other.txt", "ten.txt"]

@@ -8,10 +8,10 @@ import torch
 from looked_into import check_page, data, failed, pieces, run, said, write_models
 
 from cutaway.checkpoints import load
-from cutaway.inside.ablation import ablate_sweep
-from cutaway.inside.estimate import estimate_sweep
-from cutaway.inside.metrics import LogitDifference
-from cutaway.inside.sweep import sweep
+from cutaway.inside.patching.ablation import ablate_sweep
+from cutaway.inside.patching.estimate import estimate_sweep
+from cutaway.inside.patching.metrics import LogitDifference
+from cutaway.inside.patching.sweep import sweep
 
 CLEAN, CORRUPTED = "the old man ran, and", "the old man ran, dog"
 

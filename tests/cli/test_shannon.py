@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from cutaway import cli
 from cutaway.checkpoints import save
-from cutaway.inside.pictures import Lines, read_picture
+from cutaway.pictures import Lines, read_picture
 
 TEXT = "The old man's dog ran after the cat, and the cat ran up the tall tree.\n" * 12
 ORDER = " etaoinshrdlcumwfgypbvkxjqz"

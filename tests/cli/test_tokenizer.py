@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from cutaway import cli
 from cutaway.cli.tokenizer.train import Kind
 from cutaway.tokens import Tokenizer, train_tokenizer
-from cutaway.tokens.train import KINDS
+from cutaway.tokens.train_tokenizer import KINDS
 
 BOOK = "It was eight o'clock in the morning, and they went into the pavilion to drink tea.\n\n" * 40
 

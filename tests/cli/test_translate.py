@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from cutaway import cli, translate
 from cutaway.checkpoints import save
-from cutaway.cli.showing import looks
+from cutaway.cli.shared.tables import show_alignment
+from cutaway.cli.shared.wording import visible_controls
 from cutaway.cli.translate import _show
-from cutaway.cli.wording import visible
-from cutaway.decoding.terms import contains
+from cutaway.decoding.rules.terms import contains
 
 module = import_module("cutaway.decoding.translate")  # `cutaway.decoding.translate` is the function, too
 LINES = ["I ate an apple. It was good!", "", "  Hi ", "naïve café"]
@@ -128,11 +128,11 @@ def test_in_a_terminal_the_alignment_is_a_picture(folder, capsys):
     found = translate(quick(), byte_level(), LINES[0], align=True)
     _show(found, True, True)
     shown = capsys.readouterr().out
-    assert visible(found.text) in shown
+    assert visible_controls(found.text) in shown
     for sentence in found.sentences:
-        head, *rows = looks(sentence.alignment, 80).plain.split("\n")
+        head, *rows = show_alignment(sentence.alignment, 80).plain.split("\n")
         assert len(rows) == len(sentence.alignment.target_words)
-        assert all(visible(row.rstrip()) in shown for row in (head, *rows))
+        assert all(visible_controls(row.rstrip()) in shown for row in (head, *rows))
 
 
 def test_prefix_and_precision(folder):

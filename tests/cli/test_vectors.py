@@ -10,8 +10,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from cutaway import cli
-from cutaway.baselines.skip_gram import SkipGramConfig, train_skip_gram
-from cutaway.studies.cutting import cut_of, read_ids
+from cutaway.before.units import read_ids, units_of
+from cutaway.before.vectors.skip_gram import SkipGramConfig, train_skip_gram
 
 TEN = "check whether the battery ran down please and then stop"
 
@@ -43,7 +43,7 @@ def test_every_option_reaches_the_model():
     given = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
     Path("text.txt").write_text(f"{TEN}\n{TEN[:30]}")
     found = answered("vectors", "text.txt", "--split", "line", "--out", "v", *given)
-    cut = cut_of("words")
+    cut = units_of("words")
     text = read_ids(cut, [Path("text.txt")], split="line")
     model = train_skip_gram(text.ids, len(cut.names), SkipGramConfig(**options), end=cut.end)
     assert np.array_equal(np.load("v/vectors.npy"), model.vectors)

@@ -8,8 +8,8 @@ from tiny import tiny
 from torch import Tensor
 
 from cutaway.certificate import laws
-from cutaway.certificate.asked import questions
 from cutaway.certificate.entry import TOLERANCE, Entry, judged
+from cutaway.certificate.inputs import questions
 from cutaway.certificate.subject import Subject
 from cutaway.model.blocks import Block
 from cutaway.model.feed_forward import FeedForward

@@ -9,10 +9,10 @@ from tiny import inputs, tiny
 from tokens.test_tokenizer import byte_level
 
 from cutaway import look_inside
-from cutaway.inside.ablation import ablate_sweep
-from cutaway.inside.aligning import aligning
-from cutaway.inside.metrics import LogitDifference
-from cutaway.inside.sweep import sweep
+from cutaway.inside.circuits.alignment_heads import aligning
+from cutaway.inside.patching.ablation import ablate_sweep
+from cutaway.inside.patching.metrics import LogitDifference
+from cutaway.inside.patching.sweep import sweep
 
 METRIC = LogitDifference(1, 2)
 

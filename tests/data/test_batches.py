@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.batches import Examples, Pairs, PictureBatches, Windows, longest_first, padded
+from cutaway.data.batches import Examples, Pairs, PictureBatches, Windows, longest_first, padded_batch
 from cutaway.data.buckets import Buckets, joined_shapes
 from cutaway.errors import InputError
 
@@ -181,7 +181,7 @@ def test_an_example_that_fits_no_batch_is_refused() -> None:
 def test_padded_rows_hold_the_sequences_and_zeros(lengths: list[int], width: int, data: st.DataObject) -> None:
     text = corpus(lengths)
     wanted = np.array(data.draw(st.lists(st.integers(-1, len(lengths) - 1), min_size=1, max_size=6)))
-    rows, n = padded(text, wanted, width)
+    rows, n = padded_batch(text, wanted, width)
     for row, length, example in zip(rows, n, wanted.tolist(), strict=True):
         true = [] if example < 0 else text.ids[text.starts[example] : text.starts[example + 1]][:width].tolist()
         assert row[:length].tolist() == true

@@ -12,10 +12,10 @@ import pytest
 
 from cutaway.data.cache import (
     META,
-    cache_folder,
     cached,
     checksum_of,
     content_key,
+    data_cache_folder,
     facts,
     fault_of,
     notes_to,
@@ -264,9 +264,9 @@ def test_a_full_disk_names_the_way_out(tmp_path, source):
 
 def test_the_folder_comes_from_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("CUTAWAY_CACHE", str(tmp_path))
-    assert cache_folder() == tmp_path / "data"
+    assert data_cache_folder() == tmp_path / "data"
     monkeypatch.delenv("CUTAWAY_CACHE")
-    assert cache_folder() == Path.home() / ".cache" / "cutaway" / "data"
+    assert data_cache_folder() == Path.home() / ".cache" / "cutaway" / "data"
 
 
 def test_arrays_cannot_be_written_to(tmp_path):

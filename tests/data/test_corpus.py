@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cutaway.data import corpus as module
-from cutaway.data import text
+from cutaway.data import text_files
 from cutaway.data.corpus import tokenised_documents
 from cutaway.errors import InputError
 from cutaway.tokens import Tokenizer
@@ -27,7 +27,7 @@ def test_the_tokens_are_those_of_the_documents(tmp_path_factory, documents, smal
     tokenizer = bpe()
     with pytest.MonkeyPatch.context() as patch:
         if small:
-            for room, name, size in ((text, "PIECE", 16), (text, "WINDOW", 8), (module, "BATCH", 64)):
+            for room, name, size in ((text_files, "PIECE", 16), (text_files, "WINDOW", 8), (module, "BATCH", 64)):
                 patch.setattr(room, name, size)
         corpus = tokenised_documents([path], tokenizer, split="form_feed", end_id=0, cache=folder / "cache")
     full = [document for document in [*documents, "."] if document.strip()]
@@ -50,9 +50,9 @@ def test_two_parts_make_the_whole(tmp_path_factory, documents, split, share, sma
     path = write(tmp_path_factory.mktemp("corpus") / "text", "\f".join(documents) + "\f.\n\n.")
     with pytest.MonkeyPatch.context() as patch:
         if small:
-            patch.setattr(text, "PIECE", 16)
-            patch.setattr(text, "WINDOW", 8)
-        pieces = list(text.read_documents([path], split))
+            patch.setattr(text_files, "PIECE", 16)
+            patch.setattr(text_files, "WINDOW", 8)
+        pieces = list(text_files.read_documents([path], split))
         size = module.size_of([path], split, cache=path.parent / "cache")
     cut = int(share * size)
     first, last = (list(module.part_of(pieces, split, *part)) for part in ((0, cut), (cut, size)))

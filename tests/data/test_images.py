@@ -67,7 +67,7 @@ def test_idx_written_is_idx_read(tmp_path_factory, suffix, n, height, width):
 
 
 def test_chunks_do_not_show(tmp_path, monkeypatch):
-    monkeypatch.setattr("cutaway.data.image_files.MEGABYTE", 50)
+    monkeypatch.setattr("cutaway.data.array_files.MEGABYTE", 50)
     pixels, labels = random_images(10, 4, 5), np.zeros(10, np.uint8)
     paths = write(tmp_path / "images.gz", idx(pixels)), write(tmp_path / "labels", idx(labels))
     assert (idx_images(*paths, cache=tmp_path / "cache").pixels == pixels[:, None]).all()

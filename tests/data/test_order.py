@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.data import order
-from cutaway.data.order import generator, number, round_keys, shuffled
+from cutaway.data.order import generator, random_number, round_keys, shuffled
 from cutaway.errors import ConfigError
 
 KEYS = st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=3)
@@ -36,7 +36,7 @@ def test_another_key_gives_another_order(n: int, key: int) -> None:
 
 @given(KEYS, KEYS)
 def test_no_two_keys_share_a_round(one: list[int], other: list[int]) -> None:
-    together = {*round_keys(*one), *round_keys(*other), number(2**64, *one), number(2**64, *other)}
+    together = {*round_keys(*one), *round_keys(*other), random_number(2**64, *one), random_number(2**64, *other)}
     assert len(together) == (7 if one == other else 14)
 
 
@@ -58,7 +58,7 @@ def test_the_orders_of_two_seeds_look_independent() -> None:
 
 @pytest.mark.parametrize("seed", [-1, 2**64])
 def test_a_seed_that_is_none_is_refused(seed: int) -> None:
-    for use in (lambda: shuffled(np.arange(3), 3, seed), lambda: number(3, seed), lambda: generator(seed, 1)):
+    for use in (lambda: shuffled(np.arange(3), 3, seed), lambda: random_number(3, seed), lambda: generator(seed, 1)):
         with pytest.raises(ConfigError, match=rf"^{seed} in the key .* whole number of 0 … 2⁶⁴ − 1"):
             use()
 
@@ -72,15 +72,19 @@ def test_all_orders_of_four_come_up_about_as_often() -> None:
 
 @given(st.integers(1, 10**9), KEYS)
 def test_a_number_lies_in_its_range(n: int, key: list[int]) -> None:
-    assert 0 <= number(n, *key) < n
+    assert 0 <= random_number(n, *key) < n
 
 
 def test_an_order_is_the_same_for_ever() -> None:
     """A run that goes on after an update must see what it would have seen."""
     assert shuffled(np.arange(10), 10, 7, 1).tolist() == [2, 3, 1, 8, 7, 6, 9, 4, 5, 0]
     assert shuffled(np.arange(3), 10**6, 0, 2, 5).tolist() == [996525, 214276, 885883]
-    assert [number(1000, 1, 2), number(1000, 2, 1), number(1 << 62, 0)] == [610, 430, 1227844342346046657]
-    drawn = np.random.default_rng(number(1 << 64, 3, 100, 5)).random()
+    assert [random_number(1000, 1, 2), random_number(1000, 2, 1), random_number(1 << 62, 0)] == [
+        610,
+        430,
+        1227844342346046657,
+    ]
+    drawn = np.random.default_rng(random_number(1 << 64, 3, 100, 5)).random()
     assert generator(3, 100, 5).random() == drawn
 
 

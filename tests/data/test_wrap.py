@@ -7,21 +7,21 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutaway.data.text import WIDTHS, read_documents, wrapped
+from cutaway.data.text_files import WIDTHS, read_documents, wrapped_lines
 
 Lines = st.text(alphabet="ab  \n", max_size=400)
 
 
 @given(Lines, st.integers(5, 20))
 def test_breaking_changes_spaces_alone(text: str, width: int) -> None:
-    broken = wrapped(text, width)
+    broken = wrapped_lines(text, width)
     assert len(broken) == len(text)
     assert all(a == b or (a, b) == (" ", "\n") for a, b in zip(text, broken, strict=True))
 
 
 @given(st.lists(st.text(alphabet="ab", min_size=1, max_size=9), min_size=1, max_size=60), st.integers(9, 20))
 def test_lines_are_as_long_as_they_may_be_and_no_longer(words: list[str], width: int) -> None:
-    lines = wrapped(" ".join(words), width).split("\n")
+    lines = wrapped_lines(" ".join(words), width).split("\n")
     assert all(len(line) <= width for line in lines)
     for line, after in pairwise(lines):
         assert len(line) + 1 + len(after.split(" ")[0]) > width

@@ -10,7 +10,7 @@ from PIL import Image
 from tiny import tiny
 
 from cutaway import classify
-from cutaway.decoding.answers import answers_to_images
+from cutaway.decoding.single_pass import answers_to_images
 from cutaway.errors import InputError
 from cutaway.tokens import Tokenizer
 

@@ -18,14 +18,14 @@ from tokenizers import decoders, models
 from tokens.test_tokenizer import byte_level, words
 
 import cutaway
-from cutaway.decoding import write
-from cutaway.decoding.drafted import write_drafted
-from cutaway.decoding.engine import Job
-from cutaway.decoding.expression import Matching
-from cutaway.decoding.generate import Wishes, generate, prompt_ids, write_texts
-from cutaway.decoding.search import Search
-from cutaway.decoding.spelling import Speller
-from cutaway.decoding.stopping import Stopping
+from cutaway.decoding import run_jobs
+from cutaway.decoding.detokenize import Speller
+from cutaway.decoding.engine.engine import Job
+from cutaway.decoding.generate import GenerationOptions, generate, prompt_ids, write_texts
+from cutaway.decoding.generate_with_draft import write_drafted
+from cutaway.decoding.rules.regex import Matching
+from cutaway.decoding.rules.stop_strings import Stopping
+from cutaway.decoding.search.search import Search
 from cutaway.errors import InputError
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
@@ -175,7 +175,7 @@ def test_a_text_goes_on_as_its_tokens_do(tokenizer):
     model = speaker()
     for text in PROMPTS:
         ids = [START, *tokenizer.encode(text, special=False)]
-        expected = write(model, [Job(prompt=ids, limit=20)])[0][0].ids
+        expected = run_jobs(model, [Job(prompt=ids, limit=20)])[0][0].ids
         whole = tokenizer.decode([*ids, *(id for id in expected if id != END)])
         assert text + generate(model, tokenizer, text, max_tokens=20) == whole
     assert cutaway.generate is generate
@@ -248,7 +248,7 @@ def test_a_beam_that_may_stop_as_wide_as_the_space_finds_the_best_of_all():
                 grow((*text, id))
 
     grow(())
-    (found,) = write(model, [job], beam=10**n)
+    (found,) = run_jobs(model, [job], beam=10**n)
     best = sorted(scores, key=lambda text: -scores[text])
     assert len(found) == len(best)
     for hypothesis, text in zip(found, best, strict=True):
@@ -261,7 +261,7 @@ def test_texts_of_a_beam_are_ranked_by_what_is_kept_of_them(tokenizer, groups):
     model, stops, ended = speaker(dtype=torch.float64), ["a", "e", "\ufffd"], set()
     for text in PROMPTS:
         prompt = prompt_ids(model, tokenizer, text)
-        wishes = Wishes(max_tokens=12, beam=8, n_best=8, stop=stops, groups=groups, allow="[a-f]*")
+        wishes = GenerationOptions(max_tokens=12, beam=8, n_best=8, stop=stops, groups=groups, allow="[a-f]*")
         (found,) = write_texts(model, tokenizer, [text], wishes)
         assert len({one.text for one in found}) == len(found) > 1
         assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
@@ -280,7 +280,7 @@ def test_a_score_is_that_of_what_a_stop_string_leaves(tokenizer):
         for text in PROMPTS:
             prompt = prompt_ids(model, tokenizer, text)
             free = generate(model, tokenizer, text, max_tokens=12, beam=beam)
-            wishes = Wishes(max_tokens=12, beam=beam, n_best=beam, stop=free[2:3] or "a")
+            wishes = GenerationOptions(max_tokens=12, beam=beam, n_best=beam, stop=free[2:3] or "a")
             for one in write_texts(model, tokenizer, [text], wishes)[0]:
                 assert one.score == pytest.approx(log_p(model, prompt, one.ids) / len(one.ids), rel=1e-9)
                 seen.add((beam, one.ended))
@@ -294,7 +294,7 @@ def test_a_beam_in_groups_finds_texts_that_differ(tokenizer):
     diverse = generate(model, tokenizer, PROMPTS, groups=4, diversity=9.0, **wishes)
     jobs = [Job(prompt=prompt_ids(model, tokenizer, text), limit=9) for text in PROMPTS]
     for text, found, job in zip(PROMPTS, diverse, jobs, strict=True):
-        expected = write(model, [job], beam=4, groups=4, diversity=9.0)[0]
+        expected = run_jobs(model, [job], beam=4, groups=4, diversity=9.0)[0]
         assert found == [tokenizer.decode([*job.prompt, *one.ids])[len(text) :] for one in expected]
         assert len({one.ids[0] for one in expected}) == 4
     assert plain != diverse
@@ -354,14 +354,14 @@ def test_why_a_text_ended(tokenizer):
     model = speaker()
 
     def ended(**wishes):
-        return write_texts(model, tokenizer, ["Hi"], Wishes(**wishes))[0][0].ended
+        return write_texts(model, tokenizer, ["Hi"], GenerationOptions(**wishes))[0][0].ended
 
     assert ended(max_tokens=5, allow="[a-z]{30}|[a-z]*") == "limit"
     assert ended(max_tokens=1000, min_tokens=500) == "full"
     assert ended(max_tokens=95, min_tokens=90) in ("limit", "full")
     assert ended(allow="dog") == "end"
     assert ended(allow="dogs", stop="g") == "stop"
-    (exact,) = write_texts(model, tokenizer, ["Hi"], Wishes(max_tokens=1000, min_tokens=500))[0]
+    (exact,) = write_texts(model, tokenizer, ["Hi"], GenerationOptions(max_tokens=1000, min_tokens=500))[0]
     room = len(exact.ids)
     assert ended(max_tokens=room, min_tokens=room) == "limit", "as many as were wished"
 
@@ -370,14 +370,14 @@ def test_with_a_draft_a_stop_ends_the_writing_too(tokenizer):
     model = speaker()
     for draft in (model, speaker(seed=1)):
         for text in PROMPTS:
-            (free,) = write_drafted(model, draft, tokenizer, [text], Wishes(max_tokens=40))
+            (free,) = write_drafted(model, draft, tokenizer, [text], GenerationOptions(max_tokens=40))
             stop = free.text[2:4]
-            (alone,) = write_texts(model, tokenizer, [text], Wishes(max_tokens=40, stop=stop))[0]
-            (found,) = write_drafted(model, draft, tokenizer, [text], Wishes(max_tokens=40, stop=stop))
+            (alone,) = write_texts(model, tokenizer, [text], GenerationOptions(max_tokens=40, stop=stop))[0]
+            (found,) = write_drafted(model, draft, tokenizer, [text], GenerationOptions(max_tokens=40, stop=stop))
             assert (found.text, found.ids, found.ended) == (alone.text, alone.ids, "stop")
             assert found.rounds < free.rounds
-    (full,) = write_drafted(model, model, tokenizer, ["Hi"], Wishes(max_tokens=1000))
-    (alone,) = write_texts(model, tokenizer, ["Hi"], Wishes(max_tokens=1000))[0]
+    (full,) = write_drafted(model, model, tokenizer, ["Hi"], GenerationOptions(max_tokens=1000))
+    (alone,) = write_texts(model, tokenizer, ["Hi"], GenerationOptions(max_tokens=1000))[0]
     assert (full.ids, full.ended) == (alone.ids, alone.ended)
 
 

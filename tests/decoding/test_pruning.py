@@ -7,15 +7,15 @@ import torch
 from tiny import DECODERS, TRANSLATORS, tiny
 
 from cutaway import watch
-from cutaway.decoding import Hypothesis, Job, write
-from cutaway.decoding.beam import BeamSearch
-from cutaway.decoding.engine import Engine
-from cutaway.decoding.rules import MinLength
-from cutaway.decoding.search import NEVER, Search
-from cutaway.decoding.wishes import Wishes
+from cutaway.decoding import Hypothesis, Job, run_jobs
+from cutaway.decoding.engine.engine import Engine
+from cutaway.decoding.options import GenerationOptions
+from cutaway.decoding.rules.scores import MinLength
+from cutaway.decoding.search.beam import BeamSearch
+from cutaway.decoding.search.search import NEVER, Search
 from cutaway.errors import InputError
+from cutaway.model.kernels.live_rows import Packing
 from cutaway.model.model import DecoderModel
-from cutaway.model.packing import Packing
 
 START = 1
 ENDS = [5, 6, 7, 8]
@@ -80,19 +80,19 @@ def same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]], rel: f
 def test_a_pruned_beam_is_the_search_that_one_would_write_down(name, width, prune, early):
     model, jobs = model_of(name), jobs_for(name)
     expected = [plain_search(model, job, width, prune, early) for job in jobs]
-    found = write(model, jobs, beam=width, prune=prune, early_stopping=early, end_ids=ENDS, rows=3)
+    found = run_jobs(model, jobs, beam=width, prune=prune, early_stopping=early, end_ids=ENDS, rows=3)
     assert same(found, expected)
 
 
 @pytest.mark.parametrize("name", ["transformer", "llama"])
 def test_a_threshold_without_bounds_prunes_nothing(name):
     model, jobs = model_of(name, torch.float32), jobs_for(name)
-    whole = write(model, jobs, beam=4, end_ids=ENDS)
-    assert same(write(model, jobs, beam=4, end_ids=ENDS, prune=float("inf")), whole, rel=1e-5)
-    assert same(write(model, jobs, beam=4, end_ids=ENDS, prune=1e9), whole, rel=1e-5)
-    assert min(map(len, write(model, jobs, beam=4, end_ids=ENDS, prune=0.1))) < 4 == min(map(len, whole))
+    whole = run_jobs(model, jobs, beam=4, end_ids=ENDS)
+    assert same(run_jobs(model, jobs, beam=4, end_ids=ENDS, prune=float("inf")), whole, rel=1e-5)
+    assert same(run_jobs(model, jobs, beam=4, end_ids=ENDS, prune=1e9), whole, rel=1e-5)
+    assert min(map(len, run_jobs(model, jobs, beam=4, end_ids=ENDS, prune=0.1))) < 4 == min(map(len, whole))
     groups = {"beam": 4, "groups": 2, "end_ids": ENDS}
-    assert same(write(model, jobs, prune=1e9, **groups), write(model, jobs, **groups), rel=1e-5)
+    assert same(run_jobs(model, jobs, prune=1e9, **groups), run_jobs(model, jobs, **groups), rel=1e-5)
 
 
 @pytest.mark.parametrize("name", TRANSLATORS + DECODERS)
@@ -104,9 +104,9 @@ def test_leaving_out_the_dead_changes_nothing(name, options, monkeypatch):
     model, options = model_of(name, torch.float32), dict(options)
     jobs = jobs_for(name, rules=(MinLength(3),) if options.pop("rules", False) else ())
     options |= {"beam": 4, "end_ids": ENDS}
-    packed = [write(model, jobs, rows=rows, **options) for rows in (1, 2, 4)]
+    packed = [run_jobs(model, jobs, rows=rows, **options) for rows in (1, 2, 4)]
     monkeypatch.setattr(BeamSearch, "living", Search.living)
-    full = write(model, jobs, **options)
+    full = run_jobs(model, jobs, **options)
     assert all(same(found, full, rel=1e-5) for found in packed)
 
 
@@ -119,12 +119,12 @@ def test_a_step_reads_the_living_only(monkeypatch):
         return hidden(self, ids, *rest)
 
     monkeypatch.setattr(Engine, "_hidden", seen)
-    write(model, jobs, beam=4, end_ids=ENDS, prune=0.0)
+    run_jobs(model, jobs, beam=4, end_ids=ENDS, prune=0.0)
     assert read[0] == (1, 4)  # a beam begins with one hypothesis of each text,
     assert all(shape[0] * shape[1] <= 4 for shape in read)  # and with this threshold goes on with one
     read.clear()
     with watch(model, "decoder.*.residual_after"):
-        write(model, jobs, beam=4, end_ids=ENDS, prune=0.0)
+        run_jobs(model, jobs, beam=4, end_ids=ENDS, prune=0.0)
     assert read[0] == (4, 4)
 
 
@@ -133,8 +133,8 @@ def test_watching_a_pruned_beam_changes_no_word(name):
     model, jobs = model_of(name, torch.float32), jobs_for(name)
     options = {"beam": 4, "end_ids": ENDS, "prune": 0.5, "rows": 3}
     with watch(model, "decoder.*.attention.pattern"):
-        watched = write(model, jobs, **options)
-    assert same(write(model, jobs, **options), watched, rel=1e-5)
+        watched = run_jobs(model, jobs, **options)
+    assert same(run_jobs(model, jobs, **options), watched, rel=1e-5)
 
 
 def test_what_is_packed_comes_back_to_its_place():
@@ -153,8 +153,8 @@ def test_a_threshold_that_means_nothing_is_refused(prune):
     model, jobs = model_of("gpt2"), jobs_for("gpt2")
     for beam in (1, 4):
         with pytest.raises(InputError, match="prune="):
-            write(model, jobs, beam=beam, prune=prune)
+            run_jobs(model, jobs, beam=beam, prune=prune)
     with pytest.raises(InputError, match="prune="):
-        Wishes(beam=4, prune=prune)
+        GenerationOptions(beam=4, prune=prune)
     with pytest.raises(InputError, match="give a beam"):
-        Wishes(prune=1.0)
+        GenerationOptions(prune=1.0)

@@ -3,7 +3,7 @@
 import pytest
 from tiny import DECODERS, RECURRENT, TRANSLATORS, tiny
 
-from cutaway.decoding import Job, write
+from cutaway.decoding import Job, run_jobs
 from cutaway.decoding.reference import beam_search, greedy_search
 from cutaway.model.model import Model
 
@@ -31,7 +31,7 @@ def texts(name: str) -> list[tuple[list[int], list[int] | None]]:
 def test_the_engine_is_greedy_as_in_the_textbook(name, ends):
     model, limit = model_of(name), 7
     jobs = [Job(prompt=prompt, source=source or (), limit=limit) for prompt, source in texts(name)]
-    found = [hypotheses[0].ids for hypotheses in write(model, jobs, end_ids=ends)]
+    found = [hypotheses[0].ids for hypotheses in run_jobs(model, jobs, end_ids=ends)]
     assert found == [
         greedy_search(model, prompt, source=source, limit=limit, ends=ends) for prompt, source in texts(name)
     ]
@@ -44,7 +44,7 @@ def test_the_engine_is_greedy_as_in_the_textbook(name, ends):
 def test_the_engine_searches_as_in_the_textbook(name, width, penalty, ends):
     model, limit = model_of(name), 7
     jobs = [Job(prompt=prompt, source=source or (), limit=limit) for prompt, source in texts(name)]
-    found = write(model, jobs, beam=width, length_penalty=penalty, end_ids=ends)
+    found = run_jobs(model, jobs, beam=width, length_penalty=penalty, end_ids=ends)
     for (prompt, source), hypotheses in zip(texts(name), found, strict=True):
         expected = beam_search(
             model, prompt, source=source, width=width, limit=limit, ends=ends, length_penalty=penalty

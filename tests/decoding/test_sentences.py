@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutaway.decoding.sentences import cut, split_sentences
+from cutaway.decoding.sentences import cut_sentence, split_sentences
 
 # | stands where a sentence ends
 SPLIT = [
@@ -49,7 +49,7 @@ def by_letters(text: str, n: int) -> int | None:
 
 @given(st.text(st.sampled_from("ab ,;.\n"), max_size=80), st.integers(1, 9))
 def test_pieces_are_the_text_and_fit(text, budget):
-    pieces = cut(text, budget, by_letters)
+    pieces = cut_sentence(text, budget, by_letters)
     assert "".join(pieces) == text
     assert all(by_letters(piece, budget) is None for piece in pieces)
 
@@ -60,17 +60,17 @@ def test_pieces_fit_alone():
     def dear(text: str, n: int) -> int | None:
         return len(text) - 1 if n == len(text) else by_letters(text, n)
 
-    pieces = cut("x" * 50, 5, dear)
+    pieces = cut_sentence("x" * 50, 5, dear)
     assert "".join(pieces) == "x" * 50
     assert all(dear(piece, 5) is None for piece in pieces)
 
 
 def test_a_long_sentence_is_cut_behind_a_clause_else_at_a_space_else_anywhere():
-    assert cut("one two, three four", 8, by_letters) == ["one two, ", "three ", "four"]
-    assert cut("one two three", 8, by_letters) == ["one two ", "three"]
-    assert cut("abcdefgh", 3, by_letters) == ["abc", "def", "gh"]
-    assert cut("abc", 3, by_letters) == ["abc"]
-    assert cut("", 3, by_letters) == []
+    assert cut_sentence("one two, three four", 8, by_letters) == ["one two, ", "three ", "four"]
+    assert cut_sentence("one two three", 8, by_letters) == ["one two ", "three"]
+    assert cut_sentence("abcdefgh", 3, by_letters) == ["abc", "def", "gh"]
+    assert cut_sentence("abc", 3, by_letters) == ["abc"]
+    assert cut_sentence("", 3, by_letters) == []
 
 
 @pytest.mark.parametrize("text", ["a", ".", " ", "\n", ". ", '."', " \r", "a. ", ". »", "a "], ids=repr)
@@ -83,6 +83,6 @@ def test_a_megabyte_takes_seconds(text):
 
 def test_a_megabyte_without_a_space_is_cut():
     begin = time.perf_counter()
-    pieces = cut("x" * 10**6, 128, by_letters)
+    pieces = cut_sentence("x" * 10**6, 128, by_letters)
     assert len(pieces) == -(-(10**6) // 128)
     assert time.perf_counter() - begin < 60

@@ -11,8 +11,8 @@ from tokens.test_tokenizer import byte_level
 from written import translations
 
 from cutaway.decoding import translate_all
-from cutaway.decoding.align import Alignment
-from cutaway.decoding.engine import padded
+from cutaway.decoding.alignment import Alignment
+from cutaway.decoding.engine.engine import padded_ids
 from cutaway.decoding.translate import (
     Candidate,
     Sentence,
@@ -94,10 +94,10 @@ def test_ids_that_the_tokenizer_does_not_know_stand_for_nothing(tokenizer):
 
 
 def test_rows_are_padded_on_the_right():
-    ids, real = padded([[5, 6], [7]], torch.device("cpu"))
+    ids, real = padded_ids([[5, 6], [7]], torch.device("cpu"))
     assert ids.tolist() == [[5, 6], [7, 0]]
     assert real.tolist() == [[True, True], [True, False]]
-    assert padded([[5, 6], [7, 8]], torch.device("cpu"))[1] is None
+    assert padded_ids([[5, 6], [7, 8]], torch.device("cpu"))[1] is None
 
 
 def test_what_cannot_be_translated_is_refused(tokenizer):
@@ -293,9 +293,9 @@ def test_the_language_is_asked_for_by_its_tag():
 
 
 def test_what_stands_twice_is_translated_once(tokenizer, monkeypatch):
-    import cutaway.decoding.with_terms as module
+    import cutaway.decoding.translate_with_terms as module
 
-    jobs, real = [], module.written
+    jobs, real = [], module.finished_jobs
     monkeypatch.setattr(
         module, "written", lambda model, some, **more: (jobs.extend(some), real(model, some, **more))[1]
     )

@@ -3,9 +3,9 @@
 import torch
 from tiny import DECODERS, TRANSLATORS, some_ids, tiny
 
-from cutaway.decoding import Job, write
+from cutaway.decoding import Job, run_jobs
 from cutaway.decoding.precision import with_precision
-from cutaway.decoding.rules import BadWords, NoRepeat, Temperature, TopK, TopP
+from cutaway.decoding.rules.scores import BadWords, NoRepeat, Temperature, TopK, TopP
 
 DEVICE = "cuda"
 ENDS = range(5, 12)
@@ -20,7 +20,7 @@ def jobs(name: str, **more: object) -> list[Job]:
 
 
 def words(model: torch.nn.Module, asked: list[Job], **options: object) -> list[list[int]]:
-    return [found[0].ids for found in write(model, asked, end_ids=ENDS, **options)]
+    return [found[0].ids for found in run_jobs(model, asked, end_ids=ENDS, **options)]
 
 
 def test_greedy_words_are_those_of_the_cpu_in_any_batch():

@@ -6,14 +6,15 @@ from contextlib import contextmanager
 import torch
 from tiny import DECODERS, TRANSLATORS, some_ids, tiny
 
-from cutaway.decoding import Job, write
-from cutaway.decoding.engine import Engine
-from cutaway.decoding.rules import NoRepeat, RepetitionPenalty, Temperature, TopP
-from cutaway.decoding.search import GreedySearch
-from cutaway.model import fast_step, fast_step_kernels, linear
+from cutaway.decoding import Job, run_jobs
+from cutaway.decoding.engine.engine import Engine
+from cutaway.decoding.rules.scores import NoRepeat, RepetitionPenalty, Temperature, TopP
+from cutaway.decoding.search.search import GreedySearch
+from cutaway.model import fast_step_kernels, linear
+from cutaway.model.beam_cache import Tree
+from cutaway.model.kernels import gpu_step
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
 from cutaway.model.tap import watch
-from cutaway.model.tree import Tree
 
 DEVICE = "cuda"
 WIDE = {"d_model": 64}  # heads of 16, which the kernels know
@@ -28,12 +29,12 @@ def wide(name: str, dtype: torch.dtype, device: str = DEVICE) -> DecoderModel:
 @contextmanager
 def plainly() -> Iterator[None]:
     """Without the kernels."""
-    kept = fast_step.kernels_serve, linear.kernels_serve
-    fast_step.kernels_serve = linear.kernels_serve = lambda x: False
+    kept = gpu_step.kernels_serve, linear.kernels_serve
+    gpu_step.kernels_serve = linear.kernels_serve = lambda x: False
     try:
         yield
     finally:
-        fast_step.kernels_serve, linear.kernels_serve = kept
+        gpu_step.kernels_serve, linear.kernels_serve = kept
 
 
 @torch.no_grad()
@@ -97,10 +98,10 @@ def test_recorded_steps_write_the_words_of_the_cpu():
             ({}, {"seed": 7, "rules": rules}),
         ):
             asked = jobs(name, **more)
-            here = write(wide(name, torch.float32, "cpu"), asked, end_ids=range(5, 12), **options)
+            here = run_jobs(wide(name, torch.float32, "cpu"), asked, end_ids=range(5, 12), **options)
             model = wide(name, torch.float32)
             for rows in (3, 3, 11):
-                there = write(model, asked, end_ids=range(5, 12), rows=rows, **options)
+                there = run_jobs(model, asked, end_ids=range(5, 12), rows=rows, **options)
                 assert [[h.ids for h in found] for found in there] == [[h.ids for h in found] for found in here], (
                     name,
                     options,
@@ -127,11 +128,11 @@ def test_steps_are_recorded_and_a_watched_one_is_not():
 def test_an_engine_is_kept_and_not_for_other_weights():
     model = wide("gpt2", torch.float32)
     asked = [Job(prompt=[1, 2], limit=9)]
-    before = write(model, asked)
+    before = run_jobs(model, asked)
     kept = vars(model)["_shelf"].kept[2]
-    assert write(model, asked) == before
+    assert run_jobs(model, asked) == before
     assert vars(model)["_shelf"].kept[2] is kept
     model.decoder[0].attention.output.weight.data = model.decoder[0].attention.output.weight.data * -3
-    other = write(model, asked)
+    other = run_jobs(model, asked)
     assert vars(model)["_shelf"].kept[2] is not kept
     assert other[0][0].score != before[0][0].score

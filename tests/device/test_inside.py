@@ -11,13 +11,13 @@ from torch import Tensor
 import cutaway
 from cutaway import LogitDifference, Patch, Place
 from cutaway.evaluation.winograd import Schema
-from cutaway.inside.attribution import integrated_gradients
-from cutaway.inside.coreference import coreference
-from cutaway.inside.edges import connect
-from cutaway.inside.induction import induction, repeated
-from cutaway.inside.ioi import head_scores, make_prompts
+from cutaway.inside.attribution.by_gradient import integrated_gradients
+from cutaway.inside.circuits.coreference import coreference
+from cutaway.inside.circuits.edges import connect
+from cutaway.inside.circuits.induction import induction, repeated_tokens
+from cutaway.inside.circuits.ioi import head_scores, make_prompts
 from cutaway.model.tap import watch
-from cutaway.studies.names import word_tokenizer
+from cutaway.toys.names import word_tokenizer
 
 METRIC = LogitDifference([1, 2], 3)
 
@@ -105,7 +105,7 @@ def test_prompts_go_where_the_model_is() -> None:
     tokenizer = word_tokenizer()
     here = tiny("gpt2", vocab_size=tokenizer.vocab_size)
     there = tiny("gpt2", vocab_size=tokenizer.vocab_size).cuda()
-    asked, ids = make_prompts(tokenizer, 8), repeated(tokenizer.vocab_size, rows=2, length=8)
+    asked, ids = make_prompts(tokenizer, 8), repeated_tokens(tokenizer.vocab_size, rows=2, length=8)
     for model in (here, there):
         assert asked.answers(model).ahead.device == model.device
         assert asked.trial(model).whole.device == model.device

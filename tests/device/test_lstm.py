@@ -4,9 +4,9 @@ import torch
 from tiny import RECURRENT, close, some_ids, tiny
 from torch import Tensor
 
-from cutaway.decoding import Job, write
+from cutaway.decoding import Job, run_jobs
 from cutaway.model.model import Model
-from cutaway.training.captured import Captured, add_gradient
+from cutaway.training.cuda_graphs import Captured, add_gradient
 
 DEVICE = "cuda"
 
@@ -53,10 +53,10 @@ def test_words_are_those_of_the_cpu_in_any_batch() -> None:
         jobs = [Job(prompt=[1] if across else row, source=row if across else [], limit=9) for row in rows]
         for beam in (1, 4):
             model = tiny(name)
-            here = [found[0].ids for found in write(model, jobs, end_ids=range(5, 12), beam=beam)]
+            here = [found[0].ids for found in run_jobs(model, jobs, end_ids=range(5, 12), beam=beam)]
             model = model.to(DEVICE)
             for n in (2, 9):
-                found = write(model, jobs, end_ids=range(5, 12), beam=beam, rows=n)
+                found = run_jobs(model, jobs, end_ids=range(5, 12), beam=beam, rows=n)
                 assert [one[0].ids for one in found] == here, (name, beam, n)
 
 

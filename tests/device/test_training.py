@@ -9,15 +9,15 @@ from torch import Tensor
 
 from cutaway.model.attention import look_up
 from cutaway.model.dropout import Dropout
+from cutaway.model.kernels.short_attention import fits, look_up_short
 from cutaway.model.masks import CAUSAL, EVERYWHERE, Mask
 from cutaway.model.model import Model
-from cutaway.model.short_attention import fits, look_up_short
 from cutaway.model.tap import watch
 from cutaway.objectives.loss import summed_cross_entropy
 from cutaway.objectives.objective import Tensors
 from cutaway.objectives.translation import Translation
-from cutaway.training.captured import Captured, add_gradient
-from cutaway.training.compiled import compile_blocks
+from cutaway.training.compile import compile_blocks
+from cutaway.training.cuda_graphs import Captured, add_gradient
 from cutaway.training.feed import SCALE, StepBatch
 from cutaway.training.loop import Run, loss_function, take_step
 from cutaway.training.optimizer import Optimizer

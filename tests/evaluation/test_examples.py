@@ -100,8 +100,8 @@ def test_documents(tmp_path):
 
 
 def test_a_document_that_is_cut_short_in_one_of_its_pieces_ends_there(tmp_path, monkeypatch):
-    monkeypatch.setattr("cutaway.data.text.PIECE", 16)
-    monkeypatch.setattr("cutaway.data.text.WINDOW", 8)
+    monkeypatch.setattr("cutaway.data.text_files.PIECE", 16)
+    monkeypatch.setattr("cutaway.data.text_files.WINDOW", 8)
     text = "some words stand in each of the pieces of this\ndocument, and more words behind them\n" * 3
     path = write(tmp_path / "a.txt", text)
     (whole,) = read_examples(WRITER, [path]).inputs

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from decoding.test_translate import translator
-from evaluation.test_pairs import Knows, by_hand, writer
+from evaluation.test_minimal_pairs import Knows, by_hand, writer
 from evaluation.test_tasks import classifier, wordpiece
 from tiny import DECODERS
 from tokens.test_tokenizer import byte_level

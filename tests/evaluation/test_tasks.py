@@ -12,7 +12,7 @@ from tiny import tiny
 from tokens.test_tokenizer import byte_level
 
 from cutaway.decoding import translate_all
-from cutaway.decoding.answers import answers_to, first_tokens, rows_of
+from cutaway.decoding.single_pass import answers_to, first_tokens, rows_of
 from cutaway.errors import InputError
 from cutaway.evaluation import Sureness, evaluate
 from cutaway.evaluation.bleu import bleu, chrf
@@ -21,7 +21,7 @@ from cutaway.evaluation.scores import accuracy, f1, macro_f1, matthews, pearson,
 from cutaway.model.model import Model
 from cutaway.objectives.masked import joined
 from cutaway.tokens import Tokenizer
-from cutaway.tokens.train import train_tokenizer
+from cutaway.tokens.train_tokenizer import train_tokenizer
 
 FEW = Sureness(resamples=50)
 WORDS = "[UNK] a man sleeps he is awake the dog ##s runs no one saw it".split()

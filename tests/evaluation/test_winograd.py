@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from decoding.test_translate import translator
-from evaluation.test_pairs import by_hand, hiding, writer
+from evaluation.test_minimal_pairs import by_hand, hiding, writer
 from evaluation.test_tasks import classifier, wordpiece
 from tiny import DECODERS, ENCODERS, tiny
 from tokens.test_tokenizer import byte_level
@@ -15,8 +15,8 @@ from tokens.test_tokenizer import byte_level
 from cutaway.errors import InputError
 from cutaway.evaluation import Schema, Sureness, evaluate
 from cutaway.evaluation.examples import read_examples
-from cutaway.evaluation.schema_files import read_schemas
-from cutaway.evaluation.winograd import _same_end, blanks, readings, standing
+from cutaway.evaluation.winograd import _same_end, readings, readings_with_blanks, standing
+from cutaway.evaluation.winograd_files import read_schemas
 
 FEW = Sureness(resamples=50)
 SCHEMAS = [
@@ -49,7 +49,11 @@ def test_neither_order_nor_company_nor_batch_changes_an_answer(name):
     model, tokenizer = (tiny("bert"), hiding()) if masked else (writer(name, start_id=1), byte_level())
 
     def ask(some, **more):
-        return blanks(model, tokenizer, some, **more) if masked else readings(model, tokenizer, some)["partial"]
+        return (
+            readings_with_blanks(model, tokenizer, some, **more)
+            if masked
+            else readings(model, tokenizer, some)["partial"]
+        )
 
     together = ask(SCHEMAS)
     assert [x for one in ask(SCHEMAS[::-1])[::-1] for x in one] == pytest.approx([x for one in together for x in one])
@@ -79,7 +83,7 @@ def test_with_how_many_tokens_all_rows_end_alike():
 
 def test_tokens_that_reach_over_the_border_are_scored_in_no_reading():
     """«dogs» is one token and «cats» is two: what is scored is what both end with."""
-    from cutaway.tokens.train import train_tokenizer
+    from cutaway.tokens.train_tokenizer import train_tokenizer
 
     tokenizer = train_tokenizer(["the dogs"] * 9 + ["the cat s"], kind="bpe", vocab_size=300)
     schema = Schema("the ", "s bark", ("dog", "cat"), 0)
@@ -96,7 +100,7 @@ def test_tokens_that_reach_over_the_border_are_scored_in_no_reading():
 def test_blanks_hide_the_whole_candidate_and_nothing_else(name):
     model, tokenizer = tiny(name), hiding()
     schema = Schema("the man saw ", " runs", ("the dog", "no one", "it"), 0)
-    found = blanks(model, tokenizer, [schema])[0]
+    found = readings_with_blanks(model, tokenizer, [schema])[0]
     for score, candidate in zip(found, schema.candidates, strict=True):
         front, middle, back = (tokenizer.encode(text, special=False) for text in ("the man saw", candidate, "runs"))
         row = [tokenizer.cls_id, *front, *[tokenizer.mask_id] * len(middle), *back, tokenizer.sep_id]

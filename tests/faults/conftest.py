@@ -51,7 +51,7 @@ def _same_cache(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 def _steps_of_saves(reference: Reference) -> Iterator[int]:
-    from cutaway.training.log import read_log
+    from cutaway.training.run_log import read_log
 
     for event in read_log(reference.out / "run" / "log.jsonl"):
         if event["event"] == "checkpoint":

@@ -97,7 +97,7 @@ def _train(request: dict[str, Any], tell: Callable[[Event], None]) -> int:
     calls = Calls((kill["save"], kill["call"]) if "save" in kill else None)
     if "save" in kill or "calls" in request:
         module.write_checkpoint = calls.watched(module.write_checkpoint, begins=True)  # type: ignore[attr-defined]
-        module.keep = calls.watched(module.keep)  # type: ignore[attr-defined]
+        module.keep_newest = calls.watched(module.keep_newest)  # type: ignore[attr-defined]
     if "disk" in request:
         _small_disk(out, request["disk"])
     if "largest_file" in request:
@@ -120,13 +120,13 @@ def _save(request: dict[str, Any], tell: Callable[[Event], None]) -> int:
     """One checkpoint beside an older one, killed at a call; then the older one would be removed."""
     import torch
 
-    from cutaway.training.state import keep, write_checkpoint
+    from cutaway.training.checkpoint import keep_newest, write_checkpoint
 
     folder = Path(request["folder"])
     calls = Calls((0, request["call"]))
     numbers = {name: {f"{name}.{i}": torch.full((40, 80), float(i)) for i in range(3)} for name in TENSORS}
     calls.watched(write_checkpoint, begins=True)(folder, 2, numbers, {"tokens": 2})
-    calls.watched(keep)(folder, 1, 2)
+    calls.watched(keep_newest)(folder, 1, 2)
     tell({"event": "calls", "made": calls.made[0]})
     return 0
 

@@ -7,7 +7,7 @@ import torch
 from faults.forks import TENSORS
 from faults.killing import Ended, Starter, checkpoint_folders
 
-from cutaway.training.state import checkpoints, clean, newest, read_checkpoint, write_checkpoint
+from cutaway.training.checkpoint import checkpoints, clean, newest, read_checkpoint, write_checkpoint
 
 
 def older(folder: Path) -> Path:

@@ -19,9 +19,9 @@ from faults.killing import (
     undisturbed,
 )
 
-from cutaway.training.log import read_log
+from cutaway.training.checkpoint import read_checkpoint
 from cutaway.training.recipe import recipe_from, to_toml
-from cutaway.training.state import read_checkpoint
+from cutaway.training.run_log import read_log
 
 CODES = {signal.SIGTERM: 0, signal.SIGINT: 130}
 PATIENCE = 120  # seconds, as a guard against hanging

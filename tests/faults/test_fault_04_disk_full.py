@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from faults.killing import Ended, Reference, Starter, checkpoint_folders, fingerprints, may_mount
 
-from cutaway.training.state import newest
+from cutaway.training.checkpoint import newest
 
 
 def size_of(folder: Path) -> int:

@@ -11,8 +11,8 @@ import torch
 from faults.killing import Reference, Starter, checkpoint_folders, fingerprints, same_steps, steps_in
 
 from cutaway.errors import CheckpointError
+from cutaway.training.checkpoint import checkpoints, keep_newest, newest, read_checkpoint, write_checkpoint
 from cutaway.training.recipe import recipe_from
-from cutaway.training.state import checkpoints, keep, newest, read_checkpoint, write_checkpoint
 from cutaway.training.train import train
 
 FILES = [
@@ -145,7 +145,7 @@ def test_fault_05_what_is_saved_before_the_step_of_a_damaged_one_stays(
 def test_fault_05_those_of_later_steps_do_not_count_as_kept(tmp_path: Path):
     for step in (1, 2, 3, 4):
         write_checkpoint(tmp_path, step, {"weights": {"one": torch.ones(1)}}, {})
-    keep(tmp_path, 2, 3)
+    keep_newest(tmp_path, 2, 3)
     assert [path.name[-1] for path in checkpoints(tmp_path)] == ["2", "3", "4"]
 
 

@@ -13,11 +13,11 @@ from faults.killing import Reference, Starter, checkpoint_folders, small, steps_
 from torch import Tensor
 from typer.testing import CliRunner
 
+from cutaway.training.checkpoint import read_checkpoint
 from cutaway.training.feed import Feed
-from cutaway.training.log import read_log
 from cutaway.training.loop import MOST_IN_A_ROW, Run, take_step
 from cutaway.training.recipe import Recipe, recipe_from, to_toml
-from cutaway.training.state import read_checkpoint
+from cutaway.training.run_log import read_log
 from cutaway.training.train import Trainer, train
 
 OPTIMIZERS = {
@@ -43,7 +43,7 @@ def steps(
     seen, skipped = [], []
     with trainer.opened(False):
         run = trainer.run
-        feed = Feed(trainer.material.train, run.objective, seed=recipe.seed, accumulate=recipe.train.accumulate)
+        feed = Feed(trainer.dataset.train, run.objective, seed=recipe.seed, accumulate=recipe.train.accumulate)
         for step in range(n):
             batch = feed.make(step)
             batch.parts[-1]["scale"] *= factors.get(step, 1.0)  # one part of the step is enough
@@ -70,7 +70,7 @@ def test_fault_07_a_gradient_that_is_no_number_counts_as_such_a_loss(place: Path
     trainer = Trainer(recipe, tmp_path / "out", [])
     with trainer.opened(False):
         run = trainer.run
-        feed = Feed(trainer.material.train, run.objective, seed=recipe.seed)
+        feed = Feed(trainer.dataset.train, run.objective, seed=recipe.seed)
         take_step(run, feed.make(0), 1.0)
         before = bits(run)
         next(run.model.parameters()).register_hook(lambda gradient: gradient * float("nan"))
@@ -107,7 +107,7 @@ def test_fault_07_every_way_of_making_batches_names_its_examples(changes: dict[s
     recipe = recipe_from(small(tmp_path, **changes))
     trainer = Trainer(recipe, tmp_path / "out", [])
     with trainer.opened(False):
-        batch = Feed(trainer.material.train, trainer.run.objective, seed=3).make(1)
+        batch = Feed(trainer.dataset.train, trainer.run.objective, seed=3).make(1)
     assert len(batch.examples) == 4
     assert max(batch.examples) > 0
 

@@ -7,8 +7,8 @@ import zipfile
 
 import pytest
 
-from cutaway.data.tables import read_parallel, read_table
-from cutaway.data.text import read_documents, read_lines
+from cutaway.data.table_files import read_parallel, read_table
+from cutaway.data.text_files import read_documents, read_lines
 from cutaway.errors import InputError
 
 MEGABYTE = 1 << 20

@@ -19,7 +19,7 @@ from tokenizers.pre_tokenizers import FixedLength
 from cutaway.errors import CheckpointError, CutawayError, InputError
 from cutaway.files import MEGABYTE
 from cutaway.tokens import Tokenizer, find_tokenizer, gguf_tokenizer, llama2c_tokenizer
-from cutaway.tokens.guard import damage
+from cutaway.tokens.library_errors import damaged_tokenizer
 from cutaway.tokens.tokenizer import LIMIT
 
 BPE = {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}
@@ -282,7 +282,7 @@ def test_fault_22_a_panic_writes_no_note_of_its_own(tmp_path: Path, capfd: pytes
 
 
 def test_what_others_write_while_a_tokenizer_is_read_is_not_lost(capfd: pytest.CaptureFixture[str]):
-    with damage("x"):
+    with damaged_tokenizer("x"):
         os.write(2, b"from another thread\n")
     assert capfd.readouterr().err == "from another thread\n"
 

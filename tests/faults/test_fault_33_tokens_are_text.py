@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from picture_examples import KINDS, example
 
-from cutaway.inside.pictures import HeatMap, Lines, Picture, heads, visible
-from cutaway.inside.pictures.html import SCRIPT
+from cutaway.pictures import HeatMap, Lines, Picture, heads, visible_text
+from cutaway.pictures.html import SCRIPT
 
 HOSTILE = [
     "<script>alert(1)</script>", "</script>", "</style><b>", "<!--", "-->", "]]>", "<![CDATA[", '"', "'", "&", "&lt;",
@@ -28,7 +28,7 @@ ATTRIBUTES = set(
     "preserveaspectratio r role rx scope src stroke stroke-dasharray stroke-linejoin stroke-opacity stroke-width "
     "style tabindex text-anchor title transform type viewbox width x xmlns y".split()
 )
-TOKENS = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=12), min_size=3, max_size=6, unique_by=visible)
+TOKENS = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=12), min_size=3, max_size=6, unique_by=visible_text)
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -93,8 +93,8 @@ def test_fault_33_tokens_are_text_in_every_page(kind: str, tokens: list[str], ti
     assert {title, *drawn(picture, tokens)} <= found  # exactly as they were
     shown = page.texts | {text for values in page.attributes.values() for text in values}
     for token in drawn(picture, tokens):
-        assert visible(token) in shown or not token
-    assert visible(title) in page.texts
+        assert visible_text(token) in shown or not token
+    assert visible_text(title) in page.texts
 
 
 @every_kind
@@ -106,18 +106,18 @@ def test_fault_33_tokens_are_text_in_every_drawing(kind: str, tokens: list[str],
     assert all(element.tag.removeprefix(space) in ELEMENTS for element in root.iter())
     assert {name.lower() for element in root.iter() for name in element.attrib} <= ATTRIBUTES
     assert not list(root.iter(f"{space}script"))
-    assert root.findtext(f"{space}title") == visible(title)
+    assert root.findtext(f"{space}title") == visible_text(title)
     data = strings(json.loads(root.findtext(f"{space}metadata") or ""))
     assert {title, *drawn(picture, tokens)} <= data
     if kind != "heads":  # its drawing has no tokens, only pictures of them
         texts = {text for element in root.iter() for text in element.itertext()}
-        assert all(visible(token) in texts or not token for token in drawn(picture, tokens))
+        assert all(visible_text(token) in texts or not token for token in drawn(picture, tokens))
 
 
 @given(st.text())
 def test_fault_33_what_is_visible_is_xml_and_stays_so(text: str) -> None:
-    shown = visible(text)
-    assert visible(shown) == shown
+    shown = visible_text(text)
+    assert visible_text(shown) == shown
     assert not re.search("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", shown)
     assert ElementTree.fromstring(f"<t>{shown.replace('&', '&amp;').replace('<', '&lt;')}</t>").text == (shown or None)
 

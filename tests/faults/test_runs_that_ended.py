@@ -9,9 +9,9 @@ import pytest
 from faults.killing import Reference, Starter, checkpoint_folders, fingerprints, sha, small, undisturbed
 
 from cutaway.errors import CheckpointError
-from cutaway.training.curves import read_run
-from cutaway.training.log import RunLog, read_log
 from cutaway.training.recipe import recipe_from
+from cutaway.training.run_curves import read_run
+from cutaway.training.run_log import RunLog, read_log
 from cutaway.training.train import train
 
 

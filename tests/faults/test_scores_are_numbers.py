@@ -13,18 +13,18 @@ from looked_into import ASKED, run, write_models
 
 import cutaway
 from cutaway.checkpoints import load, load_tokenizer, save
-from cutaway.cli.showing import json_text
-from cutaway.decoding.align import align
-from cutaway.decoding.generate import Wishes, write_texts
-from cutaway.decoding.sure import how_sure
+from cutaway.cli.shared.tables import json_text
+from cutaway.decoding.alignment import align
+from cutaway.decoding.confidence import confidence_of
+from cutaway.decoding.generate import GenerationOptions, write_texts
 from cutaway.errors import InputError
 from cutaway.evaluation import Pair, evaluate
 from cutaway.evaluation.lambada import LastWord
 from cutaway.evaluation.perplexity import surprisal
 from cutaway.evaluation.winograd import Schema
-from cutaway.inside.inspection import look_inside
-from cutaway.inside.lens import logit_lens
-from cutaway.inside.sweep import sweep
+from cutaway.inside.inspect import look_inside
+from cutaway.inside.patching.sweep import sweep
+from cutaway.inside.residual.logit_lens import logit_lens
 from cutaway.model.finite import check_scores, not_finite
 from cutaway.model.model import Model
 
@@ -35,10 +35,10 @@ ASKING: list[tuple[str, str, Callable[..., Any]]] = [
     ("gpt2", "generate", lambda m, t: cutaway.generate(m, t, TEXT)),
     ("gpt2", "generate by chance", lambda m, t: cutaway.generate(m, t, TEXT, temperature=0.8, top_p=0.9)),
     ("gpt2", "generate by rules", lambda m, t: cutaway.generate(m, t, TEXT, repetition_penalty=1.2, min_tokens=2)),
-    ("gpt2", "a beam", lambda m, t: write_texts(m, t, [TEXT], Wishes(beam=3, max_tokens=4))),
+    ("gpt2", "a beam", lambda m, t: write_texts(m, t, [TEXT], GenerationOptions(beam=3, max_tokens=4))),
     ("gpt2", "a draft", lambda m, t: cutaway.generate(m, t, TEXT, draft=m, max_tokens=4)),
     ("gpt2", "greedy", lambda m, t: cutaway.greedy(m, IDS, n=3)),
-    ("gpt2", "how sure", lambda m, t: how_sure(m, t, TEXT, [5, 6])),
+    ("gpt2", "how sure", lambda m, t: confidence_of(m, t, TEXT, [5, 6])),
     ("gpt2", "embed", lambda m, t: cutaway.embed(m, t, [TEXT])),
     ("gpt2", "surprisal", lambda m, t: surprisal(m, list(range(40)))),
     ("gpt2", "evaluate", lambda m, t: evaluate(m, t, [TEXT])),

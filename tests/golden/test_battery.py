@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn, tensor
 
-from cutaway.baselines import Masked, Skips, sentences
+from cutaway.before import MaskedSkips, Skips, sentences
 from cutaway.model.attention import SelfAttention
 from cutaway.model.blocks import Block, pre_norm
 from cutaway.model.embeddings import TokenEmbedding
@@ -26,7 +26,7 @@ LINES = sentences(
     "check the program log and find out whether it ran please\n"
     "check the battery log and find out whether it ran down please"
 )
-MASKED = Masked(Skips(LINES), {"ran": {"battery", "program"}})
+MASKED = MaskedSkips(Skips(LINES), {"ran": {"battery", "program"}})
 WORDS = ["<sos>", *MASKED.words]
 N = len(WORDS)
 BIAS, D_MODEL = N, 2 * N + 1  # the stream: the word that was read, the bias, the word that comes next

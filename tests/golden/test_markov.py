@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from cutaway.baselines import MarkovChain, Masked, Skips, informative, sentences
-from cutaway.baselines.as_attention import as_attention
+from cutaway.before import MarkovChain, MaskedSkips, Skips, informative, sentences
+from cutaway.before.markov.as_attention import as_attention
 
 
 class TestPart2FirstOrder:
@@ -94,7 +94,7 @@ class TestPart4Skips:
 
 class TestPart5Masks:
     chain = with_skips()
-    masked = Masked(chain, {"ran": {"battery", "program"}})
+    masked = MaskedSkips(chain, {"ran": {"battery", "program"}})
 
     def test_the_vote_becomes_1_to_0(self) -> None:
         assert self.masked.votes(BATTERY) == {"down": 1}

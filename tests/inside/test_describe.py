@@ -11,9 +11,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from cutaway.errors import InputError
 from cutaway.families import build, config_of
-from cutaway.inside import meter as meters
+from cutaway.inside import cost as meters
+from cutaway.inside.cost import Meter, measured_cost
 from cutaway.inside.describe import Description, PartCount, describe, example_inputs
-from cutaway.inside.meter import Meter, measured
 from cutaway.model.model import Model
 from cutaway.model.norms import RMSNorm
 
@@ -72,7 +72,7 @@ def test_training_keeps_on_the_cpu_what_it_keeps_on_meta(name, monkeypatch):
     really = kept_bytes(model.train(), inputs)
     model.to("meta")
     inputs = tuple(x.to("meta") for x in inputs)
-    with measured(model, *inputs, gradients=True) as meter:
+    with measured_cost(model, *inputs, gradients=True) as meter:
         output = model(*inputs)
         assert meter.alive == really
     assert output.requires_grad
@@ -114,7 +114,7 @@ def test_dropout_keeps_one_byte_for_each_number_that_it_may_drop():
 def test_rms_norm_keeps_its_input_and_one_number_for_each_vector():
     x = torch.empty(2, 5, 16, device="meta", dtype=torch.bfloat16, requires_grad=True)
     norm = RMSNorm(16).to(device="meta", dtype=torch.bfloat16)
-    with measured(norm, x, gradients=True) as meter:
+    with measured_cost(norm, x, gradients=True) as meter:
         output = norm(x)
         assert meter.alive == output.nbytes + 2 * 5 * 4
 
@@ -250,7 +250,7 @@ def test_a_description_is_json():
 
 def test_the_meter_takes_its_hooks_off():
     model = build("gpt2", device="meta", n_layers=1)
-    with measured(model, gradients=False) as meter:
+    with measured_cost(model, gradients=False) as meter:
         model(*example_inputs(model, 1, 4, None))
     counted = meter.flops("decoder")
     model(*example_inputs(model, 1, 4, None))

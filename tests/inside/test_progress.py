@@ -9,31 +9,30 @@ import torch
 from decoding.test_translate import translator
 from hypothesis import given
 from hypothesis import strategies as st
+from inside.circuits.test_coreference import TIRED, WIDE, WORDS
 from looked_into import TEXT, pieces
 from pieces import bert_tokenizer
 from tiny import inputs, some_ids, tiny
 from tokenizers import AddedToken
 from tokens.test_tokenizer import byte_level
 
-from cutaway.inside.ablation import ablate_sweep
-from cutaway.inside.aligning import aligning
-from cutaway.inside.attribution import integrated_gradients
-from cutaway.inside.circuits import Circuit, completeness, minimality
-from cutaway.inside.coreference import coreference, matters
-from cutaway.inside.edges import connect
-from cutaway.inside.faithful import deletion_curve
-from cutaway.inside.finding import curve, find, grow
-from cutaway.inside.inspection import look_inside
-from cutaway.inside.metrics import LogitDifference
-from cutaway.inside.patch import means
+from cutaway.inside.attribution.by_gradient import integrated_gradients
+from cutaway.inside.attribution.deletion_curve import deletion_curve
+from cutaway.inside.circuits.alignment_heads import aligning
+from cutaway.inside.circuits.circuit import Circuit, completeness, minimality
+from cutaway.inside.circuits.circuit_eval import Trial, trial
+from cutaway.inside.circuits.coreference import coreference, matters
+from cutaway.inside.circuits.edges import connect
+from cutaway.inside.circuits.find import curve, find_circuit, grow
+from cutaway.inside.inspect import look_inside
+from cutaway.inside.patching.ablation import ablate_sweep
+from cutaway.inside.patching.metrics import LogitDifference
+from cutaway.inside.patching.patch import means
+from cutaway.inside.patching.sweep import sweep
 from cutaway.inside.progress import Told, stages
-from cutaway.inside.sweep import sweep
-from cutaway.inside.trial import Trial, trial
-from cutaway.inside.tuned import kl_by_layer, train_lens
+from cutaway.inside.residual.tuned_lens import kl_by_layer, train_lens
 from cutaway.model.model import Model
 from cutaway.model.tap import watching
-
-from .test_coreference import TIRED, WIDE, WORDS
 
 METRIC = LogitDifference(3, 5)
 IDS, OTHER = some_ids(2, 7), some_ids(2, 7, seed=5)
@@ -63,7 +62,7 @@ READS: dict[str, Callable[[Model, Told], object]] = {  # what each asks of a mod
     "effects": lambda model, report: asked_of(model).effects(report=report),
     "estimates": lambda model, report: asked_of(model).estimates(report=report),
     "curve": lambda model, report: curve((asked := asked_of(model)), asked.among, [1, 4], report=report),
-    "find": lambda model, report: find(asked_of(model), "some", sizes=[2, 4], shortlist=3, report=report),
+    "find": lambda model, report: find_circuit(asked_of(model), "some", sizes=[2, 4], shortlist=3, report=report),
     "grow": lambda model, report: grow(asked_of(model), "some", to=5, by=2, report=report),
     "completeness": lambda model, report: completeness((asked := asked_of(model)), circuit_of(asked), report=report),
     "minimality": lambda model, report: minimality((asked := asked_of(model)), circuit_of(asked), report=report),

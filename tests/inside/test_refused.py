@@ -7,32 +7,32 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from decoding.test_align import translator
-from inside.test_finding import asked_of
+from decoding.test_alignment import translator
+from inside.circuits.test_find import asked_of
 from tiny import inputs, some_ids, tiny
 from tokens.test_tokenizer import byte_level
 from torch import nn
 from toy import still
 
 from cutaway.errors import InputError
-from cutaway.inside.attribution import integrated_gradients
-from cutaway.inside.circuits import Circuit, completeness
-from cutaway.inside.coreference import coreference
-from cutaway.inside.estimate import agreement
-from cutaway.inside.explain import explain_image, explain_next, explain_translation
-from cutaway.inside.finding import Found, curve, find, grow
-from cutaway.inside.frozen import norm_step
-from cutaway.inside.inspection import look_inside
-from cutaway.inside.ioi import make_prompts
-from cutaway.inside.looked_at import attention_rollout
-from cutaway.inside.metrics import LogitDifference
-from cutaway.inside.patch import Ablate, Place, intervene
+from cutaway.inside.attribution.by_gradient import integrated_gradients
+from cutaway.inside.attribution.explain import explain_image, explain_next, explain_translation
+from cutaway.inside.attribution.rollout import attention_rollout
+from cutaway.inside.circuits.circuit import Circuit, completeness
+from cutaway.inside.circuits.coreference import coreference
+from cutaway.inside.circuits.find import FoundCircuits, curve, find_circuit, grow
+from cutaway.inside.circuits.ioi import make_prompts
+from cutaway.inside.inspect import look_inside
+from cutaway.inside.patching.estimate import agreement
+from cutaway.inside.patching.metrics import LogitDifference
+from cutaway.inside.patching.patch import Ablate, Place, intervene
+from cutaway.inside.patching.sweep import sweep
 from cutaway.inside.questions import question_of
-from cutaway.inside.stream import writes
-from cutaway.inside.sweep import sweep
-from cutaway.inside.tuned import train_lens
+from cutaway.inside.residual.frozen_norms import norm_step
+from cutaway.inside.residual.stream import writes
+from cutaway.inside.residual.tuned_lens import train_lens
 from cutaway.model.tap import edit, watch
-from cutaway.studies.names import word_tokenizer
+from cutaway.toys.names import word_tokenizer
 
 IDS = some_ids(2, 6)
 METRIC = LogitDifference(3, 5)
@@ -48,9 +48,9 @@ def gradients(name: str = "gpt2", **more: object) -> object:
     return integrated_gradients(still(name), *given, metric=lambda logits: logits.flatten(1)[:, 0], **more)  # type: ignore[arg-type]
 
 
-def found() -> Found:
+def found() -> FoundCircuits:
     worth = {"decoder.0.attention.1": 1.0, "decoder.1.attention.0": 0.5}
-    return Found(trials(), "some", "by hand", tuple(worth), worth, {})
+    return FoundCircuits(trials(), "some", "by hand", tuple(worth), worth, {})
 
 
 def circuit() -> Circuit:
@@ -87,7 +87,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "no such node": (lambda: circuit().without("decoder.1.attention.0"), "is no node of the circuit 'some'"),
     "no subsets": (lambda: completeness(trials(), circuit(), []), "no subsets to take out"),
     "a curve beyond": (lambda: curve(trials(), trials().among, [len(trials().among) + 1]), "nodes: 0…"),
-    "a curve below": (lambda: find(trials(), "some", sizes=[-1]), "size -1 of"),
+    "a curve below": (lambda: find_circuit(trials(), "some", sizes=[-1]), "size -1 of"),
     "a circuit of 3": (lambda: found().circuit(3), "size=3: 2 nodes were ordered"),
     "a circuit of -1": (lambda: found().circuit(-1), "size=-1"),
     "grown by 0": (lambda: grow(trials(), "some", to=2, by=0), "by=0, to=2"),

@@ -11,15 +11,22 @@ from torch import Tensor, nn
 from toy import still
 
 from cutaway.errors import InputError
-from cutaway.inside.attributed import Attribution
-from cutaway.inside.attribution import RULES, WITHIN, Path, even_change, gradient_x_input, integrated_gradients
-from cutaway.inside.gradients import Gradients
-from cutaway.inside.looked_at import attention_rollout, attentions, handed_over, value_weighted
-from cutaway.inside.metrics import LogitDifference, Measure, last_real
+from cutaway.inside.attribution.by_gradient import (
+    RULES,
+    WITHIN,
+    Path,
+    even_change,
+    gradient_x_input,
+    integrated_gradients,
+)
+from cutaway.inside.attribution.gradients import Gradients
+from cutaway.inside.attribution.result import Attribution
+from cutaway.inside.attribution.rollout import attention_rollout, attentions, handed_over, value_weighted
+from cutaway.inside.patching.metrics import LogitDifference, Measure, last_real
 from cutaway.model import tap
 from cutaway.model.embeddings import Embedding, TokenEmbedding
 from cutaway.model.heads import LanguageModelHead
-from cutaway.model.int8 import to_int8
+from cutaway.model.kernels.int8 import to_int8
 from cutaway.model.model import Model
 from cutaway.model.tap import watch
 

@@ -11,12 +11,12 @@ from tiny import ALL, TRANSLATORS, close, inputs, some_ids, tiny
 from torch import Tensor
 
 from cutaway.errors import InputError
-from cutaway.inside.circuits import Circuit, completeness, faithfulness, minimality
-from cutaway.inside.finding import curve, find, grow
-from cutaway.inside.metrics import Logit, LogitDifference
-from cutaway.inside.patch import Ablate, intervene, means, record
-from cutaway.inside.trial import Trial, nodes_of, place_of, trial
-from cutaway.model.int8 import to_int8
+from cutaway.inside.circuits.circuit import Circuit, completeness, faithfulness, minimality
+from cutaway.inside.circuits.circuit_eval import Trial, nodes_of, place_of, trial
+from cutaway.inside.circuits.find import curve, find_circuit, grow
+from cutaway.inside.patching.metrics import Logit, LogitDifference
+from cutaway.inside.patching.patch import Ablate, intervene, means, record
+from cutaway.model.kernels.int8 import to_int8
 
 
 def others(name: str, batch: int = 4) -> tuple[Tensor, ...]:
@@ -121,7 +121,7 @@ def test_a_circuit_and_its_model_suffer_alike_when_the_circuit_is_the_model() ->
 def test_a_search_ends_at_the_whole_model(name: str) -> None:
     asked = asked_of(name, kinds=("heads",))
     n = len(asked.among)
-    found = find(asked, "names", sizes=[0, 3, n], shortlist=4)
+    found = find_circuit(asked, "names", sizes=[0, 3, n], shortlist=4)
     assert sorted(found.order) == sorted(asked.among)
     assert found.curve[0] == 0
     assert found.curve[n] == 1
@@ -243,7 +243,7 @@ def test_what_cannot_be_asked_is_refused_by_name() -> None:
         with pytest.raises(InputError, match=f"size {size} of 8 nodes"):
             curve(asked, asked.among, [size])
         with pytest.raises(InputError, match=f"size {size} of 8 nodes"):
-            find(asked, "names", sizes=[size])
+            find_circuit(asked, "names", sizes=[size])
     for rows, groups in ((1, None), (4, [0, 0, 0, 1])):
         with pytest.raises(InputError, match="the mean over one row is the row itself"):
             trial(model, ids[:rows], metric=metric, groups=groups)

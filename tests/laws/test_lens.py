@@ -8,9 +8,9 @@ from tiny import ALL, TRANSLATORS, VOCAB, close, inputs, some_ids, tiny
 from torch import Tensor
 
 from cutaway.errors import InputError
-from cutaway.inside import lens as lenses
-from cutaway.inside.lens import Lens, logit_lens
-from cutaway.inside.tuned import TunedLens, fingerprint
+from cutaway.inside.residual import logit_lens as lenses
+from cutaway.inside.residual.logit_lens import Lens, logit_lens
+from cutaway.inside.residual.tuned_lens import TunedLens, model_fingerprint
 from cutaway.model.model import Model
 from cutaway.model.tap import watch
 
@@ -121,9 +121,9 @@ def test_a_tuned_lens_is_kept_and_belongs_to_one_model(tmp_path: Path) -> None:
     of_all(other, *given, tuned=tuned)
     with pytest.raises(InputError, match="for other weights"):
         of_all(other, *given, tuned=own)  # made with it, before it was trained on
-    assert fingerprint(other) == fingerprint(model)
+    assert model_fingerprint(other) == model_fingerprint(model)
     other.decoder[0].attention.output.bias.data[0] += 1e-3
-    assert fingerprint(other) != fingerprint(model)
+    assert model_fingerprint(other) != model_fingerprint(model)
 
 
 def test_what_a_lens_cannot_look_through_is_refused() -> None:

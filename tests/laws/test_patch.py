@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cutaway.decoding.generate import generate
 from cutaway.errors import InputError
-from cutaway.inside.patch import Ablate, Patch, Place, intervene, means, record
+from cutaway.inside.patching.patch import Ablate, Patch, Place, intervene, means, record
 from cutaway.model.tap import tap_names
 
 EXPLICIT = (".scores", ".pattern")  # an edited pattern takes the written-out path

@@ -9,13 +9,13 @@ from tiny import ALL, DECODERS, TRANSLATORS, close, inputs, some_ids, tiny
 from torch import Tensor
 
 from cutaway.errors import InputError
-from cutaway.inside.ablation import ablate_sweep
-from cutaway.inside.estimate import agreement, estimate_sweep
-from cutaway.inside.metrics import Kl, LogitDifference, LogProbability, last_real
-from cutaway.inside.patch import Ablate, Patch, Place, intervene, record
-from cutaway.inside.sweep import Sweep, sweep
-from cutaway.inside.trial import trial
-from cutaway.model.int8 import to_int8
+from cutaway.inside.circuits.circuit_eval import trial
+from cutaway.inside.patching.ablation import ablate_sweep
+from cutaway.inside.patching.estimate import agreement, estimate_sweep
+from cutaway.inside.patching.metrics import Kl, LogitDifference, LogProbability, last_real
+from cutaway.inside.patching.patch import Ablate, Patch, Place, intervene, record
+from cutaway.inside.patching.sweep import Sweep, sweep
+from cutaway.model.kernels.int8 import to_int8
 from cutaway.model.tap import watch
 
 METRIC = LogitDifference([1, 2], 3)

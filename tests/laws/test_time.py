@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tiny import DECODERS, READERS, TRANSLATORS, VOCAB, close, some_ids, tiny
 from torch import Tensor
 
+from cutaway.model.beam_cache import Tree
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
-from cutaway.model.tree import Tree
 
 PRECISIONS = [torch.float32, torch.float64]
 

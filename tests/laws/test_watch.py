@@ -7,8 +7,8 @@ import torch
 from jobs import ENDS, jobs_for, model_of
 from tiny import ALL, close, inputs, some_ids, tiny
 
-from cutaway.decoding import Job, write
-from cutaway.decoding.write import engine_for
+from cutaway.decoding import Job, run_jobs
+from cutaway.decoding.engine.run import engine_for
 from cutaway.errors import InputError
 from cutaway.model import tap as taps
 from cutaway.model.model import EncoderDecoderModel
@@ -90,7 +90,7 @@ def test_greedy_writing_shows_what_one_pass_shows(name: str) -> None:
     model, (job, *_) = model_of(name), jobs_for(name)
     watched = [tap for tap in tap_names(model) if tap.startswith("decoder") and tap.endswith(("cross.key", "_after"))]
     with watch(model, *watched, keep="all", positions=[-1]) as seen:
-        (found,) = write(model, [job], end_ids=ENDS)[0]
+        (found,) = run_jobs(model, [job], end_ids=ENDS)[0]
     given = [torch.tensor([[*job.prompt, *found.ids[:-1]]])]
     if isinstance(model, EncoderDecoderModel):
         given.insert(0, torch.tensor([job.source]))
@@ -135,17 +135,17 @@ def test_a_step_of_a_beam_has_one_position() -> None:
     model = model_of("gpt2")
     said = "position 1 of 'decoder.0.residual_after': this pass has 1"
     with pytest.raises(InputError, match=said), watch(model, "decoder.0.residual_after", positions=[1]):
-        write(model, [Job(prompt=[1], limit=3)], beam=4, end_ids=ENDS)
+        run_jobs(model, [Job(prompt=[1], limit=3)], beam=4, end_ids=ENDS)
 
 
 def test_what_is_kept_of_a_step_outlives_the_next_text() -> None:
     """The memory of a text is written over by the next one's."""
     model, jobs = model_of("transformer"), jobs_for("transformer")
     with watch(model, "decoder.0.cross.key", keep="all") as seen:
-        write(model, jobs[:1], end_ids=ENDS)
+        run_jobs(model, jobs[:1], end_ids=ENDS)
         first = [value.clone() for value in seen["decoder.0.cross.key"]]
     with watch(model, "decoder.0.cross.key", keep="all") as both:
-        write(model, jobs[:2], end_ids=ENDS, rows=1)
+        run_jobs(model, jobs[:2], end_ids=ENDS, rows=1)
     kept = both["decoder.0.cross.key"][: len(first)]
     n = len(jobs[0].source)
     assert all(torch.equal(a[..., :n, :], b[..., :n, :]) for a, b in zip(kept, first, strict=True))

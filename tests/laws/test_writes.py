@@ -5,8 +5,8 @@ import torch
 from tiny import ALL, TRANSLATORS, VOCAB, close, inputs, some_ids, tiny
 
 from cutaway.errors import InputError
-from cutaway.inside.stream import writes
-from cutaway.model.int8 import to_int8
+from cutaway.inside.residual.stream import writes
+from cutaway.model.kernels.int8 import to_int8
 from cutaway.model.model import Model
 from cutaway.model.tap import edit, tap_names, watch
 

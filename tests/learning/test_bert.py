@@ -11,7 +11,7 @@ import torch
 from cutaway.checkpoints import load, load_tokenizer
 from cutaway.objectives import Pretraining
 from cutaway.objectives.objective import as_tensors
-from cutaway.training.material import prepare
+from cutaway.training.datasets import prepare
 from cutaway.training.recipe import recipe_from
 from cutaway.training.train import train
 
@@ -89,12 +89,12 @@ def test_it_tells_whether_the_second_part_follows(tmp_path: Path) -> None:
     }
     resolved = recipe_from(recipe)
     outcome = train(resolved, tmp_path / "out")
-    model, material = load(tmp_path / "out"), prepare(resolved, load_tokenizer(tmp_path / "out"))
-    assert isinstance(material.objective, Pretraining)
-    assert material.valid is not None
+    model, dataset = load(tmp_path / "out"), prepare(resolved, load_tokenizer(tmp_path / "out"))
+    assert isinstance(dataset.objective, Pretraining)
+    assert dataset.valid is not None
     right = n = 0
-    for step in range(material.valid.steps):
-        batch = as_tensors(material.objective.prepare(material.valid(step), np.random.default_rng(step)))
+    for step in range(dataset.valid.steps):
+        batch = as_tensors(dataset.objective.prepare(dataset.valid(step), np.random.default_rng(step)))
         hidden = model.hidden(batch["ids"], segments=batch["segments"], real=batch["real"])
         said = model.head.next_sentence(hidden, batch["real"]).argmax(-1)  # type: ignore[operator, union-attr]
         right, n = right + int((said == batch["follows"]).sum()), n + len(said)

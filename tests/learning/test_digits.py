@@ -9,7 +9,7 @@ import torch
 
 from cutaway.checkpoints import load
 from cutaway.objectives import Pictures
-from cutaway.training.material import prepare
+from cutaway.training.datasets import prepare
 from cutaway.training.recipe import recipe_from
 from cutaway.training.train import train
 

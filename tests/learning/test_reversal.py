@@ -5,7 +5,7 @@ import json
 import torch
 from typer.testing import CliRunner
 
-from cutaway.studies.reversal import accuracy, cross_attention, reverse, train_reversal
+from cutaway.toys.reversal import cross_attention, reversal_accuracy, reverse, train_reversal
 
 
 def test_reversal_is_learnt_to_99_percent_and_attention_runs_backwards() -> None:
@@ -13,7 +13,7 @@ def test_reversal_is_learnt_to_99_percent_and_attention_runs_backwards() -> None
     losses: list[float] = []
     model = train_reversal(report=lambda step, loss: losses.append(loss))
     assert losses[0] > 3 > 0.05 > sum(losses[-50:]) / 50
-    assert accuracy(model) > 0.99
+    assert reversal_accuracy(model) > 0.99
     assert reverse(model, ["stressed", "at"]) == ["desserts", "ta"]
     pattern, written, read = cross_attention(model, "attention")
     assert written == [*"noitnetta", "<eos>"]

@@ -3,7 +3,7 @@
 import torch
 from tiny import tiny
 
-from cutaway.inside.tuned import kl_by_layer, train_lens
+from cutaway.inside.residual.tuned_lens import kl_by_layer, train_lens
 from cutaway.objectives import next_token_loss
 
 TEXT = "the cat sat on the mat and the dog sat on the log while the bird sang a song to the sun and the moon . " * 40

@@ -10,11 +10,11 @@ from tokens.test_tokenizer import byte_level
 from cutaway.errors import ConfigError, CutawayError, InputError
 from cutaway.families import build, config_from_dict, sizes
 from cutaway.families.gpt2 import GPT2Config
-from cutaway.inside.aligning import aligning
-from cutaway.inside.explain import explain_translation
-from cutaway.inside.metrics import Logit
-from cutaway.inside.stream import writes
-from cutaway.inside.trial import trial
+from cutaway.inside.attribution.explain import explain_translation
+from cutaway.inside.circuits.alignment_heads import aligning
+from cutaway.inside.circuits.circuit_eval import trial
+from cutaway.inside.patching.metrics import Logit
+from cutaway.inside.residual.stream import writes
 from cutaway.model.attention import SelfAttention
 from cutaway.model.cache import Cache
 from cutaway.model.embeddings import PatchEmbedding

@@ -7,9 +7,9 @@ import torch
 from tiny import ALL, DECODERS, TRANSLATORS, inputs, some_ids, tiny
 from torch import Tensor
 
+from cutaway.model.beam_cache import Tree
+from cutaway.model.kernels.live_rows import Packing
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
-from cutaway.model.packing import Packing
-from cutaway.model.tree import Tree
 
 LENGTHS = [7, 4, 2]
 

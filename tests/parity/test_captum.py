@@ -18,8 +18,8 @@ from transformers import (
     ViTForImageClassification,
 )
 
-from cutaway.inside.attributed import Attribution
-from cutaway.inside.attribution import gradient_x_input, integrated_gradients
+from cutaway.inside.attribution.by_gradient import gradient_x_input, integrated_gradients
+from cutaway.inside.attribution.result import Attribution
 
 STEPS, TOLERANCE = 20, 1e-4
 

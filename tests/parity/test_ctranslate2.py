@@ -14,7 +14,7 @@ import torch
 from tiny import TRANSLATORS, VOCAB, tiny
 
 from cutaway.checkpoints import export
-from cutaway.decoding import Hypothesis, Job, write
+from cutaway.decoding import Hypothesis, Job, run_jobs
 from cutaway.model.model import Model
 
 N, LIMIT, START, END = 200, 12, 1, 2
@@ -59,7 +59,7 @@ def open_engine(model: Model, folder: Path) -> Any:
 def ours(model: Model, ends: list[int], **options: Any) -> list[list[Hypothesis]]:
     across = hasattr(model, "encoder")
     jobs = [Job(prompt=[START] if across else t, source=t if across else (), limit=LIMIT) for t in texts()]
-    return write(model, jobs, end_ids=ends, **options)
+    return run_jobs(model, jobs, end_ids=ends, **options)
 
 
 def theirs(engine: Any, ends: list[int], beam: int, penalty: float = 1.0) -> list[list[tuple[list[int], float]]]:

@@ -16,10 +16,10 @@ from parity.test_beam import N, ends_of, generated, trimmed, twins_that_hesitate
 from parity.test_greedy import gpt2, llama, marian, t5
 from written import rows_of
 
-from cutaway.decoding import Job, write
-from cutaway.decoding.beam import BeamSearch
-from cutaway.decoding.engine import padded as side_by_side
-from cutaway.decoding.search import GreedySearch, Search
+from cutaway.decoding import Job, run_jobs
+from cutaway.decoding.engine.engine import padded_ids as side_by_side
+from cutaway.decoding.search.beam import BeamSearch
+from cutaway.decoding.search.search import GreedySearch, Search
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
 
 LAYOUTS = [gpt2, marian, t5, llama]
@@ -70,7 +70,7 @@ def without_a_cache(model: DecoderModel, jobs: list[Job], search: Search) -> lis
 
 
 def all_texts(twins: Twins, jobs: list[Job], ends: list[int], **options) -> list[list[list[int]]]:
-    return [[h.ids for h in found] for found in write(twins.ours, jobs, end_ids=ends, **options)]
+    return [[h.ids for h in found] for found in run_jobs(twins.ours, jobs, end_ids=ends, **options)]
 
 
 @pytest.mark.parametrize("model", LAYOUTS)

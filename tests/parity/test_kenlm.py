@@ -7,7 +7,7 @@ import kenlm
 import numpy as np
 import pytest
 
-from cutaway.baselines import EOS, NGrams, sentences
+from cutaway.before import EOS, NGrams, sentences
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 LINES = sentences(README)

@@ -9,10 +9,10 @@ from parity.hooked import hooked_twins
 from torch import Tensor
 from transformer_lens import patching
 
-from cutaway.inside.metrics import LogitDifference
-from cutaway.inside.patch import Ablate, Place, intervene
-from cutaway.inside.paths import patch_paths
-from cutaway.inside.sweep import sweep
+from cutaway.inside.patching.metrics import LogitDifference
+from cutaway.inside.patching.patch import Ablate, Place, intervene
+from cutaway.inside.patching.paths import patch_paths
+from cutaway.inside.patching.sweep import sweep
 
 SWEEPS = {
     "residual": patching.get_act_patch_resid_pre,

@@ -20,8 +20,8 @@ from transformers.generation import (
 )
 
 from cutaway.checkpoints import load
-from cutaway.decoding import Job, write
-from cutaway.decoding.rules import (
+from cutaway.decoding import Job, run_jobs
+from cutaway.decoding.rules.scores import (
     BadWords,
     MinLength,
     MinP,
@@ -102,7 +102,7 @@ def test_the_same_texts_with_all_of_them_together(tmp_path):
         ours, free = (
             [
                 h[0].ids
-                for h in write(model, [Job(prompt=ids, limit=15, rules=its) for ids in prompts.tolist()], **options)
+                for h in run_jobs(model, [Job(prompt=ids, limit=15, rules=its) for ids in prompts.tolist()], **options)
             ]
             for its in (rules, ())
             for options in [{"beam": beam, "end_ids": ends}]

@@ -7,8 +7,8 @@ import torch
 from parity.hooked import hooked_twins
 from parity.peer import assert_close
 
-from cutaway.inside.lens import logit_lens
-from cutaway.inside.stream import writes
+from cutaway.inside.residual.logit_lens import logit_lens
+from cutaway.inside.residual.stream import writes
 
 IDS = torch.randint(3, 53, (2, 9), generator=torch.Generator().manual_seed(0))
 NAMES = {"embed": "embedding.tokens", "pos_embed": "embedding.positions", "bias": "decoder.*.attention.bias"}

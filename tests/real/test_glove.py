@@ -5,8 +5,8 @@ import pytest
 from real.weights import real_weights
 
 from cutaway.evaluation import Sureness
-from cutaway.evaluation.words import Analogy, Likeness, analogies, likeness
-from cutaway.inside.neighbours import WordVectors
+from cutaway.evaluation.word_similarity import Analogy, Likeness, analogies, likeness
+from cutaway.inside.word_vectors import WordVectors
 
 CAPITALS = (
     "Athens Greece Berlin Germany Cairo Egypt Madrid Spain Moscow Russia Oslo Norway Paris France Rome Italy".split()

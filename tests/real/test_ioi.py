@@ -3,7 +3,7 @@
 from real.weights import real_weights
 
 from cutaway.checkpoints import load, load_tokenizer
-from cutaway.inside.ioi import head_scores, make_prompts
+from cutaway.inside.circuits.ioi import head_scores, make_prompts
 from cutaway.model.model import DecoderModel
 
 

@@ -8,7 +8,7 @@ from investigations import PAGES, check, difference, needs_smollm2, pictures
 
 PAGE = """# Two numbers
 ```python
-from cutaway.inside.pictures import HeatMap
+from cutaway.pictures import HeatMap
 values = [[1.0, 0.5], [0.25, 3.0]]
 HeatMap(values, title="Values").save("values.svg")
 ```

@@ -98,6 +98,17 @@ def test_rooms_import_only_what_the_table_allows():
     assert violations(SRC, TABLE) == []
 
 
+def test_the_table_allows_nothing_that_nobody_imports():
+    used: dict[str, set[str]] = {}
+    for path in SRC.rglob("*.py"):
+        for _, name in imports(path, SRC):
+            used.setdefault(room_of(path, SRC), set()).add(name.removeprefix("cutaway.").split(".")[0])
+    leaves = TABLE["objectives"] - {"model"}
+    unused = {room: rooms - used.get(room, set()) - leaves for room, rooms in TABLE.items()}
+    not_said = {"serving", "cli", "__main__", *leaves}  # not built yet; all
+    assert {room: rooms for room, rooms in unused.items() if rooms and room not in not_said} == {}
+
+
 def test_families_that_are_imported_by_name_come_from_rooms_that_the_table_allows():
     from cutaway.families import FAMILIES
 
@@ -148,7 +159,7 @@ def test_the_table_is_read():
     assert TABLE["model"] == leaves
     assert TABLE["decoding"] == {"model", "tokens", "data"} | leaves
     assert "decoding" in TABLE["training"]
-    assert TABLE["studies"] == TABLE.keys() - {"serving", "cli"}
+    assert TABLE["objectives"] == TABLE["families"] == {"model"} | leaves
     assert TABLE["cli"] == TABLE.keys() | {FRONT_DOOR}
 
 
@@ -160,24 +171,24 @@ def test_planted_violations_are_found(tmp_path):
             "errors.py": "",
             "model/ok.py": "import torch\nfrom cutaway.errors import InputError\nfrom . import tap\n",
             "model/absolute.py": "import torch\n\nimport cutaway.families.gpt\n",
-            "model/deep.py": "def f():\n    from cutaway.decoding import beam\n",
+            "model/deep.py": "def f():\n    from cutaway.decoding.search import beam\n",
             "model/relative.py": "from ..training import loop\n",
             "model/root.py": "from .. import tokens\nfrom cutaway import load, __version__\n",
-            "model/sub/deeper.py": "from ...inside.lens import lens\nfrom ..masks import causal\n",
+            "model/sub/deeper.py": "from ...inside.residual import lens\nfrom ..masks import causal\n",
             "model/dynamic.py": "from importlib import import_module\nimport_module('cutaway.cli')\n",
             "errands/__init__.py": "",
             "cli/ok.py": "from cutaway import load\nfrom cutaway.serving import app\n",
-            "studies/bad.py": "from cutaway.serving import app\n",
+            "before/bad.py": "from cutaway.serving import app\n",
         },
     )
     assert violations(src, TABLE) == [
+        "before/bad.py:1: before may not import cutaway.serving.app",
         "errands/__init__.py: the room errands is not in the table of CONTRIBUTING.md",
         "model/absolute.py:3: model may not import cutaway.families.gpt",
-        "model/deep.py:2: model may not import cutaway.decoding.beam",
+        "model/deep.py:2: model may not import cutaway.decoding.search.beam",
         "model/dynamic.py:2: model may not import cutaway.cli",
         "model/relative.py:1: model may not import cutaway.training.loop",
         "model/root.py:1: model may not import cutaway.tokens",
         "model/root.py:2: model may not import cutaway.load",
-        "model/sub/deeper.py:1: model may not import cutaway.inside.lens.lens",
-        "studies/bad.py:1: studies may not import cutaway.serving.app",
+        "model/sub/deeper.py:1: model may not import cutaway.inside.residual.lens",
     ]

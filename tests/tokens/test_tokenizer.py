@@ -15,8 +15,8 @@ from transformers import AutoTokenizer
 
 from cutaway.errors import CheckpointError, InputError
 from cutaway.tokens import Encoded, Tokenizer
-from cutaway.tokens.assemble import surround
-from cutaway.tokens.train import train_tokenizer
+from cutaway.tokens.pipeline import surround
+from cutaway.tokens.train_tokenizer import train_tokenizer
 
 
 def byte_level() -> Tokenizer:

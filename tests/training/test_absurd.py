@@ -6,7 +6,7 @@ import pytest
 from toy import toy
 
 from cutaway.errors import ConfigError, InputError
-from cutaway.training.material import prepare
+from cutaway.training.datasets import prepare
 from cutaway.training.train import train
 
 

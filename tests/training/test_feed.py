@@ -15,8 +15,8 @@ from cutaway.data.batches import Batch, Windows
 from cutaway.data.buckets import LADDER
 from cutaway.data.corpus import Corpus
 from cutaway.objectives import NextToken
-from cutaway.training.feed import SCALE, Feed, StepBatch, cut
-from cutaway.training.material import prepare
+from cutaway.training.datasets import prepare
+from cutaway.training.feed import SCALE, Feed, StepBatch, cut_in_parts
 
 CHANGES = {"shift": 1, "mirror": True, "erase": 0.5, "cutmix": 0.3, "mixup": 0.3}
 
@@ -24,8 +24,8 @@ CHANGES = {"shift": 1, "mirror": True, "erase": 0.5, "cutmix": 0.3, "mixup": 0.3
 def feed_of(kind: str, folder: Path, **more: Any) -> Feed:
     objective = {"kind": kind, **CHANGES} if kind == "images" else {"kind": kind}
     recipe = toy(kind, folder, objective=objective, data={"seq_len": 60 if kind == "spans" else 24})
-    material = prepare(recipe, None)
-    return Feed(material.train, material.objective, **{"seed": 3, "accumulate": 2, **more})
+    dataset = prepare(recipe, None)
+    return Feed(dataset.train, dataset.objective, **{"seed": 3, "accumulate": 2, **more})
 
 
 def same(a: StepBatch, b: StepBatch) -> bool:
@@ -93,7 +93,7 @@ def test_the_millionth_batch_is_there_at_once(tmp_path: Path) -> None:
 @given(st.integers(1, 20), st.integers(1, 8))
 def test_the_parts_are_the_batch(rows: int, n: int) -> None:
     arrays = {"ids": np.arange(rows * 3).reshape(rows, 3), "targets": np.arange(rows)}
-    parts = cut(arrays, n)
+    parts = cut_in_parts(arrays, n)
     assert len(parts) == min(n, rows)
     for name, values in arrays.items():
         assert (np.concatenate([part[name] for part in parts]) == values).all()
@@ -111,9 +111,9 @@ def test_padding_is_no_token(kind: str, tmp_path: Path, monkeypatch: pytest.Monk
     sums = []
     for ladder in (LADDER, (64,)):
         monkeypatch.setattr("cutaway.data.buckets.LADDER", ladder)
-        material = prepare(toy({"table": "lines"}.get(kind, kind), tmp_path, data=data), None)
-        feed = Feed(material.train, material.objective, seed=0)
-        batches = [feed.make(step) for step in range(material.train.steps)]
+        dataset = prepare(toy({"table": "lines"}.get(kind, kind), tmp_path, data=data), None)
+        feed = Feed(dataset.train, dataset.objective, seed=0)
+        batches = [feed.make(step) for step in range(dataset.train.steps)]
         sums.append(sum(batch.tokens for batch in batches))
     names = ("ids", "source") if kind == "translate" else ("ids",)
     assert sums[0] == sums[1] < sum(part[name].numel() for batch in batches for part in batch.parts for name in names)
@@ -121,10 +121,10 @@ def test_padding_is_no_token(kind: str, tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_the_tokens_of_a_language_model_are_those_that_it_reads(tmp_path: Path) -> None:
     """Lines of n words are read as <sos> and n words; windows are full, also where documents meet."""
-    material = prepare(toy("lines", tmp_path, data={"valid_share": 0.0}), None)
-    feed = Feed(material.train, material.objective, seed=0)
+    dataset = prepare(toy("lines", tmp_path, data={"valid_share": 0.0}), None)
+    feed = Feed(dataset.train, dataset.objective, seed=0)
     lines = (tmp_path / "text.txt").read_text().splitlines()
-    told = sum(feed.make(step).tokens for step in range(material.train.steps))
+    told = sum(feed.make(step).tokens for step in range(dataset.train.steps))
     assert told == sum(min(len(line.split()) + 1, 23) for line in lines)
     corpus = Corpus(np.arange(1000) % 50, np.arange(0, 1001, 40), 1000, "")
     assert Feed(Windows(corpus, rows=8, seq_len=64, seed=0), NextToken(), seed=0).make(3).tokens == 8 * 64
@@ -132,8 +132,8 @@ def test_the_tokens_of_a_language_model_are_those_that_it_reads(tmp_path: Path) 
 
 def test_each_term_is_scaled_by_its_weight_and_its_targets(tmp_path: Path) -> None:
     recipe = toy("classify", tmp_path, objective={"auxiliary": 0.25, "mask_share": 0.9})
-    material = prepare(recipe, None)
-    batch = Feed(material.train, material.objective, seed=0, accumulate=2).make(0)
+    dataset = prepare(recipe, None)
+    batch = Feed(dataset.train, dataset.objective, seed=0, accumulate=2).make(0)
     assert batch.counts["auxiliary"] > batch.counts["label"] > 1
     expected = torch.tensor([1 / batch.counts["label"], 0.25 / batch.counts["auxiliary"]])
     assert all(torch.equal(part[SCALE], expected) for part in batch.parts)

@@ -24,7 +24,7 @@ from cutaway.training.feed import SCALE, Feed, StepBatch
 from cutaway.training.loop import Run, loss_function, take_step
 from cutaway.training.machine import chosen_device
 from cutaway.training.optimizer import Optimizer
-from cutaway.training.parallel import Group, join_group, leads
+from cutaway.training.parallel import ProcessGroup, join_group, leads
 from cutaway.training.recipe import OptimizerPart, Recipe
 from cutaway.training.train import Trainer, train
 
@@ -48,7 +48,7 @@ def gradient_of(recipe: Recipe, out: Path, parts: int = 1) -> Tensor:
     trainer = Trainer(recipe, out, [])
     with trainer.opened(False):
         run, group = trainer.run, trainer.group
-        feed = Feed(trainer.material.train, run.objective, seed=1, accumulate=parts, rank=group.rank, world=group.world)
+        feed = Feed(trainer.dataset.train, run.objective, seed=1, accumulate=parts, rank=group.rank, world=group.world)
         take_step(run, feed.on_device(feed.make(0)), 1.0)
     return torch.cat([parameter.grad.flatten() for parameter in run.trained if parameter.grad is not None])
 
@@ -117,7 +117,7 @@ def test_two_processes_find_the_gradient_of_one(kind: str, two: Path, tmp_path: 
 
 
 @dataclass(frozen=True)
-class Silent(Group):
+class Silent(ProcessGroup):
     """One of several processes that hears nothing of the others."""
 
     def add_up(self, parameters: Sequence[nn.Parameter], terms: Tensor) -> None:
@@ -159,10 +159,10 @@ def test_ranks_drop_out_what_one_process_would_from_their_parts() -> None:
 def test_one_process_alone_joins_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     monkeypatch.setenv("RANK", "3")  # of something else
-    assert join_group(torch.device("cpu")) == Group(rank=0, world=1)
+    assert join_group(torch.device("cpu")) == ProcessGroup(rank=0, world=1)
     assert leads()
-    assert Group().leads
-    assert not Group(rank=1, world=2).leads
+    assert ProcessGroup().leads
+    assert not ProcessGroup(rank=1, world=2).leads
 
 
 def test_each_process_takes_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from toy import write_files
 
 from cutaway.checkpoints import load, save
 from cutaway.errors import ConfigError, InputError
-from cutaway.training.material import prepare
+from cutaway.training.datasets import prepare
 from cutaway.training.presets import recipe_for
 from cutaway.training.train import train
 

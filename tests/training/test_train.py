@@ -13,8 +13,8 @@ from cutaway.checkpoints import load, load_tokenizer
 from cutaway.checkpoints.tensors import open_tensors
 from cutaway.errors import ConfigError
 from cutaway.model.model import Model
-from cutaway.training.log import RunLog
 from cutaway.training.recipe import Recipe, recipe_from
+from cutaway.training.run_log import RunLog
 from cutaway.training.train import Outcome, Trainer, train
 
 Events = list[dict[str, Any]]

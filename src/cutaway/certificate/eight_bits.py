@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from cutaway.model.int8 import Int8Linear
+from cutaway.model.kernels.int8 import Int8Linear
 from cutaway.model.model import Model
 
 ROWS = 64  # of a batch, more than a kernel for a few takes

@@ -10,9 +10,9 @@ from types import MethodType
 import torch
 from torch import Tensor
 
-from cutaway.certificate.asked import Asked, Ids, padded
 from cutaway.certificate.eight_bits import ROWS, has_8_bits, matrices_of, worst_product
 from cutaway.certificate.entry import TOLERANCE, Measure, NotApplicable, NotMeasured, difference
+from cutaway.certificate.inputs import Ids, Inputs, padded_inputs
 from cutaway.certificate.subject import Subject, batch_of, states, together
 from cutaway.decoding.precision import with_precision
 from cutaway.model.blocks import Block, has_blocks
@@ -60,18 +60,18 @@ def cached_is_uncached(subject: Subject) -> Measure:
     return Measure(value=difference(steps, subject.states_alone), inputs=subject.asked.inputs)
 
 
-def _cached(model: DecoderModel, asked: Asked) -> list[Tensor]:
+def _cached(model: DecoderModel, asked: Inputs) -> list[Tensor]:
     rows = asked.targets or asked.rows
     longest = max(map(len, rows))
     if isinstance(model, EncoderDecoderModel):
-        source, real = padded(asked.rows, "right", 0, model.device)
+        source, real = padded_inputs(asked.rows, "right", 0, model.device)
         cache = model.new_memory_cache(model.encode(source, real), real, longest)
     else:
         cache = model.new_cache(len(rows), longest)
     read = model.decode if isinstance(model, EncoderDecoderModel) else model.hidden
     found: list[list[Tensor]] = [[] for _ in rows]
     for pieces in zip_longest(*(in_pieces(row) for row in rows), fillvalue=()):
-        ids, real = padded([list(piece) for piece in pieces], "right", 0, model.device)
+        ids, real = padded_inputs([list(piece) for piece in pieces], "right", 0, model.device)
         hidden = read(ids, real=real, cache=cache)
         for i, piece in enumerate(pieces):
             found[i].append(hidden[i, : len(piece)])
@@ -110,13 +110,13 @@ def packed_is_unpacked(subject: Subject) -> Measure:
         asked = subject.asked
     packs = _packs(asked.rows, sum(map(len, asked.rows)) if asked.long else getattr(model, "max_len", None) or ROOM)
     joined = [[id for i in pack for id in asked.rows[i]] for pack in packs]
-    ids, real = padded(joined, "right", 0, model.device)
+    ids, real = padded_inputs(joined, "right", 0, model.device)
     numbers = [[number for number, i in enumerate(pack) for _ in asked.rows[i]] for pack in packs]
-    documents, _ = padded(numbers, "right", -1, model.device)
+    documents, _ = padded_inputs(numbers, "right", -1, model.device)
     more = {}
     if asked.segments:
         segments = [[one for i in pack for one in asked.segments[i]] for pack in packs]
-        more["segments"], _ = padded(segments, "right", 0, model.device)
+        more["segments"], _ = padded_inputs(segments, "right", 0, model.device)
     hidden = model.hidden(ids, real=real, documents=documents, **more)
     packed: list[Tensor] = []
     for row, pack in enumerate(packs):

@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from cutaway.certificate.asked import Asked, Side, padded
 from cutaway.certificate.eight_bits import has_8_bits
 from cutaway.certificate.entry import NotApplicable
+from cutaway.certificate.inputs import Inputs, Side, padded_inputs
 from cutaway.checkpoints import export
 from cutaway.checkpoints.hf import config_out
 from cutaway.errors import CheckpointError
@@ -43,7 +43,7 @@ class Subject(ExitStack):
     One that is asked something else besides takes the folder of the `first`.
     """
 
-    def __init__(self, model: Model, asked: Asked, first: "Subject | None" = None) -> None:
+    def __init__(self, model: Model, asked: Inputs, first: "Subject | None" = None) -> None:
         super().__init__()
         self.model, self.asked, self.first = model, asked, first
 
@@ -104,17 +104,17 @@ class Subject(ExitStack):
         return Path(folder)
 
 
-def batch_of(model: Model, asked: Asked, side: Side) -> Batch:
+def batch_of(model: Model, asked: Inputs, side: Side) -> Batch:
     if asked.pictures is not None:
         return Batch([asked.pictures], {}, None)
     filler = min(7, model.config.to_dict()["vocab_size"] - 1)
-    ids, real = padded(asked.rows, side, filler, model.device)
+    ids, real = padded_inputs(asked.rows, side, filler, model.device)
     if asked.targets:
-        targets, targets_real = padded(asked.targets, side, filler, model.device)
+        targets, targets_real = padded_inputs(asked.targets, side, filler, model.device)
         return Batch([ids, targets], {"source_real": real, "real": targets_real}, targets_real)
     more = {"real": real}
     if asked.segments:
-        more["segments"], _ = padded(asked.segments, side, 0, model.device)
+        more["segments"], _ = padded_inputs(asked.segments, side, 0, model.device)
     return Batch([ids], more, real)
 
 

@@ -13,14 +13,14 @@ import torch
 from cutaway import __version__
 from cutaway.arguments import checked
 from cutaway.bundled import find
-from cutaway.certificate import export, laws, words
-from cutaway.certificate.asked import bearable_length, full_length, long_questions, questions
+from cutaway.certificate import export_laws, laws, text_laws
 from cutaway.certificate.certificate import Certificate, fingerprint
 from cutaway.certificate.eight_bits import has_8_bits, unrounded
 from cutaway.certificate.entry import Entry, Measure, NotMeasured, judged
+from cutaway.certificate.inputs import bearable_length, full_length, long_questions, questions
 from cutaway.certificate.subject import Subject
 from cutaway.checkpoints import load, tokenizer_of
-from cutaway.checkpoints.folder import check_vocabulary
+from cutaway.checkpoints.model_folder import check_vocabulary
 from cutaway.errors import InputError
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
@@ -36,12 +36,12 @@ LAWS: dict[str, Law] = {
     "compiled = eager": laws.compiled_is_eager,
     "tables = formulas": laws.tables_are_formulas,
     "int8 ≈ fp32": laws.int8_is_near,
-    "export to HF = native": export.again_is_native,
-    "transformers = native": export.peer_is_native,
-    "beam 1 = greedy": words.beam_one_is_greedy,
-    "greedy in batches of 1, 3, 8": partial(words.same_in_any_batch, width=1),
-    "beam 4 in batches of 1, 3, 8": partial(words.same_in_any_batch, width=4),
-    "scores = uncached": words.scores_are_uncached,
+    "export to HF = native": export_laws.again_is_native,
+    "transformers = native": export_laws.peer_is_native,
+    "beam 1 = greedy": text_laws.beam_one_is_greedy,
+    "greedy in batches of 1, 3, 8": partial(text_laws.same_in_any_batch, width=1),
+    "beam 4 in batches of 1, 3, 8": partial(text_laws.same_in_any_batch, width=4),
+    "scores = uncached": text_laws.scores_are_uncached,
 }
 SLOW = ("compiled = eager",)  # what `quick` leaves out
 SHORT = ("weights are finite", "tables = formulas", "int8 ≈ fp32")  # what long rows would not change
@@ -96,7 +96,7 @@ def verify(
         quick=quick,
         length=length,
         max_len=getattr(model, "max_len", None),
-        entries=measured(model, tokenizer, seed=seed, quick=quick, length=length, report=report),
+        entries=measure_laws(model, tokenizer, seed=seed, quick=quick, length=length, report=report),
     )
 
 
@@ -113,7 +113,7 @@ def checked_length(model: Model, length: int | None) -> int | None:
     return length
 
 
-def measured(
+def measure_laws(
     model: Model,
     tokenizer: Tokenizer | None,
     *,

@@ -16,14 +16,14 @@ import torch
 from cutaway.arguments import checked
 from cutaway.bundled import find
 from cutaway.checkpoints.agreement import Agreement
-from cutaway.checkpoints.engines import ENGINES, export_engine
-from cutaway.checkpoints.folder import check_vocabulary, load_folder, save_folder
+from cutaway.checkpoints.engine_export import ENGINES, export_engine
 from cutaway.checkpoints.gguf import load_gguf
 from cutaway.checkpoints.gguf_file import GGUFFile
 from cutaway.checkpoints.hf import config_out, export_hf, load_hf
 from cutaway.checkpoints.llama2c import load_llama2c, open_llama2c
-from cutaway.checkpoints.numbers import READABLE, check_ended
-from cutaway.checkpoints.target import MODEL, WEIGHTS, refuse_others_model
+from cutaway.checkpoints.model_folder import check_vocabulary, load_folder, save_folder
+from cutaway.checkpoints.output_folder import MODEL, WEIGHTS, refuse_others_model
+from cutaway.checkpoints.read_config import READABLE, check_ended
 from cutaway.errors import CheckpointError, InputError
 from cutaway.families import sizes
 from cutaway.files import MEGABYTE, read_bytes, read_json

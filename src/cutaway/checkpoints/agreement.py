@@ -39,7 +39,7 @@ class Agreement:
         )
 
 
-def compare(
+def compare_answers(
     engine: str, dtype: str, compared: str, pairs: list[tuple[Tensor, Tensor]], limit: float, notes: Sequence[str] = ()
 ) -> Agreement:
     """Of (ours, theirs), case by case."""

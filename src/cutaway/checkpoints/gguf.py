@@ -10,7 +10,7 @@ import torch
 
 from cutaway.checkpoints.gguf_file import GGUFFile
 from cutaway.checkpoints.hf import Keys
-from cutaway.checkpoints.layout import Joined, Layout, Rule, Same, Table, Turned, read_weights
+from cutaway.checkpoints.layout import Joined, Layout, LayoutRule, LayoutTable, Same, Turned, read_weights
 from cutaway.errors import CheckpointError, ConfigError
 from cutaway.families import bare
 from cutaway.families.llama import LlamaConfig
@@ -44,22 +44,22 @@ def config_in(source: GGUFFile) -> LlamaConfig:
     keys.expect("expert_count", 0)
     for unused in ("expert_used_count", "vocab_size", "tensor_data_layout", "rope.scaling.finetuned"):
         keys.take(unused)
-    n_heads = needed(keys, "attention.head_count", int)
+    n_heads = needed_key(keys, "attention.head_count", int)
     d_head = keys.take("attention.key_length", kind=int)
     keys.expect("attention.value_length", d_head)
-    d_model = needed(keys, "embedding_length", int)
+    d_model = needed_key(keys, "embedding_length", int)
     if EMBEDDING not in source or source.shape(EMBEDDING)[1:] != (d_model,):
         raise CheckpointError(f"{source.path} holds no {EMBEDDING!r} of width embedding_length={d_model}")
     config = LlamaConfig(
         vocab_size=source.shape(EMBEDDING)[0],
-        max_len=needed(keys, "context_length", int),
-        n_layers=needed(keys, "block_count", int),
+        max_len=needed_key(keys, "context_length", int),
+        n_layers=needed_key(keys, "block_count", int),
         d_model=d_model,
         n_heads=n_heads,
         n_kv_heads=keys.take("attention.head_count_kv", n_heads),
         d_head=d_head,
-        d_ff=needed(keys, "feed_forward_length", int),
-        norm_eps=needed(keys, "attention.layer_norm_rms_epsilon", float),
+        d_ff=needed_key(keys, "feed_forward_length", int),
+        norm_eps=needed_key(keys, "attention.layer_norm_rms_epsilon", float),
         window=keys.take("attention.sliding_window", kind=int) or None,
         attention_bias="blk.0.attn_q.bias" in source,
         tied=OUTPUT not in source,
@@ -71,7 +71,7 @@ def config_in(source: GGUFFile) -> LlamaConfig:
     return config
 
 
-def needed(keys: Keys, name: str, kind: type) -> Any:
+def needed_key(keys: Keys, name: str, kind: type) -> Any:
     if (value := keys.take(name, kind=kind)) is None:
         raise ConfigError(f"{name!r} is missing in {keys.where}")
     return value
@@ -103,7 +103,7 @@ def _special_in(source: GGUFFile) -> dict[str, Any]:
 
 
 def layout(c: LlamaConfig, source: GGUFFile) -> Layout:
-    rules: dict[str, Rule] = {
+    rules: dict[str, LayoutRule] = {
         "embedding.tokens.weight": Same(EMBEDDING),
         "decoder.final_norm.weight": Same("output_norm.weight"),
     }
@@ -116,14 +116,14 @@ def layout(c: LlamaConfig, source: GGUFFile) -> Layout:
         d_head = c.d_head or c.d_model // c.n_heads
         plain, scaled = (Rotary(d_head, base=c.rotary_base, scaling=how).double() for how in (None, c.scaling()))
         stretched = plain.frequencies / scaled.frequencies
-        tables[STRETCHED] = Table(tuple(stretched.shape), lambda: stretched)
+        tables[STRETCHED] = LayoutTable(tuple(stretched.shape), lambda: stretched)
     return Layout(rules, tables=tables)
 
 
-def _block(c: LlamaConfig, ours: str, theirs: str) -> dict[str, Rule]:
+def _block(c: LlamaConfig, ours: str, theirs: str) -> dict[str, LayoutRule]:
     d_head = c.d_head or c.d_model // c.n_heads
     heights = [heads * d_head for heads in (c.n_heads, c.n_kv_heads, c.n_kv_heads)]
-    rules: dict[str, Rule] = {
+    rules: dict[str, LayoutRule] = {
         f"{ours}.attention_norm.weight": Same(f"{theirs}.attn_norm.weight"),
         f"{ours}.feed_forward_norm.weight": Same(f"{theirs}.ffn_norm.weight"),
         f"{ours}.feed_forward.down.weight": Same(f"{theirs}.ffn_down.weight"),

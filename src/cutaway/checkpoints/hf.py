@@ -1,6 +1,6 @@
 """Folders in the Hugging Face layout, in and out. Nothing in them is run; unknown keys are refused, not guessed.
 
-Each `names_<family>` file says how one published layout's config and tensors correspond to ours:
+Each `hf_<family>` file says how one published layout's config and tensors correspond to ours:
 `ARCHITECTURES` (class name → task), `config_in`, `config_out`, `layout`, `PREFIX`, and where there are more files than
 config and weights, `more_files`.
 """
@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cutaway.checkpoints.folder import write_folder
 from cutaway.checkpoints.hf_tokenizer import as_read
 from cutaway.checkpoints.layout import Layout, give_weights, read_weights
-from cutaway.checkpoints.source import TensorSource
+from cutaway.checkpoints.model_folder import write_folder
 from cutaway.checkpoints.tensors import INDEX, SINGLE, TensorFile, open_tensors
+from cutaway.checkpoints.weight_source import TensorSource
 from cutaway.errors import CheckpointError, ConfigError
 from cutaway.families import bare
 from cutaway.files import naming, read_json
@@ -28,29 +28,29 @@ from cutaway.tokens import Tokenizer
 
 # their model_type → the file that knows its names
 NAMES = {
-    "bert": "names_bert",
-    "roberta": "names_roberta",
-    "roformer": "names_roformer",
-    "vit": "names_vit",
-    "openai-gpt": "names_gpt",
-    "gpt2": "names_gpt2",
-    "llama": "names_llama",
-    "mistral": "names_llama",
-    "marian": "names_marian",
-    "pegasus": "names_marian",
-    "t5": "names_t5",
+    "bert": "hf_bert",
+    "roberta": "hf_roberta",
+    "roformer": "hf_roformer",
+    "vit": "hf_vit",
+    "openai-gpt": "hf_gpt",
+    "gpt2": "hf_gpt2",
+    "llama": "hf_llama",
+    "mistral": "hf_llama",
+    "marian": "hf_marian",
+    "pegasus": "hf_marian",
+    "t5": "hf_t5",
 }
 # our family → the file that writes its names
 WRITERS = {
-    "bert": "names_bert",
-    "roberta": "names_roberta",
-    "roformer": "names_roformer",
-    "vit": "names_vit",
-    "gpt": "names_gpt",
-    "gpt2": "names_gpt2",
-    "llama": "names_llama",
-    "transformer": "names_marian",
-    "t5": "names_t5",
+    "bert": "hf_bert",
+    "roberta": "hf_roberta",
+    "roformer": "hf_roformer",
+    "vit": "hf_vit",
+    "gpt": "hf_gpt",
+    "gpt2": "hf_gpt2",
+    "llama": "hf_llama",
+    "transformer": "hf_marian",
+    "t5": "hf_t5",
 }
 
 # Keys that say how a model was made, stored or usually used, and change no number of its forward pass.

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer as Backend
 from cutaway.errors import InputError
 from cutaway.model.config import Config
 from cutaway.tokens import Tokenizer
-from cutaway.tokens.assemble import surround
+from cutaway.tokens.pipeline import surround
 from cutaway.tokens.roles import find_tags, tag_token
 from cutaway.tokens.tokenizer import EXAMPLE
 

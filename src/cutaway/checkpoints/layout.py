@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
-from cutaway.checkpoints.source import TensorSource
 from cutaway.checkpoints.tensors import ALIGNMENT
+from cutaway.checkpoints.weight_source import TensorSource
 from cutaway.errors import CheckpointError
-from cutaway.model.int8 import Int8Linear
+from cutaway.model.kernels.int8 import Int8Linear
 from cutaway.model.model import Model
 
 
-class Rule(ABC):
+class LayoutRule(ABC):
     """One of our tensors, in terms of theirs."""
 
     @abstractmethod
@@ -26,7 +26,7 @@ class Rule(ABC):
         """Their names."""
 
     @abstractmethod
-    def renamed(self, new: Callable[[str], str]) -> "Rule":
+    def renamed(self, new: Callable[[str], str]) -> "LayoutRule":
         """The same rule for other names."""
 
     @abstractmethod
@@ -39,7 +39,7 @@ class Rule(ABC):
 
 
 @dataclass(frozen=True)
-class Same(Rule):
+class Same(LayoutRule):
     """The same numbers in the same order."""
 
     name: str
@@ -79,10 +79,10 @@ class Shaped(Same):
 
 
 @dataclass(frozen=True)
-class Joined(Rule):
+class Joined(LayoutRule):
     """Several of theirs, one below the other: query, key and value are one matrix here."""
 
-    parts: Sequence[Rule]
+    parts: Sequence[LayoutRule]
     heights: Sequence[int]
 
     def names(self) -> Iterator[str]:
@@ -134,10 +134,10 @@ class Turned(Same):
 
 
 @dataclass(frozen=True)
-class Reordered(Rule):
+class Reordered(LayoutRule):
     """Theirs counts the rows or columns of ours in another order: `order` names, for each of theirs, ours."""
 
-    rule: Rule
+    rule: LayoutRule
     axis: int
     order: Sequence[int]
 
@@ -160,7 +160,7 @@ class Reordered(Rule):
 
 
 @dataclass(frozen=True)
-class Table:
+class LayoutTable:
     """Numbers that we compute, and not before a file holds some of the same shape: it costs no more than the file."""
 
     shape: tuple[int, ...]
@@ -179,9 +179,9 @@ class Table:
 class Layout:
     """All rules of a model, and what a file may hold besides."""
 
-    rules: Mapping[str, Rule]
+    rules: Mapping[str, LayoutRule]
     copies: Mapping[str, str] = field(default_factory=dict)  # second names for a tensor, such as a tied output
-    tables: Mapping[str, Table] = field(default_factory=dict)
+    tables: Mapping[str, LayoutTable] = field(default_factory=dict)
     ignored: Sequence[str] = ()  # endings of names that mean nothing, such as a stored causal mask
 
     def __or__(self, other: "Layout") -> "Layout":

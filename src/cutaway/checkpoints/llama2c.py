@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from cutaway.checkpoints.layout import Joined, Layout, Rule, Same, Turned, read_weights
+from cutaway.checkpoints.layout import Joined, Layout, LayoutRule, Same, Turned, read_weights
 from cutaway.checkpoints.llama2c_file import Llama2cFile
 from cutaway.checkpoints.tensors import seems_to_be
 from cutaway.errors import CheckpointError, ConfigError
@@ -56,7 +56,7 @@ def config_in(source: Llama2cFile) -> LlamaConfig:
 def layout(c: LlamaConfig) -> Layout:
     d_head = c.d_model // c.n_heads
     heights = [heads * d_head for heads in (c.n_heads, c.n_kv_heads, c.n_kv_heads)]
-    rules: dict[str, Rule] = {
+    rules: dict[str, LayoutRule] = {
         "embedding.tokens.weight": Same("token_embedding_table"),
         "decoder.final_norm.weight": Same("rms_final_weight"),
     }

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cutaway.checkpoints.source import TensorSource
+from cutaway.checkpoints.weight_source import TensorSource
 from cutaway.errors import CheckpointError
 from cutaway.files import regular_size
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cutaway.checkpoints.agreement import Agreement, compare
-from cutaway.checkpoints.source import TensorSource
+from cutaway.checkpoints.agreement import Agreement, compare_answers
 from cutaway.checkpoints.tensors import TensorFile
+from cutaway.checkpoints.weight_source import TensorSource
 from cutaway.errors import CheckpointError, InputError
-from cutaway.model.int8 import rounded
+from cutaway.model.kernels.int8 import rounded
 from cutaway.model.model import Model
 
 STORES = {"int8": "int8", "bf16": "bfloat16"}  # what people say → torch's name
@@ -25,7 +25,7 @@ GROSS = 0.5  # of the largest number: beyond that something is wrong; below, the
 NARROW = 16  # a row of fewer numbers would save little beside its scale
 
 
-def pack(tensors: Mapping[str, Tensor], store: str) -> dict[str, Tensor]:
+def pack_tensors(tensors: Mapping[str, Tensor], store: str) -> dict[str, Tensor]:
     """The same names, matrices in fewer bits; with int8 also the scales."""
     if store not in STORES:
         raise InputError(f"store={store!r} is not one of {', '.join(STORES)}")
@@ -91,7 +91,7 @@ def measure_packed(model: Model, packed: Model, store: str) -> Agreement:
         for shape in SHAPES:
             args = example(model, ours, *shape)
             pairs.append((ours.part(*args), theirs.part(*args)))
-    return compare(f"weights in {store}", STORES[store], "numbers", pairs, GROSS)
+    return compare_answers(f"weights in {store}", STORES[store], "numbers", pairs, GROSS)
 
 
 def carried(source: Path) -> list[Path]:

@@ -20,7 +20,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from cutaway.checkpoints.source import TensorSource
+from cutaway.checkpoints.weight_source import TensorSource
 from cutaway.errors import CheckpointError
 from cutaway.files import parse_json, plain_child, read_json, regular_size, replacing
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cutaway.checkpoints.agreement import Agreement, compare, longest_text, random_ids
+from cutaway.checkpoints.agreement import Agreement, compare_answers, longest_text, random_ids
 from cutaway.errors import CheckpointError, InputError, MissingExtra
 from cutaway.files import write_json
 from cutaway.model.model import EncoderDecoderModel, Model
@@ -47,14 +47,14 @@ class Whole(nn.Module):
         return self.model(ids, real=real, **more)
 
 
-class Reading(Whole):
+class EncoderGraph(Whole):
     """ids, real → memory."""
 
     def forward(self, ids: Tensor, real: Tensor) -> Tensor:  # type: ignore[override]
         return self.model.encode(ids, real)
 
 
-class Writing(Whole):
+class DecoderGraph(Whole):
     """ids, real, memory, memory_real → what the head gives."""
 
     def forward(self, ids: Tensor, real: Tensor, memory: Tensor, memory_real: Tensor) -> Tensor:  # type: ignore[override]
@@ -62,7 +62,7 @@ class Writing(Whole):
         return self.model.head(hidden, real)
 
 
-class Seeing(Whole):
+class ImageGraph(Whole):
     """images → what the head gives."""
 
     def forward(self, images: Tensor) -> Tensor:  # type: ignore[override]
@@ -83,10 +83,10 @@ def graphs_of(model: Model) -> list[Graph]:
     output = "hidden" if model.config.task == "hidden" else "logits"
     if isinstance(model, EncoderDecoderModel):
         memory = ("ids", "real", "memory", "memory_real")
-        encoder = Graph("encoder.onnx", Reading(model), ("ids", "real"), "memory")
-        return [encoder, Graph("decoder.onnx", Writing(model), memory, output)]
+        encoder = Graph("encoder.onnx", EncoderGraph(model), ("ids", "real"), "memory")
+        return [encoder, Graph("decoder.onnx", DecoderGraph(model), memory, output)]
     if hasattr(model.config, "image_size"):
-        return [Graph("model.onnx", Seeing(model), ("images",), output)]
+        return [Graph("model.onnx", ImageGraph(model), ("images",), output)]
     segments = ("segments",) if getattr(model.config, "n_segments", 1) > 1 else ()
     return [Graph("model.onnx", Whole(model), ("ids", "real", *segments), output)]
 
@@ -136,7 +136,7 @@ def measure_onnx(model: Model, folder: Path) -> Agreement:
             (theirs,) = session.run(None, {name: x.numpy() for name, x in zip(graph.inputs, args, strict=True)})
             with torch.no_grad():
                 pairs.append((graph.part(*args), torch.from_numpy(theirs)))
-    return compare("onnxruntime", "float32", "numbers", pairs, LIMIT)
+    return compare_answers("onnxruntime", "float32", "numbers", pairs, LIMIT)
 
 
 def example(model: Any, graph: Graph, batch: int, seq: int, source: int) -> tuple[Tensor, ...]:

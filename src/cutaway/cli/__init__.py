@@ -16,8 +16,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from cutaway.cli.streams import safe_streams, unwritable
-from cutaway.cli.wording import in_options
+from cutaway.cli.shared.streams import safe_streams, unwritable
+from cutaway.cli.shared.wording import in_options
 from cutaway.errors import CutawayError, InputError
 
 COMMANDS = {  # command → file in this folder

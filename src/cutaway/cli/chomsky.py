@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cutaway.cli.opened import Force, Out, as_text, check_out, learning, screen, write
-from cutaway.cli.options import Json
+from cutaway.cli.shared.inside import Force, Out, as_text, check_output, learning, screen, write_output
+from cutaway.cli.shared.options import Json
 
 if TYPE_CHECKING:
-    from cutaway.studies.chomsky import Found
+    from cutaway.before.chomsky.experiment import LanguageResults
 
 Languages = Annotated[
     list[str] | None,
@@ -46,22 +46,22 @@ def chomsky(
 
     Regular, nested, crossed: all languages with all models take some minutes; --language dyck-2 --model rotary seconds.
     """
-    check_out(out, force=force)
-    from cutaway.studies.chomsky_model import MODELS
-    from cutaway.studies.languages import LANGUAGES
+    check_output(out, force=force)
+    from cutaway.before.chomsky.languages import LANGUAGES
+    from cutaway.before.chomsky.network import MODELS
 
     languages = list(dict.fromkeys(language or LANGUAGES))
     if examples is not None:
         _show_words(languages, length, examples, seed, as_json)
         return
-    from cutaway.studies.chomsky import study
+    from cutaway.before.chomsky.experiment import run_experiment
 
     models = list(dict.fromkeys(model or MODELS))
-    done: list[Found] = []
+    done: list[LanguageResults] = []
     interrupted = False
     try:
         with learning() as report:
-            study(
+            run_experiment(
                 languages,
                 models,
                 longest=length,
@@ -78,16 +78,16 @@ def chomsky(
     if done:
         found = done[-1]
         if out is not None:
-            write(out, found.picture(), found.to_dict())
+            write_output(out, found.picture(), found.to_dict())
         print(as_text(found.to_dict()), end="") if as_json else _show(found)
     if interrupted:
         raise typer.Exit(130)
 
 
 def _show_words(names: list[str], length: int, n: int, seed: int, as_json: bool) -> None:
-    from cutaway.studies.languages import drawn, language_named
+    from cutaway.before.chomsky.languages import drawn_words, language_named
 
-    found = {name: drawn(language_named(name), 1, length, n, seed) for name in names}
+    found = {name: drawn_words(language_named(name), 1, length, n, seed) for name in names}
     if as_json:
         print(as_text(found), end="")
         return
@@ -95,10 +95,10 @@ def _show_words(names: list[str], length: int, n: int, seed: int, as_json: bool)
         print(f"{name:10s} {language_named(name).kind:26s} {'  '.join(some)}")
 
 
-def _show(found: "Found") -> None:
+def _show(found: "LanguageResults") -> None:
     from rich.text import Text
 
-    from cutaway.cli.showing import grid
+    from cutaway.cli.shared.tables import grid
 
     console = screen()
     models = list(next(iter(found.shares.values())))

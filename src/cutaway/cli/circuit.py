@@ -6,13 +6,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.numbers import minus
-from cutaway.cli.opened import Force, Out, To, Which, as_text, check_out, opened, screen, waiting, write
-from cutaway.cli.options import Json
+from cutaway.cli.shared.format import minus
+from cutaway.cli.shared.inside import (
+    Force,
+    Out,
+    To,
+    Which,
+    as_text,
+    check_output,
+    open_model,
+    screen,
+    waiting,
+    write_output,
+)
+from cutaway.cli.shared.options import Json
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
-    from cutaway.cli.presets import Studied, Wishes
+    from cutaway.cli.circuit_presets import PresetOptions, Studied
     from cutaway.model.model import Model
     from cutaway.tokens import Tokenizer
 
@@ -63,29 +74,29 @@ def circuit(
     FILE: schemas of four lines («The bee landed on the flower because it had pollen.», «it», «The bee,the flower»,
     «the flower») with an empty one between them.
     """
-    check_out(out, force=force)
+    check_output(out, force=force)
     if over_training and (preset is not Preset.induction or any((test, edges, prompts, to))):
         raise InputError("--over-training: with --preset induction, without --test, --edges, --prompts and --to")
-    loaded, tokenizer = opened(model, blocks=True)
+    loaded, tokenizer = open_model(model, blocks=True)
 
-    from cutaway.cli.asking import reading
-    from cutaway.cli.presets import Wishes, study
+    from cutaway.cli.circuit_presets import PresetOptions, run_preset
+    from cutaway.cli.shared.models import tokenizer_for_text
 
-    wishes = Wishes(prompts, limit, size, to, edges)
+    wishes = PresetOptions(prompts, limit, size, to, edges)
     if over_training:
-        from cutaway.cli.rising import rise
+        from cutaway.cli.circuit_over_training import rise
 
-        rise(model, loaded, reading(tokenizer, model), wishes, out, as_json=as_json)
+        rise(model, loaded, tokenizer_for_text(tokenizer, model), wishes, out, as_json=as_json)
         return
     if test is not None:
         if edges:
             raise InputError("--edges is for finding a circuit: leave it out, or leave out --test")
         if out is not None:
-            check_out(out, ".json", force=force)
-        _test(test, preset.value, loaded, reading(tokenizer, model), wishes, out, as_json)
+            check_output(out, ".json", force=force)
+        _test(test, preset.value, loaded, tokenizer_for_text(tokenizer, model), wishes, out, as_json)
         return
     with waiting("looking for heads") as report:
-        found = study(preset.value, loaded, reading(tokenizer, model), wishes, report)
+        found = run_preset(preset.value, loaded, tokenizer_for_text(tokenizer, model), wishes, report)
     if as_json:
         print(as_text(_data(found, preset.value, model)), end="")
     if out is not None:
@@ -102,29 +113,29 @@ def _data(found: "Studied", preset: str, model: Path) -> dict[str, Any]:
 
 
 def _save(out: Path, found: "Studied", preset: str, model: Path) -> None:
-    from cutaway.inside.pages import page_of
-    from cutaway.inside.pictures import Lines, Picture
-    from cutaway.inside.shown import picture_of
+    from cutaway.pictures import Lines, Picture
+    from cutaway.pictures.pages import page_of
+    from cutaway.pictures.to_picture import to_picture
 
     if out.suffix.lower() == ".json":
-        write(out, None, found.circuit.to_dict())
+        write_output(out, None, found.circuit.to_dict())
         return
-    drawn = picture_of(found.circuit)
+    drawn = to_picture(found.circuit)
     pictures: list[Picture] = [drawn]
     if found.curves:
         sizes = sorted(next(iter(found.curves.values())))
         lines = {name: [curve[size] for size in sizes] for name, curve in found.curves.items()}
         title = "How much of the task so many heads keep"
         pictures.append(Lines(sizes, lines, title=title, x_name="heads", y_name="share of the metric"))
-    pictures += [picture_of(one, title=f"Heads: {name.replace('_', ' ')}") for name, one in found.scores.items()]
+    pictures += [to_picture(one, title=f"Heads: {name.replace('_', ' ')}") for name, one in found.scores.items()]
     lead = " · ".join(f"{what}: {much}" for what, much in found.facts)
-    write(out, drawn, {}, page_of(f"{model.name}: {preset}", lead, pictures))
+    write_output(out, drawn, {}, page_of(f"{model.name}: {preset}", lead, pictures))
 
 
 def _show(found: "Studied") -> None:
     from rich.text import Text
 
-    from cutaway.cli.showing import chance, grid
+    from cutaway.cli.shared.tables import chance, grid
 
     console = screen()
     facts = grid()
@@ -162,13 +173,19 @@ def _show(found: "Studied") -> None:
 
 
 def _test(
-    file: Path, preset: str, model: "Model", tokenizer: "Tokenizer", wishes: "Wishes", out: Path | None, as_json: bool
+    file: Path,
+    preset: str,
+    model: "Model",
+    tokenizer: "Tokenizer",
+    wishes: "PresetOptions",
+    out: Path | None,
+    as_json: bool,
 ) -> None:
     from rich.text import Text
 
-    from cutaway.cli.presets import trial_of
-    from cutaway.cli.showing import grid
-    from cutaway.inside.circuits import Circuit, completeness, faithfulness, minimality
+    from cutaway.cli.circuit_presets import trial_of
+    from cutaway.cli.shared.tables import grid
+    from cutaway.inside.circuits.circuit import Circuit, completeness, faithfulness, minimality
     from cutaway.inside.progress import stages
 
     kept = Circuit.load(file, model)
@@ -183,7 +200,7 @@ def _test(
     if as_json:
         print(as_text(data), end="")
     if out is not None:
-        write(out, None, data)
+        write_output(out, None, data)
     elif not as_json:
         console, table = screen(), grid()
         table.add_row(Text("circuit", "dim"), f"{kept.name}, {len(kept.nodes)} of {len(asked.among)} heads")

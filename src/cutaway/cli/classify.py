@@ -6,14 +6,33 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading, ready, warn_if_plain
-from cutaway.cli.lines import Cut, Input, Output, Resume, answer_lines, given, hint_at_files, of_model, of_words
-from cutaway.cli.options import Json
-from cutaway.cli.showing import chance, grid, json_text, stdout
+from cutaway.cli.shared.line_commands import (
+    Cut,
+    Input,
+    Output,
+    Resume,
+    answer_lines,
+    check_given,
+    hint_at_files,
+    of_model,
+    of_words,
+)
+from cutaway.cli.shared.models import (
+    In,
+    Precision,
+    Texts,
+    Where,
+    as_trained,
+    load_ready,
+    tokenizer_for_text,
+    warn_if_plain,
+)
+from cutaway.cli.shared.options import Json
+from cutaway.cli.shared.tables import chance, grid, json_text, stdout
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
-    from cutaway.cli.console import Console
+    from cutaway.cli.shared.console import Console
     from cutaway.model.model import Model
     from cutaway.tokens import Tokenizer
 
@@ -36,8 +55,8 @@ def classify(
     Lines give lines: the class and its probability, the number, or a tag for each word. With --json texts do too.
     A picture that cannot be read is named and left out, and the command then ends with 2.
     """
-    asked = given(texts, input, output, resume)
-    loaded, found = ready(model, precision)
+    asked = check_given(texts, input, output, resume)
+    loaded, found = load_ready(model, precision)
     pictures = loaded.config.family == "vit"
     if cut and pictures:
         raise InputError("--cut ends texts, and this model reads pictures: leave it out")
@@ -68,7 +87,7 @@ def classify(
 def _of_texts(loaded: "Model", found: "Tokenizer | None", path: Path, cut: int | None) -> Callable[..., list[Any]]:
     from cutaway.decoding.classify import classify as answer
 
-    tokenizer, trained = reading(found, path), as_trained(path)
+    tokenizer, trained = tokenizer_for_text(found, path), as_trained(path)
 
     def answers(texts: list[str], *report: Any) -> list[Any]:
         pairs = [tuple(text.split("\t", 1)) if "\t" in text else text for text in texts]

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.options import Json
+from cutaway.cli.shared.options import Json
 from cutaway.errors import InputError
 from cutaway.files import check_writable
 
 if TYPE_CHECKING:
-    from cutaway.studies.compare import Found
+    from cutaway.before.ladder.compare import ComparisonResults
 
 WIDTH = 80
 
@@ -67,7 +67,7 @@ def _check(out: Path | None, resume: bool) -> None:
         if resume:
             raise InputError("--resume goes on in a folder: name it with --out")
         return
-    from cutaway.studies.compare_folder import check_place
+    from cutaway.before.ladder.comparison_folder import check_place
 
     check_place(out, resume)
     check_writable(out)
@@ -85,14 +85,14 @@ def _climb(
     as_json: bool,
     kept: bool,
 ) -> None:
-    from cutaway.cli.opened import as_text, learning
-    from cutaway.studies.compare import compare as climbed
-    from cutaway.studies.compare_table import hurried
+    from cutaway.before.ladder.compare import compare as climbed
+    from cutaway.before.ladder.table import hurried
+    from cutaway.cli.shared.inside import as_text, learning
 
     asked: dict[str, Any] = {"minutes": minutes, "steps": steps, "changes": changes, "start": start, "seed": seed}
     shown: list[str] = []
 
-    def finished(found: "Found") -> None:
+    def finished(found: "ComparisonResults") -> None:
         if not as_json:
             _show_rungs(found, shown)
 
@@ -114,9 +114,9 @@ def _climb(
         print(f"wrote {out}: table.md, compare.svg, compare.json, models/")
 
 
-def _show_rungs(found: "Found", shown: list[str]) -> None:
+def _show_rungs(found: "ComparisonResults", shown: list[str]) -> None:
     """The rows that were not shown before, as they come."""
-    from cutaway.studies.compare_table import work
+    from cutaway.before.ladder.table import work
 
     about = found.to_dict() if not shown else {}
     if about:
@@ -133,9 +133,9 @@ def _show_rungs(found: "Found", shown: list[str]) -> None:
         shown.append(rung.name)
 
 
-def _show(found: "Found") -> None:
-    from cutaway.cli.showing import grid, stdout
-    from cutaway.cli.wording import shown
+def _show(found: "ComparisonResults") -> None:
+    from cutaway.cli.shared.tables import grid, stdout
+    from cutaway.cli.shared.wording import shown
 
     console, data = stdout(), found.to_dict()
     print("\nsamples")
@@ -159,8 +159,8 @@ def _show(found: "Found") -> None:
         print(f"{one['bits']:5.1f}  … {shown(' '.join(one['before'].split()))[-50:]} [{shown(one['word'])}]")
 
 
-def _show_agreement(found: "Found", names: list[str]) -> None:
-    from cutaway.cli.showing import grid, stdout
+def _show_agreement(found: "ComparisonResults", names: list[str]) -> None:
+    from cutaway.cli.shared.tables import grid, stdout
 
     shares = {rung.name: rung.agreement for rung in found.rungs if rung.name in names and rung.agreement}
     if not shares:

@@ -12,19 +12,19 @@ import typer
 
 from cutaway.bundled import HERE, names
 from cutaway.bundled.info import look_at
-from cutaway.cli.asking import Precision, as_trained, reading, ready
-from cutaway.cli.numbers import human
-from cutaway.cli.options import Json
-from cutaway.cli.showing import guesses, json_text, looks, stdout
-from cutaway.cli.wording import shown
+from cutaway.cli.shared.format import human
+from cutaway.cli.shared.models import Precision, as_trained, load_ready, tokenizer_for_text
+from cutaway.cli.shared.options import Json
+from cutaway.cli.shared.tables import guesses, json_text, show_alignment, stdout
+from cutaway.cli.shared.wording import shown
 from cutaway.errors import CutawayError, InputError
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from cutaway.cli.console import Console
+    from cutaway.cli.shared.console import Console
+    from cutaway.decoding.confidence import TokenConfidence
     from cutaway.decoding.fill import Word
-    from cutaway.decoding.sure import Said
 
 SENTENCE = "I ate an apple."
 STORY = "In the middle of the night he heard a"
@@ -47,7 +47,7 @@ Answer = tuple[dict[str, Any], list[Any]]  # as data, and as it is shown
 def demo(sentence: Given = None, reverse: Reverse = False, steps: Steps = None, as_json: Json = False) -> None:
     """See the bundled models at work: translate, go on with a story, fill a blank, recognise a digit."""
     if reverse:
-        from cutaway.cli.reversing import STEPS, WORDS, learn_to_reverse
+        from cutaway.cli.demo_reverse import STEPS, WORDS, learn_to_reverse
 
         learn_to_reverse(sentence or WORDS[0], steps or STEPS, as_json)
         return
@@ -130,7 +130,7 @@ def _there_and_back(sentence: str, folder: Path, console: "Console") -> Answer:
     from rich.console import Group
     from rich.text import Text
 
-    model, tokenizer = ready(folder, Precision.fp32)
+    model, tokenizer = load_ready(folder, Precision.fp32)
 
     from cutaway.decoding.translate import translations
     from cutaway.model.model import EncoderDecoderModel
@@ -139,12 +139,12 @@ def _there_and_back(sentence: str, folder: Path, console: "Console") -> Answer:
         raise InputError(f"{folder} is a {model.config.family} model, which does not translate")
     data, blocks, source = {}, [], sentence
     for to, way in (("de", "→ German"), ("en", "→ English")):
-        (found,) = translations(model, reading(tokenizer, folder), [source], to=to, aligned=True)
+        (found,) = translations(model, tokenizer_for_text(tokenizer, folder), [source], to=to, aligned=True)
         data[to] = {"source": source, **found.to_dict()}
         said = [Text(way, "dim"), Text(shown(source)), Text(shown(found.text), "bold")]
         for one in found.sentences:
             if one.alignment is not None:
-                said += [Text(), looks(one.alignment, console.width - INDENT)]
+                said += [Text(), show_alignment(one.alignment, console.width - INDENT)]
         blocks.append(Group(*said))
         source = found.text
     return data, _side_by_side(blocks, console)
@@ -165,17 +165,17 @@ def _story(folder: Path, console: "Console") -> Answer:
     from rich.console import Group
     from rich.text import Text
 
-    model, tokenizer = ready(folder, Precision.fp32)
+    model, tokenizer = load_ready(folder, Precision.fp32)
 
-    from cutaway.decoding.generate import Wishes, write_texts
-    from cutaway.decoding.sure import how_sure
+    from cutaway.decoding.confidence import confidence_of
+    from cutaway.decoding.generate import GenerationOptions, write_texts
     from cutaway.model.model import DecoderModel
 
     if not isinstance(model, DecoderModel):
         raise InputError(f"{folder} is a model for task={model.config.task!r}: only a language model tells a story")
-    wishes = Wishes(max_tokens=24, temperature=0.7, top_p=0.9, seed=1, bad_words=("\n",))
-    told = write_texts(model, reading(tokenizer, folder), [STORY], wishes)[0][0]
-    words = how_sure(model, reading(tokenizer, folder), STORY, told.ids)
+    wishes = GenerationOptions(max_tokens=24, temperature=0.7, top_p=0.9, seed=1, bad_words=("\n",))
+    told = write_texts(model, tokenizer_for_text(tokenizer, folder), [STORY], wishes)[0][0]
+    words = confidence_of(model, tokenizer_for_text(tokenizer, folder), STORY, told.ids)
     data = {"prompt": STORY, "text": told.text, "words": [asdict(word) for word in words]}
     surprise = min((word for word in words[1:] if word.text.isalpha()), key=lambda word: word.probability, default=None)
     others = [
@@ -194,12 +194,12 @@ def _candidates(words: "Iterable[Word]", console: "Console") -> Any:
     return guesses([(word.word, word.probability) for word in words], console, bar=BAR)
 
 
-def _over_chances(words: "Iterable[Said]", room: int) -> list["Text"]:
+def _over_chances(words: "Iterable[TokenConfidence]", room: int) -> list["Text"]:
     """Words, and below each how likely it was, in colours from orange (a surprise) to blue (sure)."""
     from rich.cells import cell_len, set_cell_size
     from rich.text import Text
 
-    from cutaway.inside.draw import sure_colour
+    from cutaway.pictures.bars import sure_colour
 
     lines: list[Text] = []
     upper, lower = Text(), Text()
@@ -218,20 +218,20 @@ def _over_chances(words: "Iterable[Said]", room: int) -> list["Text"]:
 def _blank(folder: Path, console: "Console") -> Answer:
     from rich.text import Text
 
-    model, tokenizer = ready(folder, Precision.fp32)
+    model, tokenizer = load_ready(folder, Precision.fp32)
 
     from cutaway.decoding.fill import fill
 
-    found = fill(model, reading(tokenizer, folder), BLANK, as_trained=as_trained(folder))
+    found = fill(model, tokenizer_for_text(tokenizer, folder), BLANK, as_trained=as_trained(folder))
     return asdict(found), [Text(BLANK), "", _candidates(found.blanks[0], console)]
 
 
 def _digit(folder: Path, console: "Console") -> Answer:
-    model, _ = ready(folder, Precision.fp32)
+    model, _ = load_ready(folder, Precision.fp32)
 
     from cutaway.decoding.classify import classify
     from cutaway.evaluation.examples import picture_numbers
-    from cutaway.inside.draw import half_blocks
+    from cutaway.pictures.bars import half_blocks
 
     picture = _pixels(DIGIT.read_bytes())
     found = classify(model, picture[None], **picture_numbers(folder))

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.numbers import human
-from cutaway.cli.options import Dtype, Json
-from cutaway.cli.showing import json_text
+from cutaway.cli.shared.format import human
+from cutaway.cli.shared.options import Dtype, Json
+from cutaway.cli.shared.tables import json_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
     from rich.text import Text
 
-    from cutaway.cli.console import Console
+    from cutaway.cli.shared.console import Console
     from cutaway.inside.describe import Description, PartCount
     from cutaway.model.config import Config
 
@@ -54,7 +54,7 @@ def describe(
     """What a model is made of and what it costs, before it exists."""
     import torch
 
-    from cutaway.cli.console import Console
+    from cutaway.cli.shared.console import Console
     from cutaway.inside import describe as inside
 
     config = _changed(_config(model), changes or [])
@@ -73,7 +73,7 @@ def _config(model: str) -> "Config":
     from difflib import get_close_matches
 
     from cutaway.bundled import find, names, said
-    from cutaway.checkpoints.numbers import config_at
+    from cutaway.checkpoints.read_config import config_at
     from cutaway.errors import InputError
     from cutaway.families import sizes
 

@@ -8,12 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading, ready
-from cutaway.cli.lines import Cut, Input, Output, Resume, answer_lines, given, hint_at_files, of_model, of_words
-from cutaway.cli.opened import Force
-from cutaway.cli.options import Json
-from cutaway.cli.showing import GAP, echo, grid, json_text, stdout
-from cutaway.cli.words import EMBEDDING, At, neighbours
+from cutaway.cli.shared.inside import Force
+from cutaway.cli.shared.line_commands import (
+    Cut,
+    Input,
+    Output,
+    Resume,
+    answer_lines,
+    check_given,
+    hint_at_files,
+    of_model,
+    of_words,
+)
+from cutaway.cli.shared.models import In, Precision, Texts, Where, as_trained, load_ready, tokenizer_for_text
+from cutaway.cli.shared.options import Json
+from cutaway.cli.shared.tables import GAP, echo, grid, json_text, stdout
+from cutaway.cli.shared.word_vectors import EMBEDDING, At, neighbours
 from cutaway.errors import InputError
 from cutaway.folders import check_file
 
@@ -66,18 +76,18 @@ def embed(
             raise InputError("--near and --analogy answer with words: leave out texts, --input, --output and --out")
         neighbours(model, near, analogy, at, k, as_json)
         return
-    asked = given(texts, input, output, resume)
+    asked = check_given(texts, input, output, resume)
     if resume and out:
         raise InputError("--resume goes on with lines, and an array is written whole: leave out --out or --resume")
     if out is not None:
         check_file(out, force=force)
-    loaded, found = ready(model, precision)
+    loaded, found = load_ready(model, precision)
 
     import numpy as np
 
     from cutaway.decoding.embed import embed as answer
 
-    tokenizer, trained = reading(found, model), as_trained(model)
+    tokenizer, trained = tokenizer_for_text(found, model), as_trained(model)
 
     def vectors(some: list[str], report: Callable[[int, int], None] = lambda done, total: None) -> "np.ndarray":
         return answer(loaded, tokenizer, some, pool=pool.value, cut=cut, as_trained=trained, report=report)

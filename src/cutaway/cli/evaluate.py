@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.options import Device, Json, On, located
-from cutaway.cli.showing import json_text
-from cutaway.cli.words import EMBEDDING, At, score_words
+from cutaway.cli.shared.options import Device, Json, On, locate_model
+from cutaway.cli.shared.tables import json_text
+from cutaway.cli.shared.word_vectors import EMBEDDING, At, score_words
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
     from cutaway.evaluation.examples import Examples
-    from cutaway.evaluation.pairs import Group
+    from cutaway.evaluation.minimal_pairs import PairGroup
     from cutaway.evaluation.report import Report
     from cutaway.model.model import Model
     from cutaway.tokens import Tokenizer
@@ -40,7 +40,7 @@ class Weights(StrEnum):
     int8 = "int8"
 
 
-Where = Annotated[Path, typer.Argument(metavar="MODEL", callback=located, help="A model's folder, file or name.")]
+Where = Annotated[Path, typer.Argument(metavar="MODEL", callback=locate_model, help="A model's folder, file or name.")]
 Data = Annotated[
     list[str],
     typer.Argument(
@@ -120,8 +120,8 @@ def evaluate(
     from cutaway.evaluation import Sureness
     from cutaway.evaluation import evaluate as score
     from cutaway.evaluation.examples import Columns, read_examples
-    from cutaway.evaluation.word_files import read_word_test
-    from cutaway.model.int8 import to_int8
+    from cutaway.evaluation.word_tests import read_word_test
+    from cutaway.model.kernels.int8 import to_int8
 
     sure = Sureness(seed=seed, resamples=resamples)
     questions = None if header else read_word_test(_files(data), limit)
@@ -200,7 +200,7 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
     """A bar on stderr, which keeps silent when nobody watches."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from cutaway.cli.console import Console
+    from cutaway.cli.shared.console import Console
 
     console = Console(stderr=True)
     columns = (BarColumn(), TextColumn("{task.completed:.0f} of {task.total:.0f}"), TimeRemainingColumn())
@@ -227,7 +227,7 @@ def _show(said: dict[str, Any], found: "Report") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from cutaway.cli.console import Console
+    from cutaway.cli.shared.console import Console
 
     console = Console()
     unit = UNITS.get(found.task, "example") + ("" if found.n == 1 else "s")
@@ -260,7 +260,7 @@ def _show(said: dict[str, Any], found: "Report") -> None:
     console.print(Text(" · ".join(told), "dim"), soft_wrap=True)
 
 
-def _grouped(found: "Report") -> Iterator[tuple[str, "Group | None"]]:
+def _grouped(found: "Report") -> Iterator[tuple[str, "PairGroup | None"]]:
     """The score by field and by term, or by kind where there are no terms: a title, then the best first."""
     groups = getattr(found, "groups", {})
     for level, members in groups.items():

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from cutaway.cli.copying import Force, Kind, NoTokenizer, Out, Which, copy_model
-from cutaway.cli.options import Dtype, Json
+from cutaway.cli.shared.copy_model import Force, Kind, NoTokenizer, Out, Which, copy_model
+from cutaway.cli.shared.options import Dtype, Json
 
 
 class Layout(StrEnum):

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cutaway.cli.asking import In, Precision, Texts, Where, as_trained, reading, ready
-from cutaway.cli.lines import Input, Output, Resume, answer_lines, given, of_model, of_words
-from cutaway.cli.options import Json
-from cutaway.cli.showing import guesses, json_text, stdout
-from cutaway.cli.wording import shown
+from cutaway.cli.shared.line_commands import Input, Output, Resume, answer_lines, check_given, of_model, of_words
+from cutaway.cli.shared.models import In, Precision, Texts, Where, as_trained, load_ready, tokenizer_for_text
+from cutaway.cli.shared.options import Json
+from cutaway.cli.shared.tables import guesses, json_text, stdout
+from cutaway.cli.shared.wording import shown
 
 if TYPE_CHECKING:
     from cutaway.decoding.fill import Filled
@@ -29,12 +29,12 @@ def fill(
     as_json: Json = False,
 ) -> None:
     """The likeliest words for each blank: [MASK], <mask> or ___. Lines give lines, with --json texts do too."""
-    asked = given(texts, input, output, resume)
-    loaded, found = ready(model, precision)
+    asked = check_given(texts, input, output, resume)
+    loaded, found = load_ready(model, precision)
 
     from cutaway.decoding.fill import fill as answer
 
-    tokenizer, trained = reading(found, model), as_trained(model)
+    tokenizer, trained = tokenizer_for_text(found, model), as_trained(model)
 
     def answers(some: list[str]) -> "list[Filled]":
         return answer(loaded, tokenizer, some, k=k, as_trained=trained)

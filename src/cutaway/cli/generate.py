@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cutaway.cli.asking import In, Precision, Where, importing, reading, ready
-from cutaway.cli.options import Json, located
-from cutaway.cli.showing import json_text
-from cutaway.cli.wording import shown, unescaped
+from cutaway.cli.shared.models import In, Precision, Where, importing, load_ready, tokenizer_for_text
+from cutaway.cli.shared.options import Json, locate_model
+from cutaway.cli.shared.tables import json_text
+from cutaway.cli.shared.wording import shown, unescaped
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cutaway.decoding.drafted import Drafted
-    from cutaway.decoding.generate import Wishes, Written
+    from cutaway.decoding.generate import Generated, GenerationOptions
+    from cutaway.decoding.generate_with_draft import Drafted
     from cutaway.model.model import DecoderModel
     from cutaway.tokens import Tokenizer
 
@@ -49,7 +49,7 @@ Diversity = Annotated[
 Prune = Annotated[float | None, typer.Option("--prune", help="Give up what is this far behind the best, in log p.")]
 Draft = Annotated[
     Path | None,
-    typer.Option("--draft", callback=located, help="A smaller model that guesses ahead: the same words, sooner."),
+    typer.Option("--draft", callback=locate_model, help="A smaller model that guesses ahead: the same words, sooner."),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Of the drawn words.")]
 
@@ -81,18 +81,18 @@ def generate(
 ) -> None:
     """How a text goes on: the likeliest words, drawn ones, or the best of a beam."""
     with importing():
-        from cutaway.decoding.generate import Wishes, pieces, write_texts
+        from cutaway.decoding.generate import GenerationOptions, pieces, write_texts
         from cutaway.model.model import DecoderModel
 
-    wishes = Wishes(
+    wishes = GenerationOptions(
         max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
         repetition_penalty=repetition_penalty, presence_penalty=presence_penalty, no_repeat_ngram=no_repeat_ngram,
         bad_words=tuple(bad_words or ()), min_tokens=min_tokens, allow=allow, stop=tuple(map(unescaped, stop or ())),
         beam=beam, n_best=n_best, groups=groups, diversity=diversity, prune=prune, seed=seed,
     )  # fmt: skip
     text = _read() if prompt == "-" else prompt
-    loaded, found_tokenizer = ready(model, precision)
-    tokenizer = reading(found_tokenizer, model)
+    loaded, found_tokenizer = load_ready(model, precision)
+    tokenizer = tokenizer_for_text(found_tokenizer, model)
     if not isinstance(loaded, DecoderModel):
         raise InputError(
             f"{model} is a model for task={loaded.config.task!r}: only a language model goes on with a text"
@@ -101,7 +101,7 @@ def generate(
         _drafted(loaded, tokenizer, model, draft, text, wishes, precision, as_json)
         return
     if n_best == 1 and not as_json:
-        wholes: list[Written] = []
+        wholes: list[Generated] = []
         with _enough_memory(wishes):
             stream = pieces(loaded, tokenizer, text, wishes, tell=wholes.append)
             _begin(text)
@@ -131,14 +131,14 @@ def _drafted(
     model: Path,
     draft: Path,
     text: str,
-    wishes: "Wishes",
+    wishes: "GenerationOptions",
     precision: Precision,
     as_json: bool,
 ) -> None:
-    from cutaway.decoding.drafted import check_same_tokens, write_drafted
+    from cutaway.decoding.generate_with_draft import check_same_tokens, write_drafted
     from cutaway.model.model import DecoderModel
 
-    small, its_tokenizer = ready(draft, precision)
+    small, its_tokenizer = load_ready(draft, precision)
     if not isinstance(small, DecoderModel):
         raise InputError(f"{draft} is a model for task={small.config.task!r}: a draft is a language model too")
     check_same_tokens(tokenizer, its_tokenizer)
@@ -159,13 +159,13 @@ def _begin(prompt: str) -> None:
         _say(f"\033[1m{shown(prompt)}\033[0m")
 
 
-def _tell_if_full(found: "Sequence[Written | Drafted]", model: "DecoderModel") -> None:
+def _tell_if_full(found: "Sequence[Generated | Drafted]", model: "DecoderModel") -> None:
     if any(one.ended == "full" for one in found):
         print(f"the model is full (max_len={model.max_len:,}): --max-tokens were not reached", file=sys.stderr)
 
 
 @contextmanager
-def _enough_memory(wishes: "Wishes") -> Iterator[None]:
+def _enough_memory(wishes: "GenerationOptions") -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:  # the CPU's allocator has no error of its own

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from cutaway.cli.copying import Force, Kind, NoTokenizer, copy_model
-from cutaway.cli.options import Dtype, Json
+from cutaway.cli.shared.copy_model import Force, Kind, NoTokenizer, copy_model
+from cutaway.cli.shared.options import Dtype, Json
 
 From = Annotated[Path, typer.Argument(metavar="FROM", help="A Hugging Face folder, a .gguf file or a llama2.c .bin.")]
 To = Annotated[Path, typer.Argument(metavar="TO", help="The folder to write.")]
@@ -21,6 +21,6 @@ def import_(
     as_json: Json = False,
 ) -> None:
     """Make a model folder of our own from a published model. Nothing in it is run, and no pickle is read."""
-    from cutaway.checkpoints.folder import save_folder
+    from cutaway.checkpoints.model_folder import save_folder
 
     copy_model(source, target, save_folder, dtype=dtype, no_tokenizer=no_tokenizer, force=force, as_json=as_json)

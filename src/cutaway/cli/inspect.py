@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.opened import Force, Out, To, Which, as_text, check_out, opened, waiting, write
-from cutaway.cli.options import Json
+from cutaway.cli.shared.inside import Force, Out, To, Which, as_text, check_output, open_model, waiting, write_output
+from cutaway.cli.shared.options import Json
 from cutaway.cli.translate import Whole
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
-    from cutaway.inside.inspected import Inspection
-    from cutaway.inside.pictures import Picture
+    from cutaway.inside.report import Inspection
+    from cutaway.pictures import Picture
     from cutaway.tokens import Tokenizer
 
 
@@ -76,15 +76,15 @@ def inspect(
     does. A page (--out page.html) has all pictures, an .svg the one that --show names. --json has the numbers, and
     with --show heads every pattern. A translator reads sentence by sentence; --json then lists them as `sentences`.
     """
-    check_out(out, force=force)
+    check_output(out, force=force)
     given = _given(text)
-    loaded, tokenizer = opened(model)
+    loaded, tokenizer = open_model(model)
 
-    from cutaway.cli.asking import as_trained, reading, warn_if_plain
-    from cutaway.inside.inspection import SHOWN, look_inside
-    from cutaway.inside.pages import pictures_of
+    from cutaway.cli.shared.models import as_trained, tokenizer_for_text, warn_if_plain
+    from cutaway.inside.inspect import SHOWN, look_inside
     from cutaway.inside.progress import stages
     from cutaway.model.model import EncoderDecoderModel
+    from cutaway.pictures.pages import pictures_of
 
     across = isinstance(loaded, EncoderDecoderModel)
     pixels: dict[str, Any] = {}
@@ -93,7 +93,7 @@ def inspect(
 
         pixels = picture_numbers(model)
     else:
-        tokenizer = reading(tokenizer, model)
+        tokenizer = tokenizer_for_text(tokenizer, model)
     wanted = [part.value for part in show or Part]
     _check_parts(loaded, model, show or [], layer, head)
     if loaded.config.task == "language_model" and not across:
@@ -120,7 +120,7 @@ def inspect(
         if as_json:
             print(as_text(numbers), end="")
         if numbers_out:
-            return write(numbers_out, None, numbers)
+            return write_output(numbers_out, None, numbers)
     for one in found:
         if one.image is not None:
             warn_if_plain(one.given, one.image)
@@ -133,7 +133,7 @@ def inspect(
 
 def _check_parts(loaded: Any, model: Path, show: list[Part], layer: int | None, head: int | None) -> None:
     """What is asked for has to be there."""
-    from cutaway.inside.opened import check_blocks
+    from cutaway.inside.residual.decompose import check_blocks
     from cutaway.model.model import EncoderDecoderModel
 
     if Part.alignment in show and not isinstance(loaded, EncoderDecoderModel):
@@ -195,7 +195,7 @@ def _numbers(model: Path, given: str, found: "list[Inspection]", *, whole_patter
 def _print(
     found: "list[Inspection]", pictures: "list[dict[str, Picture]]", title: str, show: list[Part], *, told: bool
 ) -> None:
-    from cutaway.cli.inspected import show_inspection
+    from cutaway.cli.inspect_view import show_inspection
 
     for number, (one, its) in enumerate(zip(found, pictures, strict=True)):
         print("\n" if number else "", end="")
@@ -211,7 +211,7 @@ def _save(
     pictures: "list[dict[str, Picture]]",
     show: list[Part] | None,
 ) -> None:
-    from cutaway.inside.pages import page_of, part_of_page
+    from cutaway.pictures.pages import page_of, part_of_page
 
     first = next(iter(pictures[0].values()), None)
     if first is None:
@@ -225,12 +225,12 @@ def _save(
                 part_of_page(one.given, _said(one), its.values()) for one, its in zip(found, pictures, strict=True)
             ]
             page = page_of(given, f"{model.name}: {len(found)} sentences", parts)
-        write(out, first, {}, page)
+        write_output(out, first, {}, page)
         return
     names = [part.value for part in show or []]
     if len(names) > 1:
         raise InputError(f"--out {out.name} holds one picture: give one --show, or write a page (.html)")
-    write(out, first, {})
+    write_output(out, first, {})
 
 
 def _said(found: "Inspection") -> str:

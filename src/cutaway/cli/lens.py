@@ -6,14 +6,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.opened import Force, Out, To, Which, as_text, check_out, draw, opened, screen, waiting, write
-from cutaway.cli.options import Json
+from cutaway.cli.shared.inside import (
+    Force,
+    Out,
+    To,
+    Which,
+    as_text,
+    check_output,
+    draw_picture,
+    open_model,
+    screen,
+    waiting,
+    write_output,
+)
+from cutaway.cli.shared.options import Json
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
-    from cutaway.cli.console import Console
-    from cutaway.inside.asked import Asked
-    from cutaway.inside.lens import Lens
+    from cutaway.cli.shared.console import Console
+    from cutaway.inside.question import Question
+    from cutaway.inside.residual.logit_lens import Lens
     from cutaway.model.model import Model
     from cutaway.tokens import Tokenizer
 
@@ -65,23 +77,23 @@ def lens(
         looking = {"--follow": follow, "--stream": stream, "--tuned": tuned, "--target": target}
         for option in (name for name, value in looking.items() if value):
             raise InputError(f"{option} is for looking through a lens, and --tune trains one: leave one of them out")
-        from cutaway.cli.tuning import tune_lens
+        from cutaway.cli.lens_tune import tune_lens
 
         tune_lens(model, tune, out, steps, to, as_json, force)
         return
     if not text:
         raise InputError("a text is missing: write a sentence after the model, or train a lens with --tune")
-    check_out(out, force=force)
-    loaded, tokenizer = opened(model, blocks=True)
+    check_output(out, force=force)
+    loaded, tokenizer = open_model(model, blocks=True)
 
     import torch
 
-    from cutaway.inside.answering import one_token
-    from cutaway.inside.lens import logit_lens
-    from cutaway.inside.pages import page_of
-    from cutaway.inside.pictures import visible
-    from cutaway.inside.shown import picture_of
-    from cutaway.inside.tuned import TunedLens
+    from cutaway.inside.answer_tokens import one_token
+    from cutaway.inside.residual.logit_lens import logit_lens
+    from cutaway.inside.residual.tuned_lens import TunedLens
+    from cutaway.pictures import visible_text
+    from cutaway.pictures.pages import page_of
+    from cutaway.pictures.to_picture import to_picture
 
     asked = asked_about(loaded, tokenizer, model, " ".join(text), to, target)
     chosen = [one_token(tokenizer, word, "--follow") for word in follow or []] if tokenizer is not None else []
@@ -97,24 +109,24 @@ def lens(
         print(as_text(data), end="")
     title = "Tuned lens" if tuned is not None else "Logit lens"
     more: dict[str, Any] = {"labels": _labels(loaded), "title": f"{title}: what each layer would say"}
-    picture = picture_of(found, tokenizer, ids, **more)
+    picture = to_picture(found, tokenizer, ids, **more)
     if out is not None:
         words = [
-            picture_of(found, tokenizer, ids, follow=number, title=f"How likely «{visible(word).strip()}» is")
+            to_picture(found, tokenizer, ids, follow=number, title=f"How likely «{visible_text(word).strip()}» is")
             for number, word in enumerate(follow or [])
         ]
         title = Path(text[0]).name if loaded.config.family == "vit" else " ".join(text)
-        write(out, picture, data, page_of(title, f"{model.name}, read after each layer", [picture, *words]))
+        write_output(out, picture, data, page_of(title, f"{model.name}, read after each layer", [picture, *words]))
     elif not as_json:
         console = screen()
-        draw(console, picture)
+        draw_picture(console, picture)
         _followed(console, found, follow or [], tokenizer, ids)
 
 
 def asked_about(
     loaded: "Model", tokenizer: "Tokenizer | None", path: Path, text: str, to: str | None, target: str | None
-) -> "Asked":
-    from cutaway.cli.asking import as_trained, reading
+) -> "Question":
+    from cutaway.cli.shared.models import as_trained, tokenizer_for_text
     from cutaway.inside.questions import question_of
     from cutaway.model.model import EncoderDecoderModel
 
@@ -126,22 +138,22 @@ def asked_about(
 
         pixels = picture_numbers(path)
     else:
-        tokenizer = reading(tokenizer, path)
+        tokenizer = tokenizer_for_text(tokenizer, path)
     _, asked = question_of(loaded, tokenizer, text, target=target, to=to, as_trained=as_trained(path), **pixels)
     return asked
 
 
 def _labels(model: "Model") -> list[str] | None:
     """What a classifier's scores are called; None where they are those of tokens."""
-    from cutaway.inside.answering import LABELS, label_names
+    from cutaway.inside.answer_tokens import LABELS, label_names
 
     return label_names(model) if model.config.task in LABELS else None
 
 
 def _names(found: "Lens", tokenizer: "Tokenizer | None", model: "Model", ids: Any) -> dict[str, Any]:
     """Texts for the numbers of the data."""
-    from cutaway.inside.attributed import token_names
-    from cutaway.inside.shown import layer_names
+    from cutaway.inside.attribution.result import token_names
+    from cutaway.pictures.to_picture import layer_names
 
     labels = _labels(model)
     if labels is not None:
@@ -162,13 +174,13 @@ def _followed(console: "Console", found: "Lens", words: list[str], tokenizer: "T
     """At the last position: how likely each word is after every layer, and how many are likelier."""
     from rich.text import Text
 
-    from cutaway.cli.showing import chance, grid
-    from cutaway.inside.pictures import visible
-    from cutaway.inside.shown import layer_names
+    from cutaway.cli.shared.tables import chance, grid
+    from cutaway.pictures import visible_text
+    from cutaway.pictures.to_picture import layer_names
 
     for number, word in enumerate(words):
         console.print()
-        name = visible(word).strip()
+        name = visible_text(word).strip()
         console.print(Text.assemble((name, "bold"), ("  at the last position: rank, probability", "dim")))
         table = grid()
         for layer, name in reversed(list(enumerate(layer_names(found.layers)))):

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cutaway.cli.evaluate import Split
-from cutaway.cli.options import Json
-from cutaway.cli.showing import json_text
+from cutaway.cli.shared.options import Json
+from cutaway.cli.shared.tables import json_text
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from cutaway.baselines.predictor import Predictor
-    from cutaway.studies.counted import Counted
-    from cutaway.studies.cutting import Cut, TextIds
+    from cutaway.before.ngrams.ngram_folder import Counted
+    from cutaway.before.ngrams.predictor import Predictor
+    from cutaway.before.units import TextIds, Units
 
 
 class Smoothing(StrEnum):
-    """The SMOOTHINGS of `cutaway.baselines.ngram_smoothing`; here so that --help need not import them."""
+    """The SMOOTHINGS of `cutaway.before.ngrams.smoothing`; here so that --help need not import them."""
 
     kneser_ney = "kneser-ney"
     back_off = "back-off"
@@ -90,21 +90,21 @@ def ngram(
     _check_mix(mix, files, classes, out)
     import time
 
-    from cutaway.baselines.arpa import arpa_words
-    from cutaway.cli.counted import as_dict
-    from cutaway.cli.ngram_shown import many, show
-    from cutaway.cli.opened import waiting
-    from cutaway.studies.counted import is_counted, read_counted, write_counted, write_cut
-    from cutaway.studies.cutting import cut_of, read_ids
+    from cutaway.before.ngrams.arpa import arpa_words
+    from cutaway.before.ngrams.ngram_folder import is_ngram_folder, read_ngram_folder, write_cut, write_ngram_folder
+    from cutaway.before.units import read_ids, units_of
+    from cutaway.cli.ngram_data import as_dict
+    from cutaway.cli.ngram_view import many, show_ngrams
+    from cutaway.cli.shared.inside import waiting
 
     text, begin = None, time.perf_counter()
     _only_texts(files, test or [], mix)
-    if is_counted(files[0]):
+    if is_ngram_folder(files[0]):
         chosen = {"order": order, "unit": unit, "smoothing": smoothing, "classes": classes, "out": out}
         _only_read(files[0], [name for name, value in chosen.items() if value is not None])
-        model, cut = read_counted(files[0])
+        model, cut = read_ngram_folder(files[0])
     else:
-        cut = cut_of(unit or "words")
+        cut = units_of(unit or "words")
         with waiting("reading") as report:
             text = read_ids(cut, files, split=split.value, report=report)
     tests = [read_ids(cut, [path], split=split.value, new=False) for path in test or []]
@@ -123,7 +123,7 @@ def ngram(
                     model.write(folder)
                 write_cut(model, cut, folder)
         if out is not None and folder is None:
-            write_counted(model, cut, out)
+            write_ngram_folder(model, cut, out)
     told = model if held_out is None or text is None else _mixed(text, cut, model, held_out, smoothing)
     said = cut.join(told.generate(asked, seed=seed, limit=max_tokens, never=cut.unknown)) if max_tokens else None
     learnt = [] if text is None else files
@@ -132,15 +132,15 @@ def ngram(
     if as_json:
         print(json_text(found))
     else:
-        show(found, None if held_out is None else len(held_out.ids))
+        show_ngrams(found, None if held_out is None else len(held_out.ids))
 
 
 def _written(out: Path | None) -> "AbstractContextManager[Path | None]":
     """A new folder, which takes its place when the model is whole; an ARPA file is written at the end."""
     from contextlib import nullcontext
 
+    from cutaway.before.ngrams.ngram_folder import KIND
     from cutaway.folders import replacing_folder
-    from cutaway.studies.counted import KIND
 
     return nullcontext() if out is None or out.suffix == ".arpa" else replacing_folder(out, KIND)
 
@@ -162,10 +162,10 @@ def _check(out: Path | None, unit: str | None, classes: int | None, most: int | 
         raise InputError("--most is for --classes: say how many")
     if out is None:
         return
-    from cutaway.baselines.arpa import is_arpa as named_arpa
+    from cutaway.before.ngrams.arpa import is_arpa as named_arpa
+    from cutaway.before.ngrams.ngram_folder import KIND
     from cutaway.files import check_writable
     from cutaway.folders import check_folder
-    from cutaway.studies.counted import KIND
 
     is_arpa = out.suffix == ".arpa"
     if named_arpa(out) and not is_arpa:
@@ -187,13 +187,13 @@ def _check(out: Path | None, unit: str | None, classes: int | None, most: int | 
 
 def _only_texts(files: list[Path], test: list[Path], mix: Path | None) -> None:
     """The words of a model's file would be counted as well."""
-    from cutaway.studies.counted import is_counted
+    from cutaway.before.ngrams.ngram_folder import is_ngram_folder
 
     for path in files if len(files) > 1 else []:
-        if is_counted(path):
+        if is_ngram_folder(path):
             raise InputError(f"{path} is a model, and no text to count: name it alone, or texts alone")
     for option, path in [*(("--test", path) for path in test), *([("--mix", mix)] if mix else [])]:
-        if is_counted(path):
+        if is_ngram_folder(path):
             raise InputError(f"{option} {path} is a model: name a text")
 
 
@@ -204,7 +204,7 @@ def _only_read(path: Path, given: list[str]) -> None:
 
 def _trained(
     text: "TextIds",
-    cut: "Cut",
+    cut: "Units",
     order: int,
     smoothing: Smoothing | None,
     classes: int | None,
@@ -212,9 +212,9 @@ def _trained(
     folder: Path | None,
     report: Any,
 ) -> "Counted":
-    from cutaway.baselines.brown import MOST
-    from cutaway.baselines.class_ngram import train_class_ngrams
-    from cutaway.baselines.ngram_smoothing import train_ngrams
+    from cutaway.before.ngrams.brown_clusters import MOST
+    from cutaway.before.ngrams.ngram_of_classes import train_class_ngrams
+    from cutaway.before.ngrams.smoothing import train_ngrams
 
     size, how = len(cut.names), (smoothing or Smoothing.kneser_ney).value
     if classes is None:
@@ -224,10 +224,10 @@ def _trained(
 
 
 def _mixed(
-    text: "TextIds", cut: "Cut", classes: "Counted", held_out: "TextIds", smoothing: Smoothing | None
+    text: "TextIds", cut: "Units", classes: "Counted", held_out: "TextIds", smoothing: Smoothing | None
 ) -> "Predictor":
-    from cutaway.baselines.mixture import fitted
-    from cutaway.baselines.ngram_smoothing import train_ngrams
+    from cutaway.before.ngrams.mixture import fitted
+    from cutaway.before.ngrams.smoothing import train_ngrams
 
     how = (smoothing or Smoothing.kneser_ney).value
     tokens = train_ngrams(text.ids, len(cut.names), classes.order, end=cut.end, smoothing=how)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cutaway.cli.copying import Force, NoTokenizer, Out, Which, copy_model
-from cutaway.cli.options import Dtype, Json
+from cutaway.cli.shared.copy_model import Force, NoTokenizer, Out, Which, copy_model
+from cutaway.cli.shared.options import Dtype, Json
 
 if TYPE_CHECKING:
     from cutaway.checkpoints.agreement import Agreement
@@ -43,7 +43,7 @@ def pack(
         from shutil import copyfile
 
         from cutaway.checkpoints import load
-        from cutaway.checkpoints.folder import save_folder
+        from cutaway.checkpoints.model_folder import save_folder
         from cutaway.checkpoints.packed import carried, measure_packed
 
         save_folder(loaded, folder, tokenizer, store=store.value, shard_size=size)

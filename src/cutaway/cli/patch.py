@@ -5,30 +5,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.numbers import minus
-from cutaway.cli.opened import (
+from cutaway.cli.patch_inputs import Given, answers_to, check_alike, check_answered, given_to
+from cutaway.cli.shared.format import minus
+from cutaway.cli.shared.inside import (
     Force,
     Layers,
     Out,
     To,
     Which,
     as_text,
-    check_out,
+    check_output,
     columns,
-    draw,
-    numbers_of,
-    opened,
+    draw_picture,
+    numbers_in_option,
+    open_model,
     screen,
     waiting,
-    write,
+    write_output,
 )
-from cutaway.cli.options import Json
-from cutaway.cli.patched import Given, answers_to, check_alike, check_answered, given_to
+from cutaway.cli.shared.options import Json
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
-    from cutaway.inside.pictures import HeatMap
     from cutaway.model.model import Model
+    from cutaway.pictures import HeatMap
 
 
 class Over(StrEnum):
@@ -103,17 +103,17 @@ def patch(
 
     What is measured is the logit of the right answer − that of the wrong one. Patched, 1 is as CLEAN, 0 as CORRUPTED.
     """
-    check_out(out, force=force)
+    check_output(out, force=force)
     if ablate is None and corrupted is None:
         raise InputError("a second text is missing: one with another answer and as many tokens; or --ablate zero")
     if ablate is not None and (ablate is Gone.resample) != (corrupted is not None):
         raise InputError("--ablate resample takes values from a second text; zero and mean need one text alone")
     if ablate is not None and fast:
         raise InputError("--fast estimates patches: leave it out, or leave out --ablate")
-    loaded, tokenizer = opened(model, blocks=True)
+    loaded, tokenizer = open_model(model, blocks=True)
 
-    from cutaway.inside.metrics import LogitDifference
-    from cutaway.inside.shown import picture_of
+    from cutaway.inside.patching.metrics import LogitDifference
+    from cutaway.pictures.to_picture import to_picture
 
     first = given_to(loaded, tokenizer, model, clean, to, target)
     second = None if corrupted is None else given_to(loaded, tokenizer, model, corrupted, to, target)
@@ -123,11 +123,11 @@ def patch(
     check_answered(loaded, tokenizer, first, second, ids, names)
     metric = LogitDifference(*ids, at=first.at)
     chosen: dict[str, Any] = {"over": over.value, "side": None if stream is None else stream.value}
-    chosen |= {"layers": numbers_of(layers), **first.more}
+    chosen |= {"layers": numbers_in_option(layers), **first.more}
     agreed = None
     with waiting("patching") as report:
         if ablate is not None:
-            from cutaway.inside.ablation import ablate_sweep
+            from cutaway.inside.patching.ablation import ablate_sweep
 
             source = None if second is None else second.inputs
             chosen |= {"how": ablate.value, "source": source, "report": report}
@@ -136,7 +136,7 @@ def patch(
             assert second is not None
             found, agreed = _estimated(loaded, first, second, metric, chosen)
         else:
-            from cutaway.inside.sweep import sweep
+            from cutaway.inside.patching.sweep import sweep
 
             assert second is not None
             found = sweep(loaded, first.inputs, second.inputs, metric, report=report, **chosen)
@@ -147,12 +147,12 @@ def patch(
         print(as_text(data), end="")
     side = found.tap.partition(".")[0]
     tokens = first.names[0] if side == "encoder" else first.names[-1]
-    picture = picture_of(found, title=_title(over, ablate, fast), names=tokens)
+    picture = to_picture(found, title=_title(over, ablate, fast), names=tokens)
     if out is not None:
-        from cutaway.inside.pages import page_of
+        from cutaway.pictures.pages import page_of
 
         lead = f"Against «{corrupted}». " if corrupted else ""
-        write(out, picture, data, page_of(clean, lead + _lead(names, found), [picture]))
+        write_output(out, picture, data, page_of(clean, lead + _lead(names, found), [picture]))
     elif not as_json:
         _show(picture, first, second, names, found, agreed)  # type: ignore[arg-type]
 
@@ -162,8 +162,8 @@ def _estimated(
 ) -> tuple[Any, dict[str, Any]]:
     """The estimate of all layers, and how it agrees with three of them patched exactly: the first, the middle, the
     last."""
-    from cutaway.inside.estimate import agreement, estimate_sweep
-    from cutaway.inside.sweep import sweep
+    from cutaway.inside.patching.estimate import agreement, estimate_sweep
+    from cutaway.inside.patching.sweep import sweep
 
     found = estimate_sweep(loaded, first.inputs, second.inputs, metric, **chosen)
     n = len(found.layers)
@@ -193,7 +193,7 @@ def _show(
             console.print(Text.assemble((f"{name:>9}  ", "dim"), columns(tokens)), soft_wrap=True)
     console.print(Text(_lead(names, found), "dim"), soft_wrap=True)
     console.print()
-    draw(console, picture)
+    draw_picture(console, picture)
     if agreed is not None:
         layers = ", ".join(map(str, agreed["layers"]))
         pearson, rank = ("–" if agreed[name] is None else f"{agreed[name]:.2f}" for name in ("pearson", "rank"))

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from cutaway.cli.opened import Force
-from cutaway.cli.options import Json
-from cutaway.cli.showing import json_text
+from cutaway.cli.shared.inside import Force
+from cutaway.cli.shared.options import Json
+from cutaway.cli.shared.tables import json_text
 from cutaway.folders import check_file
 
 
@@ -20,7 +20,7 @@ def plot(
 ) -> None:
     """Draw the loss, or a score, of some runs by step: one SVG file that needs nothing else."""
     from cutaway.files import replacing
-    from cutaway.training.curves import plot_runs, read_run
+    from cutaway.training.run_curves import plot_runs, read_run
 
     check_file(out, force=force)
     picture = plot_runs([read_run(folder) for folder in folders], metric)

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from cutaway.cli.options import Json
-from cutaway.cli.showing import json_text
+from cutaway.cli.shared.options import Json
+from cutaway.cli.shared.tables import json_text
 
 
 def runs(
@@ -17,7 +17,7 @@ def runs(
 ) -> None:
     """List training runs: how far they are, their losses, their speed."""
     from cutaway.errors import InputError
-    from cutaway.training.curves import find_runs
+    from cutaway.training.run_curves import find_runs
 
     folders = folders or [Path()]
     for folder in folders:
@@ -47,7 +47,7 @@ def runs(
 def _show(rows: list[dict]) -> None:  # type: ignore[type-arg]
     from rich.table import Table
 
-    from cutaway.cli.console import Console
+    from cutaway.cli.shared.console import Console
     from cutaway.cli.train import SPEED, amount, duration
 
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")

@@ -6,13 +6,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.opened import Force, Out, as_text, check_out, draw, numbers_of, screen, waiting, write
-from cutaway.cli.options import Json, located
+from cutaway.cli.shared.inside import (
+    Force,
+    Out,
+    as_text,
+    check_output,
+    draw_picture,
+    numbers_in_option,
+    screen,
+    waiting,
+    write_output,
+)
+from cutaway.cli.shared.options import Json, locate_model
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
-    from cutaway.studies.shannon_game import Game, Player
-    from cutaway.studies.shannon_players import Curve
+    from cutaway.before.shannon.game import Game, Player
+    from cutaway.before.shannon.players import Curve
 
 KNOWN, SAMPLES = "0,1,2,3,4,6,8,14,32,64,99", 100
 SAVED = Path("shannon.json")
@@ -36,7 +46,7 @@ Answers = Annotated[
     Path | None, typer.Option("--answers", help="Play with the letters of a file, - for stdin, instead of the keys.")
 ]
 Model = Annotated[
-    Path | None, typer.Option("--model", callback=located, help="A language model that plays, such as books.")
+    Path | None, typer.Option("--model", callback=locate_model, help="A language model that plays, such as books.")
 ]
 Train = Annotated[
     list[Path] | None,
@@ -67,13 +77,13 @@ def shannon(
 
     cutaway shannon novel.txt --play, then cutaway shannon novel.txt --game shannon.json --model books --out curve.svg
     """
-    check_out(out, force=force)
+    check_output(out, force=force)
     path = (game or SAVED) if play or answers else game
     if path is not None and not (play or answers) and not path.exists():
         raise InputError(f"{path} is not there: play first, with --play --game {path}")
     if path is not None and not path.parent.is_dir():
         raise InputError(f"--game {path}: there is no folder {path.parent}")
-    asked = {"known": numbers_of(known, "--known"), "samples": samples, "seed": seed}
+    asked = {"known": numbers_in_option(known, "--known"), "samples": samples, "seed": seed}
     more = _read(train) if train else None
     played = _game(text, more, letters, path, asked)
     if play or answers:
@@ -90,17 +100,17 @@ def shannon(
 
 
 def _read(files: list[Path]) -> str:
-    from cutaway.studies.cutting import text_pieces
+    from cutaway.before.units import text_pieces
 
     return "".join(piece.text for piece in text_pieces(files))
 
 
 def _game(text: Path, more: str | None, letters: Letters, path: Path | None, asked: dict[str, Any]) -> "Game":
     """As asked; what was not asked for is as in the saved game, or as always."""
-    from cutaway.studies.shannon_game import Game, read_game
+    from cutaway.before.shannon.game import Game, read_game
 
     saved = read_game(path) if path is not None and path.exists() else {}
-    usual: dict[str, Any] = {"known": numbers_of(KNOWN), "samples": SAMPLES, "seed": 0}
+    usual: dict[str, Any] = {"known": numbers_in_option(KNOWN), "samples": SAMPLES, "seed": 0}
     wanted = {name: value for name, value in asked.items() if value is not None}
     terms = {name: wanted.get(name, saved.get(name, value)) for name, value in usual.items()}
     whole = saved["first"] == 0 if "first" in saved else more is not None
@@ -113,9 +123,9 @@ def _game(text: Path, more: str | None, letters: Letters, path: Path | None, ask
 
 def _play(game: "Game", path: Path, answers: Path | None, *, quiet: bool) -> "Player":
     """Unless all is guessed; Ctrl-C leaves what was guessed, as Esc does."""
-    from cutaway.cli.console import Console
-    from cutaway.cli.guessing import play_on
-    from cutaway.studies.shannon_game import Player
+    from cutaway.before.shannon.game import Player
+    from cutaway.cli.shannon_terminal import play_on
+    from cutaway.cli.shared.console import Console
 
     console = Console(stderr=quiet, soft_wrap=True)
     player, n = Player(game, path), len(game.rounds)
@@ -136,7 +146,7 @@ def _play(game: "Game", path: Path, answers: Path | None, *, quiet: bool) -> "Pl
 
 def _check_answers(path: Path, game: "Game") -> None:
     """Refuses a file without a letter to guess with. A pipe can be read only once, so it is not looked at."""
-    from cutaway.studies.shannon import LETTERS
+    from cutaway.before.shannon.bounds import LETTERS
 
     if not path.is_file():
         return
@@ -153,27 +163,27 @@ def _check_answers(path: Path, game: "Game") -> None:
 
 
 def _person(player: "Player") -> "Curve":
-    from cutaway.studies.shannon_players import person_curve
+    from cutaway.before.shannon.players import person_curve
 
     return person_curve(player)
 
 
 def _curves(game: "Game", model: Path | None, more: str | None, path: Path | None) -> "list[Curve]":
-    from cutaway.studies.shannon import LETTERS, reduced
-    from cutaway.studies.shannon_game import Player
-    from cutaway.studies.shannon_players import counted_curve, model_curve, ngram_curve, reader_curve
+    from cutaway.before.shannon.bounds import LETTERS, reduced
+    from cutaway.before.shannon.game import Player
+    from cutaway.before.shannon.players import counted_curve, model_curve, ngram_curve, reader_curve
 
     curves = [] if path is None else [_person(Player(game, path))]
     with waiting("counting") as report:
         other = reduced(more) if more is not None and game.letters == LETTERS else more
         curves += [counted_curve(game), ngram_curve(game, other, report)]
     if model is not None:
-        from cutaway.cli.asking import reading
-        from cutaway.cli.opened import opened
+        from cutaway.cli.shared.inside import open_model
+        from cutaway.cli.shared.models import tokenizer_for_text
 
-        loaded, tokenizer = opened(model)
+        loaded, tokenizer = open_model(model)
         with waiting(f"{model.name} guesses") as report:
-            curves.append(model_curve(game, loaded, reading(tokenizer, model), model.name, report))
+            curves.append(model_curve(game, loaded, tokenizer_for_text(tokenizer, model), model.name, report))
     return [*curves, reader_curve(game)] if game.letters == LETTERS else curves
 
 
@@ -183,7 +193,7 @@ def _told(curves: "list[Curve]") -> bool:
 
 
 def _say(curves: "list[Curve]", game: "Game", text: Path, out: Path | None, as_json: bool) -> None:
-    from cutaway.studies.shannon_players import picture
+    from cutaway.before.shannon.players import picture
 
     found: dict[str, Any] = {
         "text": str(text),
@@ -199,7 +209,7 @@ def _say(curves: "list[Curve]", game: "Game", text: Path, out: Path | None, as_j
     if out is not None:
         if not there:
             raise InputError("no letter has been guessed yet: there is nothing to draw")
-        write(out, picture(curves, f"What a letter of {text.name} tells"), found)
+        write_output(out, picture(curves, f"What a letter of {text.name} tells"), found)
     if as_json:
         print(as_text(found), end="")
     elif there:
@@ -212,7 +222,7 @@ def _show(curves: "list[Curve]", game: "Game", text: Path) -> None:
 
     from rich.text import Text as Rich
 
-    from cutaway.studies.shannon_players import BITS, picture
+    from cutaway.before.shannon.players import BITS, picture
 
     console = screen()
     places = len(game.text) - game.first
@@ -231,7 +241,7 @@ def _show(curves: "list[Curve]", game: "Game", text: Path) -> None:
     drawn = replace(picture(curves, "Entropy"), y_name=BITS)  # letters show no bands
     if len(game.known) > 1 and len({value for line in drawn.lines.values() for value in line if not isnan(value)}) > 1:
         console.print()
-        draw(console, drawn)
+        draw_picture(console, drawn)
         if any(curve.drawn_as in drawn.lines and curve.drawn_as != curve.name for curve in curves):
             console.print(Rich("middle: halfway between the bounds, not measured", "dim"))
 
@@ -239,7 +249,7 @@ def _show(curves: "list[Curve]", game: "Game", text: Path) -> None:
 def _table(curves: "list[Curve]", known: tuple[int, ...]) -> Any:
     from math import isnan
 
-    from cutaway.cli.showing import grid
+    from cutaway.cli.shared.tables import grid
 
     def cells(curve: "Curve", of: str) -> list[str]:
         each = curve.bits if of == "bits" else [getattr(one, of) for one in curve.bounds]

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from cutaway.cli.options import Json
-from cutaway.cli.showing import json_text
+from cutaway.cli.shared.options import Json
+from cutaway.cli.shared.tables import json_text
 
 SPEED = {"tokens": "tok/s", "pictures": "pictures/s"}
 
@@ -29,7 +29,7 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a model as a recipe says, or on your own files; Ctrl-C leaves a checkpoint that --resume goes on from."""
-    from cutaway.training.guard import check_out
+    from cutaway.training.lock import check_run_folder
     from cutaway.training.parallel import leads, leave_group
     from cutaway.training.presets import recipe_for
     from cutaway.training.recipe import read_recipe
@@ -41,7 +41,7 @@ def train(
     shown = Shown(quiet=as_json or not leads())
     listeners: list[Any] = [shown]
     if leads():
-        check_out(out, resume)  # TensorBoard writes its first file at once
+        check_run_folder(out, resume)  # TensorBoard writes its first file at once
     if tensorboard and leads():
         from cutaway.training.tensorboard import TensorBoard
 
@@ -64,7 +64,7 @@ class Shown:
     def __init__(self, *, quiet: bool) -> None:
         from rich.progress import BarColumn, Progress, TextColumn
 
-        from cutaway.cli.console import Console
+        from cutaway.cli.shared.console import Console
 
         self.console = Console(quiet=quiet)
         self.progress = Progress(

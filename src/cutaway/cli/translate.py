@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.asking import In, Precision, Where, reading, ready
-from cutaway.cli.lines import Input, Output, Resume, answer_lines, given, hint_at_files, of_model
-from cutaway.cli.options import Json
-from cutaway.cli.showing import json_text, looks
+from cutaway.cli.shared.line_commands import Input, Output, Resume, answer_lines, check_given, hint_at_files, of_model
+from cutaway.cli.shared.models import In, Precision, Where, load_ready, tokenizer_for_text
+from cutaway.cli.shared.options import Json
+from cutaway.cli.shared.tables import json_text, show_alignment
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def translate(
     as_json: Json = False,
 ) -> None:
     """Translate texts, a pipe or a file; every line of the input gives one line."""
-    texts = given(texts, input, output, resume)
+    texts = check_given(texts, input, output, resume)
     if nbest > beam:
         raise InputError(f"--nbest {nbest} needs a --beam of at least {nbest}")
     if not isfinite(length_penalty):
@@ -90,9 +90,9 @@ def translate(
 
 
 def _answers(model: Path, precision: Precision, options: dict[str, Any]) -> Callable[..., "list[Translation]"]:
-    loaded, found = ready(model, precision)
+    loaded, found = load_ready(model, precision)
 
-    from cutaway.decoding.terms import Glossary
+    from cutaway.decoding.rules.terms import Glossary
     from cutaway.decoding.translate import prefix_ids, tag_for, translations
     from cutaway.model.model import EncoderDecoderModel
 
@@ -100,7 +100,7 @@ def _answers(model: Path, precision: Precision, options: dict[str, Any]) -> Call
         raise InputError(
             f"{model} is a {loaded.config.family} model, which does not translate: `cutaway models` lists what does"
         )
-    tokenizer = reading(found, model)
+    tokenizer = tokenizer_for_text(found, model)
     tag_for(tokenizer, options["to"])  # wrong words are refused before a file is begun
     prefix_ids(tokenizer, options["prefix"])
     options = {**options, "terms": Glossary(options["terms"], tokenizer)}
@@ -118,7 +118,7 @@ def _terms(options: list[str], file: Path | None) -> dict[str, str]:
             raise InputError(f"--term {word!r} is given twice, as {found[word]!r} and as {term!r}: leave one out")
     if file is None:
         return found
-    from cutaway.decoding.terms import read_terms
+    from cutaway.decoding.rules.terms import read_terms
 
     return {**read_terms(file), **found}
 
@@ -146,7 +146,7 @@ def _line(found: "Translation", scores: bool, align: bool, as_json: bool) -> str
 def _show(found: "Translation", scores: bool, align: bool) -> None:
     from rich.text import Text
 
-    from cutaway.cli.console import Console
+    from cutaway.cli.shared.console import Console
 
     console = Console()
     for one in found.n_best:
@@ -156,4 +156,4 @@ def _show(found: "Translation", scores: bool, align: bool) -> None:
         for sentence in found.sentences:
             if sentence.alignment is not None:
                 console.print()
-                console.print(looks(sentence.alignment, console.width), soft_wrap=True)
+                console.print(show_alignment(sentence.alignment, console.width), soft_wrap=True)

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from cutaway.cli.evaluate import Split
-from cutaway.cli.options import Json
-from cutaway.cli.showing import json_text
+from cutaway.cli.shared.options import Json
+from cutaway.cli.shared.tables import json_text
 from cutaway.errors import InputError
 
 FEW = 1_000_000  # words, below which many neighbours are chance
@@ -61,12 +61,12 @@ def vectors(
     _check(out, unit, force)
     import time
 
-    from cutaway.baselines.skip_gram import SkipGramConfig, train_skip_gram
-    from cutaway.cli.opened import waiting
-    from cutaway.studies.cutting import cut_of, read_ids
+    from cutaway.before.units import read_ids, units_of
+    from cutaway.before.vectors.skip_gram import SkipGramConfig, train_skip_gram
+    from cutaway.cli.shared.inside import waiting
 
     config = SkipGramConfig(d, window, negatives, min_count, sample, rate, epochs, seed)
-    cut = cut_of(unit)
+    cut = units_of(unit)
     with waiting("reading") as report:
         text = read_ids(cut, files, split=split.value, report=report)
     begin = time.perf_counter()
@@ -101,8 +101,8 @@ def _check(out: Path, unit: str, force: bool) -> None:
 
 
 def _show(found: dict[str, Any], unit: str) -> None:
-    from cutaway.cli.ngram_shown import many, print_indented
-    from cutaway.cli.wording import shown
+    from cutaway.cli.ngram_view import many, print_indented
+    from cutaway.cli.shared.wording import shown
 
     name = "words" if unit == "words" else "tokens"
     read = f"{many(found['read'], name)} in {many(found['texts'], 'texts')}"

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cutaway.bundled import HERE
-from cutaway.cli.options import Device, Json, On, located
-from cutaway.cli.showing import grid, json_text, stdout
+from cutaway.cli.shared.options import Device, Json, On, locate_model
+from cutaway.cli.shared.tables import grid, json_text, stdout
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
     from cutaway.certificate import Certificate, Entry
 
-Where = Annotated[Path, typer.Argument(metavar="MODEL", callback=located, help="A model's folder, file or name.")]
+Where = Annotated[Path, typer.Argument(metavar="MODEL", callback=locate_model, help="A model's folder, file or name.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Leave out what takes long: compiling.")]
 Out = Annotated[
     Path | None,
@@ -89,7 +89,7 @@ def _check(path: Path) -> None:
 
 def _measured(model: Path, quick: bool, seed: int, length: int | None, device: Device) -> "Certificate":
     """On the GPU where there is one, like every command that lets a model speak."""
-    from cutaway.cli.console import Console
+    from cutaway.cli.shared.console import Console
 
     with Console(stderr=True).status("reading the model …") as spinner:  # on a terminal only
         import torch

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutaway.data.buckets import Buckets
-from cutaway.data.order import ROW_ORDER, WINDOW_ORDER, WINDOW_START, Indices, number, shuffled
+from cutaway.data.order import ROW_ORDER, WINDOW_ORDER, WINDOW_START, Indices, random_number, shuffled
 from cutaway.errors import InputError
 
 Batch = dict[str, NDArray[Any]]
@@ -82,7 +82,7 @@ class Windows:
         for e in np.unique(epoch).tolist():
             of_epoch = epoch == e
             window = shuffled(place[of_epoch], self.n_examples, self.seed, WINDOW_ORDER, e)
-            start[of_epoch] = window * self.seq_len + number(self.slack, self.seed, WINDOW_START, e)
+            start[of_epoch] = window * self.seq_len + random_number(self.slack, self.seed, WINDOW_START, e)
         return start
 
     def __call__(self, step: int) -> Batch:
@@ -97,7 +97,7 @@ class Windows:
         return batch
 
 
-def padded(
+def padded_batch(
     corpus: Sequences, examples: Indices, width: int, longest: Indices | int | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """These sequences as rows of `width` places, cut or filled with 0, and their lengths; −1 is an empty row.
@@ -155,9 +155,9 @@ class Examples:
         examples = np.where(places < 0, -1, self.examples[places])
         batch: Batch = {"example": examples}
         for (name, corpus), width in zip(self.columns.items(), bucket.widths, strict=True):
-            batch[name], batch[f"{name}_length"] = padded(corpus, examples, width - self.extra.get(name, 0))
+            batch[name], batch[f"{name}_length"] = padded_batch(corpus, examples, width - self.extra.get(name, 0))
         if hasattr(self.labels, "starts"):  # one label per token, of the first column
-            batch["label"], _ = padded(self.labels, examples, batch[next(iter(self.columns))].shape[1])
+            batch["label"], _ = padded_batch(self.labels, examples, batch[next(iter(self.columns))].shape[1])
         elif self.labels is not None:
             batch["label"] = np.asarray(self.labels)[np.maximum(examples, 0)]
         return batch
@@ -204,7 +204,7 @@ class Pairs:
         examples = np.where(places < 0, -1, self.examples[places])
         batch: Batch = {"example": examples, "label": np.asarray(self.labels)[np.maximum(examples, 0)]}
         for (name, corpus), kept in zip(self.texts.items(), self._kept(examples).T, strict=True):
-            batch[name], batch[f"{name}_length"] = padded(corpus, examples, bucket.widths[0] - self.extra, kept)
+            batch[name], batch[f"{name}_length"] = padded_batch(corpus, examples, bucket.widths[0] - self.extra, kept)
         return batch
 
 

@@ -28,7 +28,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from cutaway.data.text import file_size
+from cutaway.data.text_files import file_size
 from cutaway.errors import CheckpointError, InputError
 from cutaway.files import MEGABYTE, read_json, write_json
 
@@ -53,7 +53,7 @@ def notes_to(say: Callable[[str], None]) -> Iterator[None]:
         _say.reset(token)
 
 
-def cache_folder() -> Path:
+def data_cache_folder() -> Path:
     """Where entries live: `$CUTAWAY_CACHE/data`, or `~/.cache/cutaway/data`."""
     return Path(os.environ.get("CUTAWAY_CACHE") or Path.home() / ".cache" / "cutaway") / "data"
 
@@ -76,7 +76,7 @@ def cached(paths: Sequence[Path], settings: Mapping[str, Any], build: Build, cac
 
     Its name is the key. While one process builds an entry, others that want the same wait for it.
     """
-    parent = cache or cache_folder()
+    parent = cache or data_cache_folder()
     stamps = _stamps(paths)
     entry = parent / content_key(paths, settings)
     fault = fault_of(entry)

@@ -18,13 +18,13 @@ from typing import Any, BinaryIO, SupportsIndex, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cutaway.data.apart import without
 from cutaway.data.cache import Array, cached, facts, open_array
-from cutaway.data.text import Piece, Split, file_size, read_documents
+from cutaway.data.dedup import without_repeats
+from cutaway.data.text_files import Split, TextPiece, file_size, read_documents
 from cutaway.errors import InputError
 from cutaway.files import MEGABYTE
-from cutaway.tokens.dropout import Dropout
-from cutaway.tokens.guard import misfit
+from cutaway.tokens.bpe_dropout import BPEDropout
+from cutaway.tokens.library_errors import misfit
 from cutaway.tokens.tokenizer import Tokenizer
 
 BATCH = 2 * MEGABYTE  # characters that are cut at a time: enough for all cores, and some 200 bytes of memory each
@@ -103,7 +103,7 @@ def tokenised_documents(
             nonlocal done
             done = place
 
-        read = without(read_documents(paths, split, heard, wrap), set(left_out))
+        read = without_repeats(read_documents(paths, split, heard, wrap), set(left_out))
         read = part_of(read, split, *part) if part else read
         with SequenceWriter(folder, "text", id_dtype(tokenizer)) as writer:
             for pieces in batched(read, lambda piece: len(piece.text)):
@@ -128,26 +128,26 @@ def size_of(paths: Sequence[Path], split: Split, cache: Path | None = None) -> i
     return int(facts(cached(paths, {"kind": "size", "split": split}, build, cache))["size"])
 
 
-def part_of(pieces: Iterable[Piece], split: Split, start: int, stop: int) -> Iterator[Piece]:
+def part_of(pieces: Iterable[TextPiece], split: Split, start: int, stop: int) -> Iterator[TextPiece]:
     """What stands at the places start … stop − 1 of a text, counted as in `size_of`; a document that is cut ends."""
     at = 0
     for piece in pieces:
         begin, at = at, at + _size(piece, split)
         if split == "line":
-            kept = piece if start <= begin < stop else Piece("", False)
+            kept = piece if start <= begin < stop else TextPiece("", False)
         else:
-            kept = Piece(piece.text[max(start - begin, 0) : max(stop - begin, 0)], piece.ends or at >= stop)
+            kept = TextPiece(piece.text[max(start - begin, 0) : max(stop - begin, 0)], piece.ends or at >= stop)
         if kept.text or (kept.ends and begin > start):
             yield kept
         if at >= stop:
             return
 
 
-def _size(piece: Piece, split: Split) -> int:
+def _size(piece: TextPiece, split: Split) -> int:
     return piece.ends if split == "line" else len(piece.text)
 
 
-def _write_pieces(pieces: list[Piece], tokenizer: Tokenizer, end_id: int | None, writer: "SequenceWriter") -> None:
+def _write_pieces(pieces: list[TextPiece], tokenizer: Tokenizer, end_id: int | None, writer: "SequenceWriter") -> None:
     for piece, ids in zip(pieces, encoded(tokenizer, [piece.text for piece in pieces]), strict=True):
         writer.add(ids, piece.text)
         if piece.ends and writer.in_sequence:
@@ -249,7 +249,7 @@ class Ways:
         return len(self.ids)
 
 
-def cut_in_ways(dropout: Dropout, texts: list[str], first: int) -> Iterator[Ways]:
+def cut_in_ways(dropout: BPEDropout, texts: list[str], first: int) -> Iterator[Ways]:
     """As `encoded`, in as many ways as asked for; `first` is the number of the first text."""
     ids, lengths = dropout.cut(texts, first)
     of_texts = lengths.reshape(len(texts), dropout.cuts)

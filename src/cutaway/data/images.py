@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cutaway.data.array_files import Member, Npz, open_idx
 from cutaway.data.cache import Array, cached, facts, open_array
-from cutaway.data.image_files import Member, Npz, open_idx
 from cutaway.errors import InputError, MissingExtra
 from cutaway.files import MEGABYTE, damage
 

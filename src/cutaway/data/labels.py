@@ -16,7 +16,7 @@ import numpy as np
 
 from cutaway.data.cache import Array
 from cutaway.data.corpus import Corpus, SequenceWriter, open_corpus
-from cutaway.data.tables import Value
+from cutaway.data.table_files import Value
 from cutaway.errors import InputError
 
 Kind = Literal["class", "number", "tags"]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutaway.errors import ConfigError
-from cutaway.tokens.mixing import mixed
+from cutaway.tokens.keyed_random import mixed_bits
 
 Indices = NDArray[np.int64]
 
@@ -38,7 +38,7 @@ def shuffled(places: Indices, n: int, *key: int) -> Indices:
     return result.astype(np.int64)
 
 
-def number(n: int, *key: int) -> int:
+def random_number(n: int, *key: int) -> int:
     """A number of 0 … n−1 that the key names."""
     return _scramble(*key) % n
 
@@ -57,7 +57,7 @@ def _network(x: NDArray[np.uint64], half: np.uint64, secrets: list[np.uint64]) -
     low = (np.uint64(1) << half) - np.uint64(1)
     left, right = x >> half, x & low
     for secret in secrets:
-        left, right = right, left ^ (mixed(right ^ secret) & low)
+        left, right = right, left ^ (mixed_bits(right ^ secret) & low)
     return left << half | right
 
 

@@ -1,12 +1,12 @@
 """decoding: from a model to words."""
 
-from cutaway.decoding.engine import Engine, Job
-from cutaway.decoding.greedy import greedy, greedy_translate
-from cutaway.decoding.search import Hypothesis
-from cutaway.decoding.speculative import Speculation, speculative
-from cutaway.decoding.trace import BeamTrace, trace_beam
+from cutaway.decoding.engine.engine import Engine, Job
+from cutaway.decoding.engine.run import finished_jobs, run_jobs
+from cutaway.decoding.search.beam_trace import BeamTrace, trace_beam
+from cutaway.decoding.search.greedy import greedy, greedy_translate
+from cutaway.decoding.search.search import Hypothesis
+from cutaway.decoding.search.speculative import Speculation, speculative
 from cutaway.decoding.translate import translate_all
-from cutaway.decoding.write import write, written
 
 __all__ = [
     "BeamTrace",
@@ -14,11 +14,11 @@ __all__ = [
     "Hypothesis",
     "Job",
     "Speculation",
+    "finished_jobs",
     "greedy",
     "greedy_translate",
+    "run_jobs",
     "speculative",
     "trace_beam",
     "translate_all",
-    "write",
-    "written",
 ]

@@ -16,7 +16,7 @@ import numpy as np
 
 from cutaway.arguments import checked
 from cutaway.data.images import read_image
-from cutaway.decoding.answers import (
+from cutaway.decoding.single_pass import (
     Text,
     Told,
     answers_to,

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 
 from cutaway.arguments import checked
-from cutaway.decoding.answers import Told, check_cut, check_ready, check_room, rows_of, side_by_side
+from cutaway.decoding.single_pass import Told, check_cut, check_ready, check_room, rows_of, side_by_side
 from cutaway.errors import InputError
 from cutaway.model.finite import check_scores
 from cutaway.model.heads import first_state, mean_state

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from cutaway.arguments import checked
-from cutaway.decoding.answers import Row, check_ready, check_room, rows_of, side_by_side
+from cutaway.decoding.single_pass import Row, check_ready, check_room, rows_of, side_by_side
 from cutaway.errors import InputError
 from cutaway.model.finite import check_scores
 from cutaway.model.model import Model
@@ -83,7 +83,9 @@ def _fill(
         # the head is asked at the blanks only: a vocabulary is wide
         scores = model.head(model.hidden(ids, **more)[at][None])[0]
         check_scores(model, scores)
-        for row, of_blank in zip(at.nonzero()[:, 0].tolist(), likeliest(scores, words, k, tokenizer), strict=True):
+        for row, of_blank in zip(
+            at.nonzero()[:, 0].tolist(), likeliest_words(scores, words, k, tokenizer), strict=True
+        ):
             guesses[chosen[row]].append(of_blank)
     return [Filled(text, of_text, _sentence(text, of_text)) for text, of_text in zip(texts, guesses, strict=True)]
 
@@ -120,7 +122,7 @@ def writable(model: Model, tokenizer: Tokenizer) -> Bool[Tensor, " vocab"]:
     return words
 
 
-def likeliest(
+def likeliest_words(
     scores: Float[Tensor, "blank vocab"], words: Bool[Tensor, " vocab"], k: int, tokenizer: Tokenizer
 ) -> list[list[Word]]:
     """Probabilities are those among all tokens, also of those that are no words and not listed."""

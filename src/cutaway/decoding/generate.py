@@ -13,14 +13,14 @@ from functools import partial
 from typing import Any, Literal
 
 from cutaway.arguments import checked
-from cutaway.decoding.engine import Engine
-from cutaway.decoding.expression import UNKNOWN, Matching
-from cutaway.decoding.rules import Rule
-from cutaway.decoding.search import Hypothesis, Job
-from cutaway.decoding.spelling import Speller
-from cutaway.decoding.wishes import Allow
-from cutaway.decoding.wishes import Wishes as Wishes
-from cutaway.decoding.write import check, engine_for
+from cutaway.decoding.detokenize import Speller
+from cutaway.decoding.engine.engine import Engine
+from cutaway.decoding.engine.run import check_jobs, engine_for
+from cutaway.decoding.options import Allow
+from cutaway.decoding.options import GenerationOptions as GenerationOptions
+from cutaway.decoding.rules.regex import UNKNOWN, Matching
+from cutaway.decoding.rules.scores import Rule
+from cutaway.decoding.search.search import Hypothesis, Job
 from cutaway.errors import InputError
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
 from cutaway.tokens import Tokenizer
@@ -29,7 +29,7 @@ Ended = Literal["end", "stop", "limit", "full"]
 
 
 @dataclass(frozen=True)
-class Written:
+class Generated:
     """One text, and why it ended: the model ended it, a stop string or the limit did, or the model is full."""
 
     text: str
@@ -38,7 +38,7 @@ class Written:
     ended: Ended
 
 
-@partial(checked, but=[field.name for field in fields(Wishes)])  # which look at themselves
+@partial(checked, but=[field.name for field in fields(GenerationOptions)])  # which look at themselves
 def generate(
     model: DecoderModel,
     tokenizer: Tokenizer,
@@ -74,11 +74,11 @@ def generate(
     costs `diversity` (0.5); what falls more than `prune` behind the best, in log p, is given up. Above, words are
     drawn, the same for the same `seed` (one for all prompts, or one for each; the second of `n_best` has the next).
     `bad_words` are texts that the text never holds, or ids; `allow` is a regular expression that all of it matches, or
-    says which ids may follow given ids. What the others mean stands in `cutaway.decoding.rules`, whose `rules` may also
+    says which ids may follow given ids. `cutaway.decoding.rules.scores` explains the others, and its `rules` may also
     be given themselves. With `stream`, the text of one prompt comes in pieces as it is written. A `draft` is a smaller
     model of the same vocabulary that guesses ahead: the likeliest words are the same, and come sooner.
     """
-    wishes = Wishes(
+    wishes = GenerationOptions(
         max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
         repetition_penalty=repetition_penalty, presence_penalty=presence_penalty, no_repeat_ngram=no_repeat_ngram,
         bad_words=bad_words, min_tokens=min_tokens, allow=allow, rules=rules, stop=stop, beam=beam, n_best=n_best,
@@ -87,7 +87,7 @@ def generate(
     if not isinstance(prompt, Sequence):
         raise InputError(f"the prompt is a {type(prompt).__name__}, not a text")
     if draft is not None:
-        from cutaway.decoding.drafted import write_drafted
+        from cutaway.decoding.generate_with_draft import write_drafted
 
         if stream:
             raise InputError("stream=True and a draft: leave out one of the two")
@@ -103,8 +103,8 @@ def generate(
 
 
 def write_texts(
-    model: DecoderModel, tokenizer: Tokenizer, prompts: Sequence[str], wishes: Wishes
-) -> list[list[Written]]:
+    model: DecoderModel, tokenizer: Tokenizer, prompts: Sequence[str], wishes: GenerationOptions
+) -> list[list[Generated]]:
     """What `generate` gives, with all that is known about each text; the best first, drawn ones by their seeds."""
     if not prompts:
         return []
@@ -122,8 +122,8 @@ def pieces(
     model: DecoderModel,
     tokenizer: Tokenizer,
     prompt: str,
-    wishes: Wishes,
-    tell: Callable[[Written], None] = lambda whole: None,
+    wishes: GenerationOptions,
+    tell: Callable[[Generated], None] = lambda whole: None,
 ) -> Iterator[str]:
     """The text of one prompt as it is written; at last `tell` is told all of it.
 
@@ -151,11 +151,16 @@ class _Plan:
     """The jobs that write some texts, and who spells what they write."""
 
     def __init__(
-        self, model: DecoderModel, tokenizer: Tokenizer, prompts: Sequence[str], wishes: Wishes, hearing: bool = False
+        self,
+        model: DecoderModel,
+        tokenizer: Tokenizer,
+        prompts: Sequence[str],
+        wishes: GenerationOptions,
+        hearing: bool = False,
     ) -> None:
         if isinstance(model, EncoderDecoderModel):
             raise InputError("this model reads a source and writes a target: use translate")
-        check(model, [], wishes.beam)
+        check_jobs(model, [], wishes.beam)
         self.model, self.wishes = model, wishes
         self.ends = set(model.config.end_ids or ())
         vocab_size = model.config.vocab_size  # type: ignore[attr-defined]
@@ -199,7 +204,7 @@ class _Plan:
             return f"max_tokens={limit:,}: raise it"
         return f"this model has room for {limit:,} behind this prompt (max_len={self.model.max_len:,})"
 
-    def told(self, number: int, found: Sequence[Hypothesis]) -> list[Written]:
+    def told(self, number: int, found: Sequence[Hypothesis]) -> list[Generated]:
         """The texts of one job, the best first. Those that a stop string has made equal are one."""
         texts = []
         for place, hypothesis in enumerate(found):
@@ -209,12 +214,12 @@ class _Plan:
             texts.append(self._written(hypothesis, speller, self.jobs[number].limit))
         texts = self._matching(texts, self.jobs[number])
         texts.sort(key=lambda one: -one.score)
-        once: dict[str, Written] = {}
+        once: dict[str, Generated] = {}
         for one in texts:
             once.setdefault(one.text, one)
         return list(once.values()) if self.wishes.stops else texts
 
-    def _matching(self, texts: list[Written], job: Job) -> list[Written]:
+    def _matching(self, texts: list[Generated], job: Job) -> list[Generated]:
         """What other rules have kept from becoming a match is no text."""
         for rule in job.rules:
             if isinstance(rule, Matching):
@@ -226,16 +231,16 @@ class _Plan:
                 texts = kept
         return texts
 
-    def _written(self, found: Hypothesis, speller: Speller, limit: int) -> Written:
+    def _written(self, found: Hypothesis, speller: Speller, limit: int) -> Generated:
         ids, score, ended = found.ids, found.score, found.ids[-1] in self.ends
         if speller.hear(ids[:-1]) and ended:  # the end says no more than the stop string did: see `Stopping`
             ids, score = ids[:-1], score * len(ids) / (len(ids) - 1)
         speller.hear(ids)
         text = speller.close()
-        return Written(text, ids, score, ending(speller, ended, limit < self.wishes.max_tokens))
+        return Generated(text, ids, score, ending(speller, ended, limit < self.wishes.max_tokens))
 
 
-def room(model: DecoderModel, prompt: Sequence[int], wishes: Wishes) -> int:
+def room(model: DecoderModel, prompt: Sequence[int], wishes: GenerationOptions) -> int:
     """How many tokens may be written behind a prompt: as many as wished, or as the model has room for."""
     if model.max_len is None:
         return wishes.max_tokens

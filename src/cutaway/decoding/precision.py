@@ -5,7 +5,7 @@ from typing import Literal, TypeVar, get_args
 import torch
 
 from cutaway.errors import InputError
-from cutaway.model.int8 import to_int8
+from cutaway.model.kernels.int8 import to_int8
 from cutaway.model.model import Model
 
 Precision = Literal["fp32", "bf16", "int8"]

@@ -89,7 +89,7 @@ def _full_stop_ends(word: str, after: str, *, first: bool) -> bool:
 CLAUSE, SPACE = re.compile(r"[,;:–—)]\s"), re.compile(r"\s")
 
 
-def cut(text: str, budget: int, place: Callable[[str, int], int | None]) -> list[str]:
+def cut_sentence(text: str, budget: int, place: Callable[[str, int], int | None]) -> list[str]:
     """A text in parts of at most `budget` tokens, cut behind a clause, else at a space, else anywhere.
 
     `place(text, n)` is the character at which token n begins, None where there are no more than n tokens. It is asked

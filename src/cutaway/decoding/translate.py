@@ -16,13 +16,13 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from cutaway.arguments import checked
-from cutaway.decoding.align import Alignment, align, joined
-from cutaway.decoding.beam import EarlyStopping
-from cutaway.decoding.engine import Job
-from cutaway.decoding.search import Hypothesis
-from cutaway.decoding.sentences import cut, split_sentences
-from cutaway.decoding.terms import Glossary, Looks, ids_of
-from cutaway.decoding.with_terms import with_terms
+from cutaway.decoding.alignment import Alignment, align, joined_alignment
+from cutaway.decoding.engine.engine import Job
+from cutaway.decoding.rules.terms import Glossary, Looks, term_ids
+from cutaway.decoding.search.beam import EarlyStopping
+from cutaway.decoding.search.search import Hypothesis
+from cutaway.decoding.sentences import cut_sentence, split_sentences
+from cutaway.decoding.translate_with_terms import search_with_terms
 from cutaway.errors import InputError
 from cutaway.model.model import EncoderDecoderModel
 from cutaway.tokens import Tokenizer
@@ -115,8 +115,8 @@ def translations(
 
     `to` names the language, where the model knows several. `prefix` is how the translation has to begin, one for all
     texts or one for each; of a text of several sentences, the first. `terms` say how words of the source have to be
-    translated, such as {"dog": "Rüde"}: see `cutaway.decoding.terms`. `split=False` takes each text for one sentence.
-    `prune` gives up what has fallen further than that behind the best of its beam, in log p (`cutaway.decoding.beam`).
+    translated, such as {"dog": "Rüde"}: see `cutaway.decoding.rules.terms`. `split=False` takes each text as one
+    sentence. `prune` drops hypotheses that are this far behind the best of their beam, in log p.
     `report` is told how many sentences of how many are done.
     """
     if n_best < 1 or n_best > beam:
@@ -157,7 +157,7 @@ def _parts(
         span = encoding.token_to_chars(n) if len(encoding) > n else None
         return None if span is None else span[0]
 
-    return [piece for sentence in split_sentences(text) for piece in cut(sentence, budget, place)]
+    return [piece for sentence in split_sentences(text) for piece in cut_sentence(sentence, budget, place)]
 
 
 def sentences_of(model: EncoderDecoderModel, tokenizer: Tokenizer, text: str) -> list[str]:
@@ -174,19 +174,19 @@ def _once(found: Iterable[Candidate]) -> list[Candidate]:
     return list(best.values())
 
 
-class Said(NamedTuple):
+class SaidBefore(NamedTuple):
     """A sentence, and what was said before it, so that no beginning is ever copied."""
 
-    before: "Said | None"
+    before: "SaidBefore | None"
     text: str
 
 
 def _together(parts: list[str], sentences: list[Sentence], n_best: int, aligned: bool) -> Translation:
     """A text from its sentences, with the white space that stood around them; its n best, from theirs."""
-    best: list[tuple[float, Said | None]] = [(0.0, None)]
+    best: list[tuple[float, SaidBefore | None]] = [(0.0, None)]
     for sentence in sentences:  # scores add up, so that the best of the beginnings are enough
         longer = (
-            (score + one.score, Said(said, one.text)) for (score, said), one in product(best, sentence.candidates)
+            (score + one.score, SaidBefore(said, one.text)) for (score, said), one in product(best, sentence.candidates)
         )
         best = nlargest(n_best, longer, key=lambda pair: pair[0])
     rest, links = iter(sentences), []
@@ -204,11 +204,11 @@ def _together(parts: list[str], sentences: list[Sentence], n_best: int, aligned:
         written += len(before) + len(behind)
         read += len(part)
     texts = [Candidate(_woven(frame, said), score / max(1, len(sentences))) for score, said in best]
-    alignment = joined("".join(parts), texts[0].text, links) if aligned else None
+    alignment = joined_alignment("".join(parts), texts[0].text, links) if aligned else None
     return Translation(texts[0].text, texts[0].score, texts, sentences, alignment, n_best)
 
 
-def _woven(frame: list[str | None], said: Said | None) -> str:
+def _woven(frame: list[str | None], said: SaidBefore | None) -> str:
     last_first = []
     while said is not None:
         last_first.append(said.text)
@@ -299,7 +299,7 @@ def candidates(
 
     wanted = [terms for (_, _, terms), _ in whose]
     more: dict[str, Any] = {"most": longest, "n_best": n_best, "rows": rows, "end_ids": end_ids, **search}
-    for number, found in with_terms(model, jobs, wanted, glossary, spell, **more):
+    for number, found in search_with_terms(model, jobs, wanted, glossary, spell, **more):
         _, twins = whose[number]
         texts_ = [spell(jobs[number], one) for one in found[:n_best]]
         for row in twins:
@@ -314,9 +314,9 @@ def prefix_ids(tokenizer: Tokenizer, prefix: str | None) -> tuple[int, ...]:
     if prefix is None or not prefix.strip():
         return ()
     prefix = prefix.rstrip()  # the space belongs to the next word
-    ids = ids_of(prefix, tokenizer, spaces=False)
+    ids = term_ids(prefix, tokenizer, spaces=False)
     if ids is None:
-        lost = next((word for word in prefix.split() if ids_of(word, tokenizer, spaces=False) is None), prefix)
+        lost = next((word for word in prefix.split() if term_ids(word, tokenizer, spaces=False) is None), prefix)
         raise InputError(f"prefix: this model's tokenizer has no tokens for {lost!r}: choose other words")
     return ids
 

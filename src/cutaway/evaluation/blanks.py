@@ -24,7 +24,7 @@ BLANKS = 103  # what random numbers are for
 
 
 @dataclass(frozen=True, eq=False)
-class Filled:
+class BlankScores:
     """Of each row: the nats that its blanks cost, how many were filled with the true token, and how many there are."""
 
     nats: np.ndarray
@@ -43,7 +43,7 @@ def fill_blanks(
     seed: int = 0,
     batch: int = 8,
     report: Callable[[int, int], None] = lambda done, total: None,
-) -> Filled:
+) -> BlankScores:
     """Documents, cut into rows of `context` tokens with [CLS] and [SEP] around each, and the blanks in them."""
     if tokenizer.mask_id is None:
         raise InputError("this tokenizer has no token that hides a word: nothing can be asked")
@@ -64,7 +64,7 @@ def fill_blanks(
         report(min(at + batch, len(rows)), len(rows))
     if not sum(blanks for *_, blanks in found):
         raise InputError("no text, no score")
-    return Filled(*np.array(found, dtype=np.float64).T)
+    return BlankScores(*np.array(found, dtype=np.float64).T)
 
 
 def _hidden(objective: Masked, rows: Sequence[Sequence[int]], first: int, seed: int) -> Arrays:

@@ -35,7 +35,7 @@ class Score:
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class BleuCounts:
     """What each sentence adds to a corpus; `from_sum` makes a score of the sum."""
 
     name: str
@@ -64,7 +64,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
 
 def bleu_counts(
     hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False, tokenize: str = "13a"
-) -> Counts:
+) -> BleuCounts:
     """What each sentence adds to BLEU: its length, the reference's, and n-grams that match and that there are."""
     known = _metrics().BLEU.TOKENIZERS
     if tokenize not in known:
@@ -73,12 +73,12 @@ def bleu_counts(
     return _counts(_metrics().BLEU(lowercase=lowercase, tokenize=tokenize, force=True), hypotheses, references)
 
 
-def chrf_counts(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
+def chrf_counts(hypotheses: Sequence[str], references: Sequence[str]) -> BleuCounts:
     """What each sentence adds to chrF: n-grams of characters in it, in the reference, and in both."""
     return _counts(_metrics().CHRF(), hypotheses, references)
 
 
-def _counts(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
+def _counts(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> BleuCounts:
     """The underscores are sacrebleu's: its own significance tests go the same way, and no public one gives the rows."""
     if len(hypotheses) != len(references):
         raise InputError(f"{len(hypotheses)} translations for {len(references)} references")
@@ -93,7 +93,7 @@ def _counts(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -
         return float(metric._compute_score_from_stats(counts).score)
 
     name = metric._compute_score_from_stats(list(rows[0])).name
-    return Counts(name, str(metric.get_signature()), np.asarray(rows, dtype=np.float64), from_sum)
+    return BleuCounts(name, str(metric.get_signature()), np.asarray(rows, dtype=np.float64), from_sum)
 
 
 def _metrics() -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from cutaway.errors import InputError
-from cutaway.evaluation.bleu import Counts
+from cutaway.evaluation.bleu import BleuCounts
 
 Draws = Int[np.ndarray, "resamples n"]  # a row for each test set that could have been: the numbers of its examples
 Statistic = Callable[[Draws], Float[np.ndarray, " resamples"]]
@@ -53,8 +53,8 @@ def interval(statistic: Statistic, n: int, *, seed: int, resamples: int = 1000, 
 
 
 def compare(
-    a: Counts | Sequence[float] | np.ndarray,
-    b: Counts | Sequence[float] | np.ndarray,
+    a: BleuCounts | Sequence[float] | np.ndarray,
+    b: BleuCounts | Sequence[float] | np.ndarray,
     *,
     seed: int,
     resamples: int = 1000,
@@ -65,11 +65,11 @@ def compare(
     The p-value is two-sided: how often the difference strays from its own mean by as much as the two differ (Riezler &
     Maxwell 2005), so never below 1 / (resamples + 1).
     """
-    if isinstance(a, Counts) and isinstance(b, Counts):
+    if isinstance(a, BleuCounts) and isinstance(b, BleuCounts):
         if a.signature != b.signature or a.name != b.name:
             raise InputError(f"{a.name} ({a.signature}) and {b.name} ({b.signature}) cannot be compared")
         n, other, of_a, of_b = len(a.rows), len(b.rows), corpus(a), corpus(b)
-    elif isinstance(a, Counts) or isinstance(b, Counts):
+    elif isinstance(a, BleuCounts) or isinstance(b, BleuCounts):
         raise InputError("counts on one side and scores on the other: give the same on both")
     else:
         n, other, of_a, of_b = len(a), len(b), mean_of(a), mean_of(b)
@@ -96,7 +96,7 @@ def ratio_of(above: Float[np.ndarray, " n"], below: Float[np.ndarray, " n"]) -> 
     return lambda draws: above[draws].sum(axis=1) / below[draws].sum(axis=1)
 
 
-def corpus(counts: Counts) -> Statistic:
+def corpus(counts: BleuCounts) -> Statistic:
     """A score of counts that add up, such as BLEU: how often each row was drawn, times the rows."""
 
     def statistic(draws: Draws) -> Float[np.ndarray, " resamples"]:

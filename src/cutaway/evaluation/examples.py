@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from cutaway.data.archives import is_zip, open_zip
-from cutaway.data.columns import is_blank
 from cutaway.data.images import Images, idx_images, image_folder, npz_images
-from cutaway.data.tables import Row, Rows, read_parallel, read_table, text_of, words_of
-from cutaway.data.text import Split, read_documents
+from cutaway.data.table_examples import is_blank
+from cutaway.data.table_files import Row, Rows, read_parallel, read_table, tagged_words, text_of
+from cutaway.data.text_files import Split, read_documents
+from cutaway.data.zip_archives import is_zip, open_zip
 from cutaway.errors import InputError
 from cutaway.evaluation.lambada import read_last_words
-from cutaway.evaluation.pair_tables import read_pairs
-from cutaway.evaluation.schema_files import read_schemas
+from cutaway.evaluation.minimal_pair_files import read_pairs
+from cutaway.evaluation.winograd_files import read_schemas
 from cutaway.files import read_json
 from cutaway.model.model import EncoderDecoderModel, Model
 
@@ -162,8 +162,8 @@ def _labelled(rows: Rows, columns: Columns, task: str, limit: int | None) -> Exa
     wanted: list[Any] = []
     for row in islice(rows, limit):
         if task == "tag":
-            inputs.append(words_of(row[text]))
-            wanted.append(words_of(row[label]))
+            inputs.append(tagged_words(row[text]))
+            wanted.append(tagged_words(row[label]))
         else:
             first = text_of(row[text])
             inputs.append(first if columns.second is None else (first, text_of(row[columns.second])))

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 
 from cutaway.arguments import checked
-from cutaway.data.tables import Rows, read_table, text_of
-from cutaway.decoding.answers import Row, Told, side_by_side
+from cutaway.data.table_files import Rows, read_table, text_of
+from cutaway.decoding.single_pass import Row, Told, side_by_side
 from cutaway.errors import InputError
 from cutaway.evaluation import bootstrap
 from cutaway.evaluation.report import SURE, ItemReport, Sureness

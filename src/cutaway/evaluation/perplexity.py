@@ -33,7 +33,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from cutaway.arguments import checked
-from cutaway.decoding.answers import in_precision
+from cutaway.decoding.single_pass import in_precision
 from cutaway.errors import InputError
 from cutaway.model.finite import check_scores
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
@@ -70,7 +70,7 @@ class Surprisal:
 
 
 @dataclass(frozen=True)
-class Window:
+class ScoredWindow:
     """Reads `ids` (of which the last is only predicted) and scores its last `scored` tokens."""
 
     ids: Int[np.ndarray, " seq"]
@@ -128,7 +128,7 @@ def surprisal(
     )
 
 
-def windows_of(documents: Iterable[Row], context: int, stride: int) -> Iterator[Window]:
+def windows_of(documents: Iterable[Row], context: int, stride: int) -> Iterator[ScoredWindow]:
     """The windows of each document; a window of `context` tokens has `context` + 1 ids, the last only predicted."""
     for document, ids in enumerate(documents):
         done = 1  # the first token is never predicted
@@ -136,11 +136,13 @@ def windows_of(documents: Iterable[Row], context: int, stride: int) -> Iterator[
             if done >= len(ids):
                 break
             stop = min(start + context + 1, len(ids))
-            yield Window(ids[start:stop], stop - done, document)
+            yield ScoredWindow(ids[start:stop], stop - done, document)
             done = stop
 
 
-def _read(model: DecoderModel, windows: Sequence[Window], autocast: torch.dtype | None) -> Float[Tensor, " window"]:
+def _read(
+    model: DecoderModel, windows: Sequence[ScoredWindow], autocast: torch.dtype | None
+) -> Float[Tensor, " window"]:
     """The surprisal of what each window scores, summed in double precision."""
     longest = max(len(window.ids) for window in windows) - 1
     ids, real = np.zeros((len(windows), longest), np.int64), np.zeros((len(windows), longest), bool)

@@ -29,14 +29,14 @@ import numpy as np
 import torch
 
 from cutaway.arguments import checked
-from cutaway.decoding.answers import Row, Told, answers_to, answers_to_images, first_tokens, rows_of
+from cutaway.decoding.single_pass import Row, Told, answers_to, answers_to_images, first_tokens, rows_of
 from cutaway.decoding.translate import translate_all
 from cutaway.errors import InputError
 from cutaway.evaluation import bleu, bootstrap, scores
 from cutaway.evaluation.blanks import fill_blanks
-from cutaway.evaluation.following import tell_what_follows
 from cutaway.evaluation.lambada import LastWord, last_words
-from cutaway.evaluation.pairs import MASKED, Pair, minimal_pairs
+from cutaway.evaluation.minimal_pairs import MASKED, Pair, minimal_pairs
+from cutaway.evaluation.next_sentence import score_next_sentences
 from cutaway.evaluation.perplexity import surprisal
 from cutaway.evaluation.report import SURE, Report, Sureness
 from cutaway.evaluation.winograd import Schema, winograd
@@ -193,7 +193,7 @@ def masked_words(
     notes: tuple[str, ...] = ()
     if model.config.task == "pretrain":
         try:
-            right = tell_what_follows(model, tokenizer, documents, context=context, seed=sure.seed, **asking)
+            right = score_next_sentences(model, tokenizer, documents, context=context, seed=sure.seed, **asking)
             sums["next_sentence"] = (right.astype(np.float64), np.ones(len(right)))
             settings["pairs"] = len(right)
         except InputError as error:  # too little text for pairs is enough for blanks

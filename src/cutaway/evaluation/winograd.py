@@ -13,7 +13,7 @@ Each candidate takes the pronoun's place, and the reading that the model finds l
               et al. 2019); candidates differ in their number of tokens
 
 Equally likely readings share the point, so that a model that knows nothing gets 1/2 of a schema with two candidates.
-What stands before a sentence is what stands there for minimal pairs (`evaluation.pairs`).
+What stands before a sentence is what stands there for minimal pairs (`evaluation.minimal_pairs`).
 """
 
 import re
@@ -27,10 +27,18 @@ import torch
 from torch import Tensor
 
 from cutaway.arguments import checked
-from cutaway.decoding.answers import Row, Told, check_room, side_by_side, surrounded
+from cutaway.decoding.single_pass import Row, Told, check_room, side_by_side, surrounded
 from cutaway.errors import InputError
 from cutaway.evaluation import bootstrap
-from cutaway.evaluation.pairs import MASKED, beginning, check_writer, numbers, rows_behind, spelled, token_log_p
+from cutaway.evaluation.minimal_pairs import (
+    MASKED,
+    beginning,
+    check_writer,
+    pair_numbers,
+    rows_behind,
+    spelled,
+    token_log_p,
+)
 from cutaway.evaluation.report import SURE, ItemReport, Sureness
 from cutaway.model.heads import PretrainingHead
 from cutaway.model.model import DecoderModel, Model
@@ -83,7 +91,7 @@ def winograd(
     masked = model.config.task in MASKED
     found: dict[str, Scores]
     if masked:
-        found = {"blanks": blanks(model, tokenizer, schemas, **asking)}
+        found = {"blanks": readings_with_blanks(model, tokenizer, schemas, **asking)}
     else:
         check_writer(model)
         assert isinstance(model, DecoderModel)
@@ -143,7 +151,7 @@ def readings(
 
 
 @torch.no_grad()
-def blanks(
+def readings_with_blanks(
     model: Model,
     tokenizer: Tokenizer,
     schemas: Sequence[Schema],
@@ -209,7 +217,7 @@ def _points(scores: Sequence[float], schema: Schema) -> float:
 
 
 def _by_schema(model: Model, schemas: Sequence[Schema], found: Tensor) -> Scores:
-    flat = iter(numbers(model, found).tolist())
+    flat = iter(pair_numbers(model, found).tolist())
     return [[next(flat) for _ in schema.candidates] for schema in schemas]
 
 

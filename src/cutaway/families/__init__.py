@@ -29,8 +29,8 @@ FAMILIES: dict[str, tuple[str, str, str]] = {
     "llama": ("families.llama", "LlamaConfig", "Llama"),
     "t5": ("families.t5", "T5Config", "T5"),
     "vit": ("families.vit", "ViTConfig", "ViT"),
-    "lstm": ("baselines.lstm_model", "LSTMConfig", "LSTMModel"),
-    "lstm-translator": ("baselines.lstm_translator", "LSTMTranslatorConfig", "LSTMTranslator"),
+    "lstm": ("families.lstm", "LSTMConfig", "LSTMModel"),
+    "lstm-translator": ("families.lstm_translator", "LSTMTranslatorConfig", "LSTMTranslator"),
 }
 
 

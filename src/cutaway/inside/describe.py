@@ -6,7 +6,7 @@
     description.memory.cache_per_token     # 2 · n_layers · n_kv_heads · d_head · bytes
 
 Everything is counted on the model itself, built on the meta device: the tree from its parts, FLOPs and activations
-from its forward pass (`meter`), the cache from the cache that it would allocate. No formula can drift from the code.
+from its forward pass (`cost`), the cache from the cache that it would allocate. No formula can drift from the code.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from cutaway.errors import InputError
 from cutaway.families import bare
-from cutaway.inside.meter import Meter, measured
+from cutaway.inside.cost import Meter, measured_cost
 from cutaway.model.config import Config
 from cutaway.model.embeddings import PatchEmbedding, TokenMatrix
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
@@ -128,12 +128,12 @@ def describe(
     """Builds the model without memory, runs it through once to train and once to answer, and reads off the costs."""
     model = bare(config).to(dtype)
     inputs = example_inputs(model, batch, length, source_length)
-    with measured(model, *inputs, gradients=True) as meter:
+    with measured_cost(model, *inputs, gradients=True) as meter:
         hidden = model.hidden(*inputs)
         output = model.head(hidden)
         kept, length = meter.alive, hidden.shape[1]
     del hidden
-    with measured(model, *inputs, gradients=False) as meter:
+    with measured_cost(model, *inputs, gradients=False) as meter:
         model(*inputs)
     weights = sum(parameter.nbytes for parameter in model.parameters())
     translates = isinstance(model, EncoderDecoderModel)

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import TypeVar
 
-from cutaway.decoding.answers import Told
+from cutaway.decoding.single_pass import Told
 
-__all__ = ["Told", "counted", "silent", "stages"]
+__all__ = ["Told", "counted_progress", "silent", "stages"]
 T = TypeVar("T")
 
 
@@ -20,7 +20,7 @@ def silent(done: int, total: int) -> None:
     """Nobody wants to know."""
 
 
-def counted(items: Sequence[T], report: Told) -> Iterator[T]:
+def counted_progress(items: Sequence[T], report: Told) -> Iterator[T]:
     """Goes through the items, and reports each one when it is done."""
     for number, item in enumerate(items, 1):
         yield item

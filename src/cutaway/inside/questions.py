@@ -4,7 +4,7 @@
     asked.attribute("integrated_gradients")     # shared out among its inputs
     asked.metric(model(*asked.inputs))          # the number itself: log p of the likeliest next token
 
-`explain` asks and answers in one go; `faithful` measures how good an answer is.
+`explain` asks and answers in one go; `deletion_curve` measures how good an answer is.
 """
 
 from collections.abc import Sequence
@@ -16,21 +16,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cutaway.decoding.answers import Row, check_room, pixels_of, rows_of, side_by_side
 from cutaway.decoding.classify import Picture, arrays_of
 from cutaway.decoding.fill import TASKS as BLANKS
 from cutaway.decoding.fill import rows_with_blanks
 from cutaway.decoding.generate import prompt_ids
+from cutaway.decoding.single_pass import Row, check_room, pixels_of, rows_of, side_by_side
 from cutaway.decoding.translate import encode_sources, tag_for, translations
 from cutaway.errors import InputError
-from cutaway.inside.answering import LABELS, answer_scores, label_names, one_token
-from cutaway.inside.asked import Asked
-from cutaway.inside.attributed import token_names
-from cutaway.inside.metrics import Measure
+from cutaway.inside.answer_tokens import LABELS, answer_scores, label_names, one_token
+from cutaway.inside.attribution.result import token_names
+from cutaway.inside.patching.metrics import Measure
+from cutaway.inside.question import Question
 from cutaway.model.heads import ClassificationHead, LastTokenHead, Mean
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
 from cutaway.model.tap import uncompiled
-from cutaway.model.wide import wide
+from cutaway.model.upcast import upcast
 from cutaway.tokens import Tokenizer
 
 Word = str | int
@@ -46,7 +46,7 @@ def question_of(
     to: str | None = None,
     as_trained: bool = False,
     **pixels: Any,
-) -> tuple[str, Asked]:
+) -> tuple[str, Question]:
     """What this model can be asked about a text or a picture, by its name, and the question."""
     model = uncompiled(model)
     task = model.config.task
@@ -78,7 +78,7 @@ def question_of(
 
 def next_word(
     model: DecoderModel, tokenizer: Tokenizer, text: str, target: str | None = None, versus: str | None = None
-) -> Asked:
+) -> Question:
     """The question of `explain_next`."""
     if isinstance(model, EncoderDecoderModel) or model.config.task != "language_model":
         raise InputError(f"a {model.config.family} for task={model.config.task!r} says no next word of one text")
@@ -107,7 +107,7 @@ def next_word(
         raise InputError(f"text and target have {len(ids)} tokens; this model reads at most {model.max_len}")
     given = torch.tensor([ids], device=model.device)
     reads = _rows(places, len(ids))
-    return Asked(model, (given,), {}, metric, names, reads, tokenizer, output_ids, right=right, wrong=wrong)
+    return Question(model, (given,), {}, metric, names, reads, tokenizer, output_ids, right=right, wrong=wrong)
 
 
 def translation(
@@ -118,7 +118,7 @@ def translation(
     *,
     to: str | None = None,
     beam: int = 4,
-) -> Asked:
+) -> Question:
     """The question of `explain_translation`."""
     if not isinstance(model, EncoderDecoderModel) or model.config.start_id is None or not model.config.end_ids:
         raise InputError(f"a {model.config.family} for task={model.config.task!r} translates nothing")
@@ -135,7 +135,7 @@ def translation(
     inputs = tuple(torch.tensor([ids], device=model.device) for ids in (read, [model.config.start_id, *said[:-1]]))
     places, names = list(range(len(said))), token_names(tokenizer, said)
     reads, ids = _rows(places, len(said)), tuple(said)
-    return Asked(model, inputs, {}, _said(places, said), names, reads, tokenizer, ids, right=ids)
+    return Question(model, inputs, {}, _said(places, said), names, reads, tokenizer, ids, right=ids)
 
 
 def label(
@@ -146,19 +146,19 @@ def label(
     versus: Word | None = None,
     *,
     as_trained: bool = False,
-) -> Asked:
+) -> Question:
     """The question of `explain_label`."""
     rows = rows_of(tokenizer, [text], None, as_trained=as_trained)
     check_room(model, rows, "shorten it")
     ids, more = _alone(model, rows)
     metric, name, right, wrong = _of_label(model, (ids,), more, wanted, versus)
     reads = _pooled(model, ids.shape[1])
-    return Asked(model, (ids,), more, metric, (name,), reads, tokenizer, right=right, wrong=wrong)
+    return Question(model, (ids,), more, metric, (name,), reads, tokenizer, right=right, wrong=wrong)
 
 
 def blank(
     model: Model, tokenizer: Tokenizer, text: str, word: Word | None = None, *, as_trained: bool = False
-) -> Asked:
+) -> Question:
     """The question of `explain_blank`."""
     ids, more = _alone(model, rows_with_blanks(model, tokenizer, [text], 1, as_trained))
     places = ids[0].eq(tokenizer.mask_id or 0).nonzero()[:, 0].tolist()
@@ -168,7 +168,7 @@ def blank(
         said = [word if isinstance(word, int) else one_token(tokenizer, word)] * len(places)
     names = tuple(tokenizer.decode([id]).strip() or tokenizer.token(id) for id in said)
     reads = _rows(places, ids.shape[1])
-    return Asked(model, (ids,), more, _said(places, said), names, reads, tokenizer, right=tuple(said))
+    return Question(model, (ids,), more, _said(places, said), names, reads, tokenizer, right=tuple(said))
 
 
 def image(
@@ -180,7 +180,7 @@ def image(
     at: str = "patches",
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
-) -> Asked:
+) -> Question:
     """The question of `explain_image`."""
     numbers = model.config.to_dict()
     if "image_size" not in numbers:
@@ -192,7 +192,7 @@ def image(
     metric, name, right, wrong = _of_label(model, (pictures,), {}, wanted, versus)
     n = (numbers["image_size"] // numbers["patch_size"]) ** 2 + 1
     reads, colours = _rows([0], n), (mean, std)
-    return Asked(model, (pictures,), {}, metric, (name,), reads, at=at, right=right, wrong=wrong, colours=colours)
+    return Question(model, (pictures,), {}, metric, (name,), reads, at=at, right=right, wrong=wrong, colours=colours)
 
 
 def _alone(model: Model, rows: list[Row]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -218,19 +218,19 @@ def _of_label(
 
     right = int(answer_scores(model, None, inputs, more).argmax()) if label is None else number(label)
     if versus is None:
-        return (lambda scores: wide(scores).log_softmax(dim=-1)[:, right]), names[right], (right,), ()
+        return (lambda scores: upcast(scores).log_softmax(dim=-1)[:, right]), names[right], (right,), ()
     wrong = number(versus)
     name = f"{names[right]} − {names[wrong]}"
-    return (lambda scores: wide(scores[:, right] - scores[:, wrong])), name, (right,), (wrong,)
+    return (lambda scores: upcast(scores[:, right] - scores[:, wrong])), name, (right,), (wrong,)
 
 
 def _said(places: list[int], ids: list[int]) -> Measure:
     """log p of each token, read at its place."""
-    return lambda logits: wide(logits[:, places]).log_softmax(dim=-1)[:, range(len(ids)), ids]
+    return lambda logits: upcast(logits[:, places]).log_softmax(dim=-1)[:, range(len(ids)), ids]
 
 
 def _difference(place: int, right: int, wrong: int) -> Measure:
-    return lambda logits: wide(logits[:, place, right] - logits[:, place, wrong])
+    return lambda logits: upcast(logits[:, place, right] - logits[:, place, wrong])
 
 
 def following(tokenizer: Tokenizer, text: str, target: str) -> list[int]:

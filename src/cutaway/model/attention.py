@@ -20,11 +20,11 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from cutaway.errors import ConfigError
-from cutaway.model import cpu_kernels, fast_step, short_attention
 from cutaway.model.cache import KeysValues, Store
+from cutaway.model.kernels import cpu, gpu_step, short_attention
+from cutaway.model.kernels.live_rows import Packing
 from cutaway.model.linear import Linear
 from cutaway.model.masks import EVERYWHERE, Mask, blind
-from cutaway.model.packing import Packing
 from cutaway.model.positions import Rotation
 from cutaway.model.tap import Part
 
@@ -193,7 +193,7 @@ class Attention(Part):
                 self._show(query if packing is None else packing.spread_heads(query), key, mask, bias)
             scale = self.d_head**-0.5 if self.scale is None else self.scale
             added = None if mask.may_look is None else mask.written_out(query.dtype).added
-            heads = cpu_kernels.look_up(query, key, value, added, scale, packing)
+            heads = cpu.look_up(query, key, value, added, scale, packing)
             if packing is not None and (self.reads("heads") or self.edits("heads")):
                 heads = packing.spread_heads(heads)  # whoever looks finds them in rows, whichever kernel it was
             else:
@@ -218,7 +218,7 @@ class Attention(Part):
         return (
             not mask.causal
             and (query.shape[2] <= FEW or packing is not None or key.shape[2] <= FEW_KEYS)
-            and cpu_kernels.looks_up(query, key, value, packed=packing is not None)
+            and cpu.looks_up(query, key, value, packed=packing is not None)
             and not (self.training and self.dropout)
             and not self.edits("scores", "pattern")
         )
@@ -272,8 +272,8 @@ class SelfAttention(Attention):
         query, key, value = self.tap("query", query), self.tap("key", key), self.tap("value", value)
         packing = None
         if store is not None:
-            if x.is_cuda and bias is None and store.lengths is not None and fast_step.finds(query, store.keys, mask):
-                return self.output(fast_step.store_and_look_up(query, key, value, store, mask, self.scale))
+            if x.is_cuda and bias is None and store.lengths is not None and gpu_step.finds(query, store.keys, mask):
+                return self.output(gpu_step.store_and_look_up(query, key, value, store, mask, self.scale))
             key, value = store.append(key, value)
             packing = store.packing
         return self.find(query, key, value, mask, bias, packing)
@@ -311,7 +311,7 @@ class CrossAttention(Attention):
         packing: Packing | None = None,
     ) -> Float[Tensor, "batch seq d_model"]:
         query = self.tap("query", split_heads(self.query(x), self.d_head))
-        if x.is_cuda and fast_step.finds(query, remembered[0], mask):
-            return self.output(fast_step.look_up(query, *remembered, mask, self.scale))
+        if x.is_cuda and gpu_step.finds(query, remembered[0], mask):
+            return self.output(gpu_step.look_up(query, *remembered, mask, self.scale))
         key, value = (self.tap(name, kept) for name, kept in zip(("key", "value"), remembered, strict=True))
         return self.find(query, key, value, mask, packing=packing)

@@ -19,9 +19,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from cutaway.errors import InputError
-from cutaway.model import cpu_kernels
+from cutaway.model.kernels import cpu
+from cutaway.model.kernels.live_rows import Packing
 from cutaway.model.masks import EVERYWHERE, Mask, sliding_window
-from cutaway.model.packing import Packing
 
 KeysValues = tuple[Float[Tensor, "sentence n_heads source d_head"], Float[Tensor, "sentence n_heads source d_head"]]
 LARGE = 1 << 20  # bytes: of less, it does not matter how they are had
@@ -43,8 +43,8 @@ class Store:
     ) -> tuple[Float[Tensor, "batch head slot d_head"], Float[Tensor, "batch head slot d_head"]]:
         """Stores the new keys and values and gives back all that are known."""
         for store, new in ((self.keys, keys), (self.values, values)):
-            if isinstance(self.slots, Tensor) and cpu_kernels.appends(store, new):
-                cpu_kernels.append(store, new, self.slots, self.packing)
+            if isinstance(self.slots, Tensor) and cpu.appends(store, new):
+                cpu.append(store, new, self.slots, self.packing)
             elif self.packing is not None and isinstance(self.slots, Tensor):
                 store[self.packing.rows, :, self.slots[0]] = new[0].transpose(0, 1).to(store.dtype)
             elif isinstance(self.slots, slice):
@@ -217,10 +217,10 @@ class Cache:
             if not stores:
                 continue
             counts = [stores[0].shape[2]] * len(rows) if counts is None else counts
-            if cpu_kernels.keeps(stores[0]):
+            if cpu.keeps(stores[0]):
                 each = torch.tensor(counts)
                 for store in stores:
-                    cpu_kernels.keep(store, which, where, each)
+                    cpu.keep(store, which, where, each)
             else:
                 most = max(counts)
                 for store in stores:

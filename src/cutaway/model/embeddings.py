@@ -14,7 +14,7 @@ from cutaway.model.dropout import Dropout
 from cutaway.model.tap import Part
 
 
-def drawn(n: int, width: int) -> nn.Parameter:
+def drawn_weights(n: int, width: int) -> nn.Parameter:
     """A table for a part that is built by itself; a family draws its own. (Uniform, because torch 2.13 imports its
     compiler, a second's work, to draw normal numbers for a model without memory.)"""
     bound = (3 / width) ** 0.5  # variance 1/width
@@ -45,7 +45,7 @@ class TokenMatrix(Part):
         super().__init__()
         # In a tuple, so that the one matrix stays its owner's: one place in memory, one name in a checkpoint.
         self._tied = (tied_to,)
-        own = drawn(vocab_size, d_model) if tied_to is None else None
+        own = drawn_weights(vocab_size, d_model) if tied_to is None else None
         self.register_parameter("weight", own)
 
     @property
@@ -75,7 +75,7 @@ class SegmentEmbedding(Part):
 
     def __init__(self, n_segments: int, d_model: int) -> None:
         super().__init__()
-        self.weight = drawn(n_segments, d_model)
+        self.weight = drawn_weights(n_segments, d_model)
 
     def forward(self, segments: Int[Tensor, "batch seq"]) -> Float[Tensor, "batch seq d_model"]:
         check_range("segment", segments, len(self.weight))
@@ -149,7 +149,7 @@ class PatchEmbedding(Part):
         self.image_size, self.patch_size, self.n_channels = image_size, patch_size, n_channels
         self.project = nn.Linear(n_channels * patch_size**2, d_model)
         self.class_token = nn.Parameter(torch.zeros(d_model))
-        self.positions = drawn((image_size // patch_size) ** 2 + 1, d_model)
+        self.positions = drawn_weights((image_size // patch_size) ** 2 + 1, d_model)
         self.dropout = Dropout(dropout)
 
     def forward(self, images: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch seq d_model"]:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cutaway.model import cpu_kernels
+from cutaway.model.kernels import cpu
 from cutaway.model.tap import Part
 
 
@@ -35,8 +35,8 @@ class LayerNorm(Part):
             scale = self.tap("scale", (variance + self.eps).rsqrt())
             if self.edits("scale"):
                 return self.tap("output", (centred * scale * self.weight + self.bias).to(x.dtype))
-        if cpu_kernels.fit(x, self.weight, self.bias) and len(self.weight) % cpu_kernels.LANES == 0:
-            return self.tap("output", cpu_kernels.layer_norm(x, self.weight, self.bias, self.eps))
+        if cpu.fit(x, self.weight, self.bias) and len(self.weight) % cpu.LANES == 0:
+            return self.tap("output", cpu.layer_norm(x, self.weight, self.bias, self.eps))
         return self.tap("output", F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps).to(x.dtype))
 
 

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from cutaway.errors import ConfigError
-from cutaway.model.embeddings import check_range, drawn
+from cutaway.model.embeddings import check_range, drawn_weights
 from cutaway.model.masks import document_starts
 from cutaway.model.tap import Part
 
@@ -93,7 +93,7 @@ class Learned(Part):
 
     def __init__(self, max_len: int, d_model: int) -> None:
         super().__init__()
-        self.weight = drawn(max_len, d_model)
+        self.weight = drawn_weights(max_len, d_model)
 
     def forward(self, positions: Int[Tensor, "batch seq"]) -> Float[Tensor, "batch seq d_model"]:
         check_range("position", positions, len(self.weight))
@@ -206,7 +206,7 @@ class RelativeBias(Part):
 
     def __init__(self, n_heads: int, *, n_buckets: int = 32, max_distance: int = 128, both_ways: bool = True) -> None:
         super().__init__()
-        self.weight = drawn(n_buckets, n_heads)
+        self.weight = drawn_weights(n_buckets, n_heads)
         self.max_distance, self.both_ways = max_distance, both_ways
 
     def forward(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cutaway.errors import ConfigError
 from cutaway.model.model import DecoderModel, Model
-from cutaway.model.wide import wide
+from cutaway.model.upcast import upcast
 from cutaway.objectives.loss import IGNORED, class_loss, summed_cross_entropy
 from cutaway.objectives.masked import Hiding, joined
 from cutaway.objectives.objective import Arrays, Objective, Tensors
@@ -109,6 +109,6 @@ def label_loss(task: str, scores: Tensor, targets: Tensor, *, smoothing: float =
     """Cross-entropy for classes; the squared error for numbers."""
     if task != "regress":
         return class_loss(scores, targets, smoothing=smoothing)
-    there, scores = ~targets.isnan(), wide(scores.squeeze(-1))
+    there, scores = ~targets.isnan(), upcast(scores.squeeze(-1))
     error = F.mse_loss(scores, targets.where(there, 0.0).to(scores.dtype), reduction="none")
     return error.where(there, 0.0).sum()

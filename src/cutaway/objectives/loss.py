@@ -19,8 +19,8 @@ from torch.autograd.function import once_differentiable
 from cutaway.model.embeddings import autocast_dtype
 from cutaway.model.heads import LanguageModelHead, MaskedLanguageModelHead
 from cutaway.model.tap import Part
-from cutaway.model.wide import wide
-from cutaway.objectives.surprise import fits, surprise
+from cutaway.model.upcast import upcast
+from cutaway.objectives.cross_entropy import cross_entropy, fits
 
 IGNORED = -100  # a target that does not count: padding, a token that was not hidden
 
@@ -40,7 +40,7 @@ def class_loss(
     scores: Float[Tensor, "*batch n"], targets: Int[Tensor, "*batch"], *, smoothing: float = 0.0
 ) -> Float[Tensor, ""]:
     """The summed loss of scores that are there already."""
-    scores = wide(scores.flatten(0, -2))
+    scores = upcast(scores.flatten(0, -2))
     return F.cross_entropy(scores, targets.flatten(), ignore_index=IGNORED, reduction="sum", label_smoothing=smoothing)
 
 
@@ -95,7 +95,7 @@ class _SummedCrossEntropy(torch.autograd.Function):
             part = hidden[which]
             scores = part @ narrow.T if narrow_bias is None else torch.addmm(narrow_bias, part, narrow.T)
             if fits(scores):
-                losses, grad = surprise(
+                losses, grad = cross_entropy(
                     scores, targets[which], vocab_size, ignored=IGNORED, smoothing=smoothing, learns=learns
                 )
             else:

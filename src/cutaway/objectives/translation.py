@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from cutaway.model.model import Model
-from cutaway.model.wide import wide
+from cutaway.model.upcast import upcast
 from cutaway.objectives.loss import IGNORED, class_loss, token_loss
 from cutaway.objectives.next_token import with_ends
 from cutaway.objectives.objective import Arrays, Objective, Tensors
@@ -88,6 +88,6 @@ def disagreement(
     first: Float[Tensor, "*batch vocab"], second: Float[Tensor, "*batch vocab"], targets: Int[Tensor, "*batch"]
 ) -> Float[Tensor, ""]:
     """¼ (KL(p‖q) + KL(q‖p)), summed over the targets: R-Drop's term, for a loss that is a mean of two."""
-    log_p, log_q = (wide(scores).log_softmax(-1) for scores in (first, second))
+    log_p, log_q = (upcast(scores).log_softmax(-1) for scores in (first, second))
     apart = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1)  # both divergences at once
     return apart.masked_fill(targets == IGNORED, 0.0).sum() / 4

@@ -6,11 +6,11 @@ by step how a text is cut. It does not know torch.
 """
 
 from cutaway.tokens.gguf import gguf_tokenizer
-from cutaway.tokens.pieces import llama2c_tokenizer
 from cutaway.tokens.readers import find_tokenizer
+from cutaway.tokens.sentencepiece_bpe import llama2c_tokenizer
 from cutaway.tokens.tokenizer import Encoded, Tokenizer
 from cutaway.tokens.trace import Trace, trace_tokens
-from cutaway.tokens.train import train_tokenizer
+from cutaway.tokens.train_tokenizer import train_tokenizer
 
 __all__ = [
     "Encoded",

@@ -8,9 +8,9 @@ from tokenizers.pre_tokenizers import PreTokenizer
 
 from cutaway.errors import CheckpointError
 from cutaway.files import naming
-from cutaway.tokens.assemble import byte_level, split_merges, surround, with_special
-from cutaway.tokens.guard import damage
-from cutaway.tokens.pieces import CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Piece, pieces_bpe, texts
+from cutaway.tokens.library_errors import damaged_tokenizer
+from cutaway.tokens.pipeline import byte_level, split_merges, surround, with_special
+from cutaway.tokens.sentencepiece_bpe import CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Piece, pieces_bpe, texts
 from cutaway.tokens.tokenizer import Tokenizer
 
 # How a text is cut into words before BPE, by the name in `tokenizer.ggml.pre`.
@@ -56,7 +56,7 @@ def _byte_bpe(
     if len(vocab) < len(pieces):
         raise CheckpointError(f"{where} has a token twice")
     name = _cut_name(metadata)
-    with naming(where), damage(where):
+    with naming(where), damaged_tokenizer(where):
         # Llama 3 takes a word that is a token as it is, even where the merges would not lead to it.
         backend = byte_level(models.BPE(vocab, merges, ignore_merges=name in AS_LLAMA3), _cut(name, where))
         if name in AS_QWEN2:

@@ -13,8 +13,8 @@ from tokenizers import Tokenizer as Backend
 from cutaway.errors import CheckpointError
 from cutaway.files import MEGABYTE, naming, read_bytes, read_json
 from cutaway.folders import finish_replacing
-from cutaway.tokens.assemble import byte_level, split_merges, with_special, wordpiece
-from cutaway.tokens.guard import damage
+from cutaway.tokens.library_errors import damaged_tokenizer
+from cutaway.tokens.pipeline import byte_level, split_merges, with_special, wordpiece
 from cutaway.tokens.roles import CONFIG, stated_roles
 from cutaway.tokens.tokenizer import FILE, Tokenizer
 
@@ -56,7 +56,7 @@ def _read_wordpiece(folder: Path) -> Tokenizer:
     missing = [roles[role] for role in ("unk", "cls", "sep") if roles[role] not in vocab]
     if missing:
         raise CheckpointError(f"{folder / 'vocab.txt'} lacks {', '.join(missing)}")
-    with naming(folder), damage(str(folder)):
+    with naming(folder), damaged_tokenizer(str(folder)):
         normalizer = normalizers.BertNormalizer(
             clean_text=True,
             handle_chinese_chars=bool(config.get("tokenize_chinese_chars", True)),
@@ -76,7 +76,7 @@ def _read_bpe(folder: Path) -> Tokenizer:
         raise CheckpointError(f"{folder / 'vocab.json'} gives two tokens the same id")
     lines = [line for line in _lines(folder / "merges.txt") if line and not line.startswith("#version")]
     merges = split_merges(lines, str(folder / "merges.txt"))
-    with naming(folder), damage(str(folder)):
+    with naming(folder), damaged_tokenizer(str(folder)):
         if any(token.endswith("</w>") for token in vocab) and "<unk>" in vocab:
             return _gpt(vocab, merges, stated_roles(folder))
         if "<s>" in vocab and "</s>" in vocab:

@@ -16,8 +16,8 @@ import tokenizers
 from cutaway.errors import CheckpointError, InputError
 from cutaway.files import MEGABYTE, naming, parse_json, read_bytes, replacing, write_json
 from cutaway.folders import TOKENIZER, finish_replacing, replacing_folder
-from cutaway.tokens.growth import refuse_growth
-from cutaway.tokens.guard import damage, misfit, refuse_broken_charsmap
+from cutaway.tokens.expansion import refuse_growth
+from cutaway.tokens.library_errors import damaged_tokenizer, misfit, refuse_broken_charsmap
 from cutaway.tokens.marks import continuing_ids
 from cutaway.tokens.roles import CONFIG, find_roles, find_tags, stated_roles, tag_token
 
@@ -64,7 +64,7 @@ class Tokenizer:
         description = parse_json(data, str(file))
         refuse_broken_charsmap(description.get("normalizer"), file)
         refuse_growth(description, file)
-        with naming(file), damage(str(file)):
+        with naming(file), damaged_tokenizer(str(file)):
             tokenizer = cls(tokenizers.Tokenizer.from_buffer(data), stated_roles(file.parent))
             tokenizer.backend = tokenizer._without_dropout()  # a file may ask for it, silently
             tokenizer._try_once()
@@ -177,7 +177,7 @@ class Tokenizer:
         """A copy whose BPE skips a merge with this probability, so that a text is cut another way each time.
 
         For training only (BPE-dropout, Provilkov 2020). The library draws from a source that cannot be seeded: no two
-        runs are the same; `cutaway.tokens.dropout` cuts as a seed says.
+        runs are the same; `cutaway.tokens.bpe_dropout` cuts as a seed says.
         """
         if not 0 <= dropout < 1:
             raise InputError(f"dropout={dropout} must be at least 0 and below 1")

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Set
 from tokenizers import Tokenizer as Backend
 from tokenizers import models
 
-from cutaway.tokens.counts import Counts
+from cutaway.tokens.word_counts import Counts
 
 LONGEST = 16  # characters of a piece
 CANDIDATES = 10  # to begin with, for each piece that is wanted

@@ -2,5 +2,5 @@
 
     cutaway.train("recipes/shakespeare.toml", "build/shakespeare")
 
-`loop` is the step, `train` the run, `recipe` what it depends on, `state` its checkpoints.
+`loop` is the step, `train` the run, `recipe` what it depends on, `checkpoint` its checkpoints.
 """

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from cutaway.checkpoints.source import TensorSource
+from cutaway.checkpoints.weight_source import TensorSource
 from cutaway.errors import CheckpointError
 
 

@@ -18,15 +18,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cutaway.data.order import number
+from cutaway.data.order import random_number
 from cutaway.errors import ConfigError, CutawayError
 from cutaway.model.model import Model
 from cutaway.objectives.objective import Objective, Tensors
 from cutaway.training.average import MovingAverage
-from cutaway.training.captured import Captured, LossOf, add_gradient
+from cutaway.training.cuda_graphs import Captured, LossOf, add_gradient
 from cutaway.training.feed import SCALE, StepBatch
 from cutaway.training.optimizer import Optimizer, clipping, gradient_length
-from cutaway.training.parallel import Group
+from cutaway.training.parallel import ProcessGroup
 
 MOST_IN_A_ROW = 10
 DROPOUT = 103  # what random numbers are for, as in the feed
@@ -49,7 +49,7 @@ class Run:
     spike: float = 0.0
     average: MovingAverage | None = None
     captured: Captured | None = None  # on a GPU: the passes as graphs
-    group: Group = field(default_factory=Group)
+    group: ProcessGroup = field(default_factory=ProcessGroup)
     seed: int = 0  # of dropout
     step: int = 0
     tokens: int = 0
@@ -125,7 +125,7 @@ def take_step(run: Run, batch: StepBatch, rate: float) -> StepResult:
 
 def _draw_anew(run: Run, step: int, part: int) -> None:
     """Random numbers of this part's own, whichever process takes it."""
-    seed = number(1 << 62, run.seed, DROPOUT, step, part * run.group.world + run.group.rank)
+    seed = random_number(1 << 62, run.seed, DROPOUT, step, part * run.group.world + run.group.rank)
     torch.default_generator.manual_seed(seed)
     if run.model.device.type == "cuda":
         torch.cuda.manual_seed(seed)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from cutaway.checkpoints.source import TensorSource
+from cutaway.checkpoints.weight_source import TensorSource
 from cutaway.errors import CheckpointError, ConfigError
 from cutaway.training.muon import Muon
 from cutaway.training.recipe import OptimizerPart

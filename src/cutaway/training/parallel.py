@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
-class Group:
+class ProcessGroup:
     """The processes that train together; by default this one alone."""
 
     rank: int = 0
@@ -64,16 +64,16 @@ def leads() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) == 1 or int(os.environ["RANK"]) == 0
 
 
-def join_group(device: torch.device) -> Group:
+def join_group(device: torch.device) -> ProcessGroup:
     """The group that torchrun started, or this process alone."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return Group()
+        return ProcessGroup()
     if not dist.is_initialized():
         if device.type == "cuda":
             dist.init_process_group("nccl", device_id=device)
         else:
             dist.init_process_group("gloo")
-    return Group(dist.get_rank(), dist.get_world_size())
+    return ProcessGroup(dist.get_rank(), dist.get_world_size())
 
 
 def leave_group() -> None:

@@ -16,7 +16,7 @@ from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from cutaway.errors import ConfigError
-from cutaway.training.toml_text import parse_toml, read_toml
+from cutaway.training.toml_files import parse_toml, read_toml
 
 MOST_NESTED = 8  # tables and lists
 

@@ -19,31 +19,31 @@ from cutaway.errors import CheckpointError, InputError
 from cutaway.files import read_json, write_json
 from cutaway.model.finite import not_finite
 from cutaway.training.average import MovingAverage, weights_of
-from cutaway.training.captured import Captured
-from cutaway.training.compiled import compile_blocks, compile_loss
-from cutaway.training.ending import choose_weights, write_model_folder
+from cutaway.training.checkpoint import Checkpoint, checkpoints, clean, keep_newest, newest, write_checkpoint
+from cutaway.training.compile import compile_blocks, compile_loss
+from cutaway.training.cuda_graphs import Captured
+from cutaway.training.datasets import prepare
+from cutaway.training.datasets.shared import TrainingData
 from cutaway.training.feed import Feed
-from cutaway.training.guard import Interruption, check_out, only_trainer
-from cutaway.training.log import Listener, RunLog, plain
+from cutaway.training.finish import choose_weights, write_model_folder
+from cutaway.training.lock import Interruption, check_run_folder, locked_run
 from cutaway.training.loop import Run, StepResult, checkpointed, look_back, loss_function, take_step
 from cutaway.training.lora import add_lora, freeze
 from cutaway.training.machine import Lap, chosen_device, machine_name, peak_flops, settings, step_flops
-from cutaway.training.material import prepare
-from cutaway.training.material.common import Material
-from cutaway.training.measure import bits, samples, validate
 from cutaway.training.optimizer import Optimizer
 from cutaway.training.parallel import join_group
 from cutaway.training.recipe import Recipe, read_recipe
-from cutaway.training.resuming import depends_on, put_back, refuse_another_run
+from cutaway.training.resume import depends_on, refuse_another_run, restore
+from cutaway.training.run_log import Listener, RunLog, plain_values
 from cutaway.training.schedule import rate_at
-from cutaway.training.start import (
+from cutaway.training.starting_weights import (
     refuse_another_tokenizer,
     refuse_long_rows,
     refuse_unknown_model,
     starting_model,
     starting_tokenizer,
 )
-from cutaway.training.state import Checkpoint, checkpoints, clean, keep, newest, write_checkpoint
+from cutaway.training.validation import bits, samples, validate
 
 LOSSES_ARE_BEST_LOW = ("loss", "perplexity", "bits_per_byte")
 
@@ -98,8 +98,8 @@ class Trainer:
         with ExitStack() as guard:
             self.group = join_group(self.device)
             if self.group.leads:
-                check_out(self.out, resume)
-                guard.enter_context(only_trainer(self.out / "run"))
+                check_run_folder(self.out, resume)
+                guard.enter_context(locked_run(self.out / "run"))
                 clean(self.folder)
                 clean(self.out)
                 self._refuse(resume)
@@ -107,9 +107,9 @@ class Trainer:
             self.log = RunLog(self.log_file, self.listeners) if self.group.leads else RunLog(None, [])
             guard.callback(self.log.close)
             own = starting_tokenizer(self.recipe)
-            self.material: Material = prepare(self.recipe, own, self._note)
-            refuse_another_tokenizer(self.recipe, own, self.material.tokenizer)
-            for note in self.material.notes:
+            self.dataset: TrainingData = prepare(self.recipe, own, self._note)
+            refuse_another_tokenizer(self.recipe, own, self.dataset.tokenizer)
+            for note in self.dataset.notes:
                 self._note(note)
             if self.recipe.schedule.warmup > (steps := self.recipe.train.steps):
                 self._note(
@@ -129,7 +129,7 @@ class Trainer:
 
     def _refuse(self, resume: bool) -> None:
         """Now that nobody else trains there: a new run writes over no other, and only what is there goes on."""
-        check_out(self.out, resume, locked=True)
+        check_run_folder(self.out, resume, locked=True)
         if resume and not checkpoints(self.folder) and self._is_done():
             raise CheckpointError(f"the run in {self.out} is done, and its checkpoints are gone: nothing can go on")
         if not resume:
@@ -139,8 +139,8 @@ class Trainer:
     def _new_run(self) -> Run:
         recipe, t = self.recipe, self.recipe.train
         torch.manual_seed(recipe.seed)
-        model, self.drawn = starting_model(recipe, self.material.numbers, self.device)
-        refuse_long_rows(recipe, self.material, model)
+        model, self.drawn = starting_model(recipe, self.dataset.numbers, self.device)
+        refuse_long_rows(recipe, self.dataset, model)
         if t.lora_rank:
             add_lora(model, t.lora_rank, t.lora_alpha, t.lora_parts)
         freeze(model, t.freeze)
@@ -150,13 +150,13 @@ class Trainer:
             checkpointed(model)
         model.train()
         self.group.same_start(model)
-        loss_of = loss_function(self.material.objective)
+        loss_of = loss_function(self.dataset.objective)
         autocast = torch.bfloat16 if t.precision == "bf16" else None
         if t.compile not in ("no", "blocks"):
             loss_of = compile_loss(loss_of, t.compile)
         return Run(
             model,
-            self.material.objective,
+            self.dataset.objective,
             Optimizer(model, recipe.optimizer),
             loss_of,
             autocast=autocast,
@@ -176,17 +176,17 @@ class Trainer:
         return wanted and not t.checkpointing
 
     def _depends_on(self) -> dict[str, Any]:
-        return depends_on(self.recipe, self.material, self.run.model, self.group.world)
+        return depends_on(self.recipe, self.dataset, self.run.model, self.group.world)
 
     def _begin(self, step: int) -> None:
         """The first line of a run's log, or of what follows after `step`."""
-        train = self.material.train
+        train = self.dataset.train
         self.log({
             "event": "start", "name": self.recipe.name, "parameters": self.run.model.n_parameters(),
             "device": str(self.device), "machine": machine_name(self.device), "steps": self.recipe.train.steps,
             "examples": train.n_examples, "steps_per_epoch": train.steps, "drawn": len(self.drawn),
             "step": step, "threads": torch.get_num_threads(),
-            "unit": "tokens" if self.material.tokenizer is not None else "pictures",
+            "unit": "tokens" if self.dataset.tokenizer is not None else "pictures",
         })  # fmt: skip
 
     def _found(self) -> Checkpoint | None:
@@ -206,7 +206,7 @@ class Trainer:
 
     def _go_on(self, found: Checkpoint) -> None:
         """Puts everything back as it was after that step."""
-        put_back(self.run, found, self.device)
+        restore(self.run, found, self.device)
         state = found.state
         self.seconds_before, self.flops = state["seconds"], state["flops"]
         self.scores = _numbers(state["scores"])
@@ -223,7 +223,7 @@ class Trainer:
         """Steps, measurements, checkpoints; then the model folder."""
         recipe, run, steps = self.recipe, self.run, self.recipe.train.steps
         feed = Feed(
-            self.material.train, run.objective, seed=recipe.seed, accumulate=recipe.train.accumulate,
+            self.dataset.train, run.objective, seed=recipe.seed, accumulate=recipe.train.accumulate,
             device=self.device, workers=recipe.train.workers, rank=self.group.rank, world=self.group.world,
         )  # fmt: skip
         self.started = time.perf_counter()
@@ -304,11 +304,11 @@ class Trainer:
         """The validation loss and scores; whether the run should stop early."""
         run, e = self.run, self.recipe.evaluate
         look_back(run, None, behind=0, complain=self.log)
-        if self.material.valid is None:
+        if self.dataset.valid is None:
             return False
         with weights_of(run.model, run.average):
             found = self._validate()
-            written = samples(run.model, self.material, e.samples, e.prompt)
+            written = samples(run.model, self.dataset, e.samples, e.prompt)
         value = found[e.metric]
         sign = -1 if e.metric.startswith(LOSSES_ARE_BEST_LOW) else 1
         better = value == value and (run.best is None or sign * value > sign * run.best)
@@ -327,10 +327,10 @@ class Trainer:
         return self._waited_enough()
 
     def _validate(self) -> dict[str, float]:
-        assert self.material.valid is not None
+        assert self.dataset.valid is not None
         run, batches = self.run, self.recipe.evaluate.batches
-        found = validate(run.model, run.objective, self.material.valid, batches=batches, autocast=run.autocast)
-        return found | bits(found, self.material)
+        found = validate(run.model, run.objective, self.dataset.valid, batches=batches, autocast=run.autocast)
+        return found | bits(found, self.dataset)
 
     def _save(self) -> None:
         run = self.run
@@ -349,8 +349,8 @@ class Trainer:
         if run.average is not None:
             tensors["average"] = run.average.weights
         state = {
-            **run.counters(), "best": plain(run.best), "depends_on": self._depends_on(), "seconds": self._seconds(),
-            "flops": self.flops, "scores": plain(self.scores),
+            **run.counters(), "best": plain_values(run.best), "depends_on": self._depends_on(),
+            "seconds": self._seconds(), "flops": self.flops, "scores": plain_values(self.scores),
             "threads": torch.get_num_threads(),
         }  # fmt: skip
         write_checkpoint(self.folder, run.step, tensors, state)
@@ -360,19 +360,19 @@ class Trainer:
 
     def _keep(self) -> None:
         c = self.recipe.checkpoint
-        keep(self.folder, max(c.keep, self.recipe.train.average), self.run.step, self.run.best_step, c.every)
+        keep_newest(self.folder, max(c.keep, self.recipe.train.average), self.run.step, self.run.best_step, c.every)
 
     def _finish(self) -> None:
         """The model folder, and the note that it is whole."""
         weights, measured = choose_weights(self.run, self.recipe, self.folder, self._note)
-        if not measured and self.material.valid is not None:
+        if not measured and self.dataset.valid is not None:
             self.scores = self._validate()
-        write_model_folder(self.out, self.run, self.recipe, self.material.tokenizer, {
+        write_model_folder(self.out, self.run, self.recipe, self.dataset.tokenizer, {
             "step": self.run.step, "tokens": self.run.tokens, "seconds": self._seconds(), "flops": self.flops,
             "skipped": self.run.skipped, "scores": self.scores, "machine": machine_name(self.device),
-            "weights": weights, "unit": "tokens" if self.material.tokenizer is not None else "pictures",
+            "weights": weights, "unit": "tokens" if self.dataset.tokenizer is not None else "pictures",
         }, self._note)  # fmt: skip
-        write_json(self.done, {"step": self.run.step, "scores": plain(self.scores)})
+        write_json(self.done, {"step": self.run.step, "scores": plain_values(self.scores)})
 
     def _note(self, text: str) -> None:
         self.log({"event": "note", "text": text})

@@ -48,25 +48,25 @@ def attention() -> Iterator[Row]:
 
 def kernels() -> Iterator[Row]:
     """Our own, for decoding on a CPU."""
-    from cutaway.model import cpu_kernels
+    from cutaway.model.kernels import cpu
 
     name = "kernels, cpu"
-    if not cpu_kernels.supported():
+    if not cpu.supported():
         yield Row(name, "slow", "ours need AVX-512 with VNNI; PyTorch's are used")
     elif os.environ.get("CUTAWAY_KERNELS") == "0":
         yield Row(name, "slow", "turned off; PyTorch's are used", "unset CUTAWAY_KERNELS")
-    elif cpu_kernels.library() is None:
+    elif cpu.library() is None:
         yield Row(name, "slow", f"{_reason()}; PyTorch's are used", compile_fix(""))
     else:
         yield Row(name, "ok", "our own, for 8-bit products, attention and beams")
 
 
 def _reason() -> str:
-    from cutaway.model import cpu_kernels
+    from cutaway.model.kernels import cpu
 
     try:
-        cpu_kernels.compiled(cpu_kernels.cache_folder())
-    except cpu_kernels.UNAVAILABLE as error:
+        cpu.compiled(cpu.cache_folder())
+    except cpu.UNAVAILABLE as error:
         return first_line(error)
     return "the compiled file is damaged"
 

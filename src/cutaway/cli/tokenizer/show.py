@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cutaway.cli.options import Json, located
-from cutaway.cli.showing import json_text
+from cutaway.cli.shared.options import Json, locate_model
+from cutaway.cli.shared.tables import json_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 Which = Annotated[
     Path,
     typer.Argument(
-        metavar="MODEL", callback=located, help="A model's folder, file or name, or the folder or file of a tokenizer."
+        metavar="MODEL",
+        callback=locate_model,
+        help="A model's folder, file or name, or the folder or file of a tokenizer.",
     ),
 ]
 Text = Annotated[str, typer.Argument(metavar="TEXT", help="What to cut.")]
@@ -28,7 +30,7 @@ Special = Annotated[bool, typer.Option("--special", help="With what is put aroun
 
 def show(model: Which, text: Text, special: Special = False, as_json: Json = False) -> None:
     """Show the tokens of a text, and how it was cut."""
-    from cutaway.cli.console import Console
+    from cutaway.cli.shared.console import Console
     from cutaway.tokens import trace_tokens
 
     tokenizer = _tokenizer(model)

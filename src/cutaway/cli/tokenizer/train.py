@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.options import Json
-from cutaway.cli.showing import json_text
+from cutaway.cli.shared.options import Json
+from cutaway.cli.shared.tables import json_text
 
 if TYPE_CHECKING:
     from cutaway.tokens import Tokenizer
 
 
 class Kind(StrEnum):
-    """The KINDS of `cutaway.tokens.train`; here so that --help need not import them."""
+    """The KINDS of `cutaway.tokens.train_tokenizer`; here so that --help need not import them."""
 
     word = "word"
     char = "char"
@@ -92,7 +92,7 @@ def train(
 
 def _check(files: list[Path], out: Path, force: bool) -> None:
     """Nothing is read before it is clear that it may be written."""
-    from cutaway.data.text import file_size
+    from cutaway.data.text_files import file_size
     from cutaway.folders import TOKENIZER, check_folder
 
     for path in files:
@@ -108,8 +108,8 @@ class _Texts:
 
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        from cutaway.cli.console import Console
-        from cutaway.data.text import file_size, read_documents
+        from cutaway.cli.shared.console import Console
+        from cutaway.data.text_files import file_size, read_documents
 
         columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
         console = Console(stderr=True)
@@ -158,8 +158,8 @@ def _tried(tokenizer: "Tokenizer", samples: list[str]) -> dict[str, Any]:
 
 
 def _report(found: dict[str, Any]) -> None:
-    from cutaway.cli.console import Console
-    from cutaway.cli.numbers import human
+    from cutaway.cli.shared.console import Console
+    from cutaway.cli.shared.format import human
 
     console = Console(soft_wrap=True)
     sample, asked = found["sample"], found["asked"]

@@ -16,10 +16,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from cutaway.data.tables import SUFFIXES, read_table
-from cutaway.data.text import read_lines
+from cutaway.data.table_files import SUFFIXES, read_table
+from cutaway.data.text_files import read_lines
 from cutaway.errors import ConfigError, InputError
-from cutaway.training.material.tables import quirks_of
+from cutaway.training.datasets.tables import quirks_of
 from cutaway.training.recipe import DataPart, ModelPart, Recipe, change, read_part, recipe_from
 
 PACKED = (".gz", ".xz")

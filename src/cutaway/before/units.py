@@ -1,0 +1,224 @@
+"""Text files → ids, cut as the models before the Transformer read them: words, characters, bytes, or a model's tokens.
+
+    cut = Words()                                          # or Characters(), Bytes(), Tokens("books")
+    text = read_ids(cut, [Path("novel.txt")])              # words and characters are learnt while reading
+    test = read_ids(cut, [Path("other.txt")], new=False)   # those that are not known now are <unk>
+
+Bytes and characters lose nothing, so bits per byte of their models stand on one axis, also beside a Transformer's; so
+do tokens that spell the text again, as those of bytes that were merged, and those of a BERT do not. Words are small
+letters without punctuation: whoever predicts them has not predicted the text. A word that is written <unk> is unknown,
+and <eos> ends a text.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import UInt32
+
+from cutaway.before.markov.sentences_of_words import EOS, plain_words
+from cutaway.before.ngrams.ngram_of_words import UNK
+from cutaway.checkpoints import load_tokenizer
+from cutaway.data.corpus import batched, encoded
+from cutaway.data.text_files import Split, TextPiece, file_size, read_documents
+from cutaway.errors import CheckpointError, CutawayError, InputError
+
+TextOfIds = UInt32[np.ndarray, " token"]
+Told = Callable[[int, int], None]
+
+
+class Units(ABC):
+    """`names[i]` is the token i; `end` is the one that ends a text; `unknown` one that was not known, if there is."""
+
+    unit: str  # what its tokens are called, many of them
+    whole: bool  # whether the ids may hold all of a text
+    names: list[str]
+    end: int
+    unknown: int | None = None
+
+    @abstractmethod
+    def ids(self, text: str, new: bool) -> TextOfIds:
+        """Of some text; `new` tokens get an id, or else are unknown."""
+
+    def all_ids(self, texts: list[str], new: bool) -> Iterable[TextOfIds]:
+        """Of several texts, one after another."""
+        return (self.ids(text, new) for text in texts)
+
+    @abstractmethod
+    def join(self, ids: Sequence[int]) -> str:
+        """What some ids say; ends say nothing."""
+
+    def strange(self, text: str) -> list[str]:
+        """What is unknown of some text, each once."""
+        return []
+
+    def saved(self) -> dict[str, Any]:
+        """What `cut_of` makes it from again."""
+        return {"unit": self.unit}
+
+
+class _Learnt(Units):
+    """Ids in the order in which their tokens came."""
+
+    between = ""
+
+    def __init__(self, names: Sequence[str] = (UNK, EOS)) -> None:
+        self.names, self.index = list(names), {name: i for i, name in enumerate(names)}
+        if len(self.index) < len(names) or not {UNK, EOS} <= self.index.keys():
+            raise CheckpointError(f"these {len(names):,} {self.unit} are not all different, or lack {UNK} or {EOS}")
+        self.unknown, self.end = self.index[UNK], self.index[EOS]
+
+    @abstractmethod
+    def parts(self, text: str) -> Sequence[str]: ...
+
+    def ids(self, text: str, new: bool) -> TextOfIds:
+        parts = self.parts(text)
+        if new:
+            more = [part for part in dict.fromkeys(parts) if part not in self.index]
+            self.index.update(zip(more, range(len(self.names), len(self.names) + len(more)), strict=True))
+            self.names += more
+        return np.fromiter((self.index.get(part, self.unknown) for part in parts), np.uint32, len(parts))
+
+    def strange(self, text: str) -> list[str]:
+        return [part for part in dict.fromkeys(self.parts(text)) if self.index.get(part, self.unknown) == self.unknown]
+
+    def saved(self) -> dict[str, Any]:
+        return {"unit": self.unit, "names": self.names}
+
+    def join(self, ids: Sequence[int]) -> str:
+        return self.between.join(self.names[i] for i in ids if i != self.end)
+
+
+class Words(_Learnt):
+    unit, whole, between = "words", False, " "
+
+    def parts(self, text: str) -> Sequence[str]:
+        return plain_words(text)
+
+
+class Characters(_Learnt):
+    unit, whole = "characters", True
+
+    def parts(self, text: str) -> Sequence[str]:
+        return text
+
+
+class Bytes(Units):
+    unit, whole, end = "bytes", True, 256
+
+    def __init__(self) -> None:
+        self.names = [*(f"{i:02x}" for i in range(256)), EOS]
+
+    def ids(self, text: str, new: bool) -> TextOfIds:
+        return np.frombuffer(text.encode(), np.uint8).astype(np.uint32)
+
+    def join(self, ids: Sequence[int]) -> str:
+        return bytes(i for i in ids if i != self.end).decode("utf-8", errors="replace")
+
+
+class Tokens(Units):
+    """Those of a model that is here by name, or of a folder with a tokenizer; or of one that was kept in `folder`."""
+
+    unit, whole = "tokens", True
+
+    def __init__(self, model: str, folder: Path | None = None) -> None:
+        try:
+            self.model, self.tokenizer = model, load_tokenizer(model if folder is None else folder)
+        except CutawayError as error:
+            raise InputError(f"unit={model!r} is neither words, characters nor bytes, nor a model: {error}") from None
+        size, eos = self.tokenizer.vocab_size, self.tokenizer.eos_id
+        self.names = [self.tokenizer.token(i) for i in range(size)]
+        self.end, self.unknown = size if eos is None else eos, self.tokenizer.unk_id
+        if eos is None:
+            self.names.append(EOS)
+
+    def ids(self, text: str, new: bool) -> TextOfIds:
+        return next(self.all_ids([text], new))
+
+    def all_ids(self, texts: list[str], new: bool) -> Iterator[TextOfIds]:
+        return (np.array(ids, np.uint32) for ids in encoded(self.tokenizer, texts))
+
+    def join(self, ids: Sequence[int]) -> str:
+        return self.tokenizer.decode([i for i in ids if i != self.end])
+
+    def strange(self, text: str) -> list[str]:
+        cut = self.tokenizer.encode_full(text, special=False)
+        found = (text[slice(*place)] for id, place in zip(cut.ids, cut.offsets, strict=True) if id == self.unknown)
+        return list(dict.fromkeys(found))
+
+    def saved(self) -> dict[str, Any]:
+        return {"unit": self.model}
+
+
+def units_of(unit: str, names: Sequence[str] = (UNK, EOS), folder: Path | None = None) -> Units:
+    """By name; any other name is that of a model, whose tokenizer cuts. `names`: words or characters that are known;
+    `folder`: where a tokenizer was kept."""
+    match unit:
+        case "words":
+            return Words(names)
+        case "characters":
+            return Characters(names)
+        case "bytes":
+            return Bytes()
+    return Tokens(unit, folder)
+
+
+@dataclass(frozen=True, eq=False)
+class TextIds:
+    """The ids of some texts, each with an end behind it. `whole`: whether they spell all of them (found out where no
+    token is new: it is asked of what is scored, not of what is learnt from)."""
+
+    ids: TextOfIds
+    texts: int
+    n_bytes: int  # as UTF-8
+    whole: bool
+
+    def unknown(self, cut: Units) -> float:
+        """The share of tokens that were not known."""
+        return 0.0 if cut.unknown is None else float((self.ids == cut.unknown).mean())
+
+
+def read_ids(
+    cut: Units,
+    files: Sequence[Path],
+    *,
+    split: Split = "file",
+    new: bool = True,
+    report: Told = lambda done, total: None,
+) -> TextIds:
+    """The texts of some files; one that is missing, empty or no text is refused by name."""
+    total = max(sum(map(file_size, files)), 1)
+    pieces, texts, n_bytes, whole = [], 0, 0, cut.whole
+    read = text_pieces(files, split, lambda done: report(done, total))
+    for some in batched(read, lambda piece: len(piece.text)):
+        for piece, found in zip(some, cut.all_ids([piece.text for piece in some], new), strict=True):
+            pieces.append(found)
+            n_bytes += len(piece.text.encode())
+            whole = whole and (new or cut.join(found.tolist()) == piece.text)
+            if piece.ends:
+                pieces.append(np.array([cut.end], np.uint32))
+                texts += 1
+    ids = np.concatenate(pieces)
+    if len(ids) == texts:
+        raise InputError(f"{', '.join(map(str, files))}: no {cut.unit}")
+    return TextIds(ids, texts, n_bytes, whole)
+
+
+def text_pieces(
+    files: Sequence[Path], split: Split = "file", heard: Callable[[int], None] = lambda done: None
+) -> Iterator[TextPiece]:
+    """A file with the character 0 is no text, though it may well be UTF-8."""
+    done = 0
+    for path in files:
+
+        def tell(place: int, before: int = done) -> None:
+            heard(before + place)
+
+        for piece in read_documents([path], split, heard=tell):
+            if "\0" in piece.text:
+                raise InputError(f"{path} is binary: the character 0 stands in it, and in no text")
+            yield piece
+        done += file_size(path)

@@ -1,0 +1,185 @@
+"""Word vectors by skip-gram with negative sampling: a word should tell which words stand around it. (Mikolov 2013.)
+
+Each word w has a vector v(w) for when it stands in the middle, and u(w) for when it stands around. A pair (w, c) that
+is seen should score high, pairs of w with k words drawn at random should score low:
+
+    loss = − ln σ(v(w)·u(c)) − k · mean over drawn words n of ln σ(−v(w)·u(n))
+
+Written with matrices it is a masked look-up: all words of a stretch against all others, V·Uᵀ, and a mask that keeps
+those within the window. `loss` is that; `slopes` is its gradient by hand, and `move` goes down a step.
+
+What we do in another way than word2vec, to take many pairs at once: the drawn words are shared by a batch, each with
+its part of the weight, so the mean is the same; word2vec passes over a drawn word that is the neighbour itself, and
+here it pulls and pushes. And a row that stands in many pairs of a batch does not take as many
+steps from one place, which would throw it far out, but one that shrinks with the loss's curvature there:
+
+    row −= rate · Σ slope / (1 + rate · Σ curvature)         curvature: σ(1−σ)·|u|², the trace of the second derivatives
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int, Int64
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from cutaway.before.ngrams.counts import Ids
+from cutaway.before.vectors.skip_gram_text import SkipGramText, Stretches
+from cutaway.errors import ConfigError, InputError
+from cutaway.folders import VECTORS, replacing_folder
+
+Middle = Float[Tensor, "stretch middle d"]
+Around = Float[Tensor, "stretch place d"]
+Drawn = Float[Tensor, "drawn d"]
+Near = Bool[Tensor, "stretch middle place"]
+
+
+@dataclass(frozen=True)
+class SkipGramConfig:
+    """`window`: each word looks at 1 … window words to both sides, drawn anew each time. `negatives`: k. `min_count`:
+    words that are rarer have no vector; None is 5, and 1 for a text of less than 100,000 words. `sample`: words with
+    a larger share of the text than about this are often passed over; 0 keeps all; None is 1/1000, and 0 for such a
+    short text, in which every word has a large share."""
+
+    d: int = 100
+    window: int = 5
+    negatives: int = 5
+    min_count: int | None = None
+    sample: float | None = None
+    rate: float = 0.05
+    epochs: int = 3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("d", "window", "negatives", "epochs", "min_count"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name}={value}: at least 1")
+        if self.sample is not None and not 0 <= self.sample < inf:
+            raise ConfigError(f"sample={self.sample}: a share, 0 or more")
+        if not 0 < self.rate < inf:
+            raise ConfigError(f"rate={self.rate}: a positive number")
+
+
+class Slopes(NamedTuple):
+    """Of the loss, for each row of a batch: its gradient, and its curvature."""
+
+    middle: Middle
+    around: Around
+    drawn: Drawn
+    curved_middle: Float[Tensor, "stretch middle"]
+    curved_around: Float[Tensor, "stretch place"]
+    curved_drawn: Float[Tensor, " drawn"]
+
+
+@dataclass(frozen=True, eq=False)
+class SkipGram:
+    """`vectors[i]` is that of the token `tokens[i]`; the most frequent ones come first."""
+
+    tokens: Int64[np.ndarray, " word"]
+    vectors: Float[np.ndarray, "word d"]
+
+    def save(self, folder: Path, names: Sequence[str]) -> None:
+        """vectors.npy and words.txt, as `checkpoints.word_vectors` reads them; `names[i]` is the token i.
+
+        Earlier vectors in the folder are replaced, both files at once.
+        """
+        words = [names[i] for i in self.tokens.tolist()]
+        odd = [word for word in words if "\n" in word]
+        if odd:
+            raise InputError(f"the word {odd[0]!r} has a line end: words are written one a line")
+        with replacing_folder(folder, VECTORS) as fresh:
+            np.save(fresh / "vectors.npy", self.vectors, allow_pickle=False)
+            (fresh / "words.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+
+
+def train_skip_gram(
+    ids: Ids,
+    vocab_size: int,
+    config: SkipGramConfig | None = None,
+    *,
+    end: int | None = None,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> SkipGram:
+    """Vectors of the tokens of a text. `ids` may be mapped; behind each `end` another text begins."""
+    config = config or SkipGramConfig()
+    random = np.random.default_rng(config.seed)
+    text = SkipGramText(ids, vocab_size, end, config.window, config.min_count, config.sample)
+    size = len(text.tokens)
+    middle = torch.from_numpy(random.uniform(-0.5, 0.5, (size, config.d)).astype(np.float32) / config.d)
+    around, curved = torch.zeros(size, config.d), torch.zeros(size)
+    total = config.epochs * len(ids)
+    for epoch in range(config.epochs):
+        for stretches in text.stretches(random):
+            done = epoch * len(ids) + stretches.done
+            rate = config.rate * max(1 - done / total, 1e-3)
+            skip_gram_step(middle, around, curved, stretches, config.negatives, rate)
+            report(done, total)
+    report(total, total)
+    return SkipGram(text.tokens, middle.numpy())
+
+
+def skip_gram_step(
+    middle: Float[Tensor, "word d"],
+    around: Float[Tensor, "word d"],
+    curved: Float[Tensor, " word"],
+    batch: Stretches,
+    negatives: int,
+    rate: float,
+) -> None:
+    """One step down, in place. `curved` is room for sums, all 0 before and after."""
+    rows, places = batch.middle.flatten(), batch.around.flatten()
+    v = middle[rows].view(*batch.middle.shape, -1)
+    u = around[places].view(*batch.around.shape, -1)
+    found = slopes(v, u, around[batch.drawn], batch.near, negatives)
+    move(middle, rows, found.middle.flatten(0, 1), found.curved_middle.flatten(), rate, curved)
+    others = torch.cat([places, batch.drawn])
+    slope = torch.cat([found.around.flatten(0, 1), found.drawn])
+    move(around, others, slope, torch.cat([found.curved_around.flatten(), found.curved_drawn]), rate, curved)
+
+
+def loss(v: Middle, u: Around, drawn: Drawn, near: Near, negatives: int) -> Float[Tensor, ""]:
+    """Of all pairs that `near` keeps; each brings `negatives` pairs with drawn words."""
+    kept = near.to(v.dtype)
+    found = logsigmoid(v @ u.mT) * kept
+    missed = logsigmoid(-(v @ drawn.T)).mean(-1) * kept.sum(-1) * negatives
+    return -(found.sum() + missed.sum())
+
+
+def slopes(v: Middle, u: Around, drawn: Drawn, near: Near, negatives: int) -> Slopes:
+    """The gradient of `loss`, and its curvature row by row."""
+    kept = near.to(v.dtype)
+    share = kept.sum(-1, keepdim=True) * (negatives / len(drawn))
+    p, q = torch.sigmoid(v @ u.mT), torch.sigmoid(v @ drawn.T)
+    toward, away = (p - 1) * kept, q * share
+    bent, bent_away = -p * toward, (1 - q) * away
+    v_flat, away_flat = v.flatten(0, 1), away.flatten(0, 1)
+    v_length, u_length, drawn_length = (x.square().sum(-1) for x in (v, u, drawn))
+    return Slopes(
+        toward @ u + away @ drawn,
+        toward.mT @ v,
+        away_flat.T @ v_flat,
+        (bent @ u_length[..., None]).squeeze(-1) + bent_away @ drawn_length,
+        (bent.mT @ v_length[..., None]).squeeze(-1),
+        bent_away.flatten(0, 1).T @ v_length.flatten(),
+    )
+
+
+def move(
+    matrix: Float[Tensor, "word d"],
+    rows: Int[Tensor, " place"],
+    slope: Float[Tensor, "place d"],
+    curvature: Float[Tensor, " place"],
+    rate: float,
+    curved: Float[Tensor, " word"],
+) -> None:
+    """Each row by the sum over its places, against the slope, and less where the loss is curved."""
+    curved.index_add_(0, rows, curvature)
+    size = rate / (1 + rate * curved[rows])
+    curved[rows] = 0
+    matrix.index_add_(0, rows, slope * -size[:, None])

@@ -1,0 +1,273 @@
+"""The engine beneath all decoding: rows in which texts are written side by side, one step at a time.
+
+    engine = Engine(model, GreedySearch(...), rows=32)
+    for number, hypotheses in engine.run(jobs): ...
+
+A text enters a free row: its source is encoded, or its prompt read, up to the last token. Then every step reads one
+token of each hypothesis and writes the next. A text that is done leaves at once, the last row takes its place, and one
+that waits may enter (Yu et al. 2022, Orca: continuous batching). No text's words depend on its neighbours.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from cutaway.decoding.engine.cuda_graphs import SOURCES, RecordedSteps
+from cutaway.decoding.search.beam import BeamSearch
+from cutaway.decoding.search.search import Hypothesis, NoNumbers, Search, gaps, move_up
+from cutaway.decoding.search.search import Job as Job
+from cutaway.model.beam_cache import Tree
+from cutaway.model.cache import Cache
+from cutaway.model.finite import no_numbers
+from cutaway.model.kernels.live_rows import Packing
+from cutaway.model.model import DecoderModel, EncoderDecoderModel
+from cutaway.model.tap import decoding, watching
+
+BLOCK = {"cuda": 32, "cpu": 4}  # slots are looked at in blocks: less to read while texts are short
+NOTHING_VIEWED = (0, 0, 0, False)
+PLACES = 512  # are read together by a CPU: of more, what a layer makes for the next no longer fits into its cache
+SPARE = 4  # steps whose beams may be looked at in vain before a row forgets those that were given up
+
+
+class Engine:
+    """Rows for texts of at most `prompt` and `search.most` tokens; of sources of at most `source`."""
+
+    def __init__(self, model: DecoderModel, search: Search, *, rows: int, prompt: int = 1, source: int = 0) -> None:
+        self.model, self.search = model, search
+        self.most_rows, self.most_prompt, self.most_source = rows, prompt, source
+        slots = prompt - 1 + search.width * search.most
+        longest = prompt - 1 + search.most  # more than any text, where most is written behind another prompt
+        cache = model.new_cache(rows, min(longest, model.max_len or longest), slots=slots)
+        if isinstance(model, EncoderDecoderModel):
+            cache = model.with_memory(cache, source)
+        self.plain: Cache = cache
+        self.cache: Cache = Tree.of(cache, search.width) if search.width > 1 else cache
+        self.ids = torch.zeros(rows, search.width, dtype=torch.long, device=model.device)
+        self.jobs: list[int] = []  # the number of the job in each row
+        self.filled: list[int] = []  # the slots that each row has taken
+        self.sources: list[int] = []  # the length of each row's source
+        self.bounds: list[int] = []  # the slots from which on each row forgets what its beams gave up
+        self._viewed, self._last_view = NOTHING_VIEWED, cache
+        self.busy = False
+        self._at_once = PLACES if self.ids.device.type == "cpu" else None
+        self.recorded = RecordedSteps(search, rows, self._again) if self.ids.is_cuda else None
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The hypotheses of each job, by its number, as they are done."""
+        for done in self.steps(jobs):
+            yield from done
+
+    def steps(self, jobs: Iterable[Job]) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+        """The same, one step of all rows at a time: what was done after each, often nothing."""
+        waiting = iter(enumerate(jobs))
+        self.busy = True
+        try:
+            while True:
+                self._admit(waiting)
+                if not self.jobs:
+                    return
+                self.step()
+                self.search.tell(len(self.jobs))
+                yield list(self._leave())
+        finally:  # a run may be given up
+            self.search.done.fill_(True)
+            self.busy = False
+            for kept in self._kept():
+                kept.clear()
+
+    @torch.no_grad()
+    def _admit(self, waiting: Iterator[tuple[int, Job]]) -> None:
+        """Texts enter when a quarter of the rows is free: together they cost little more than one."""
+        free = self.most_rows - len(self.jobs)
+        if self.jobs and free < max(1, self.most_rows // 4):
+            return
+        entering = [next_one for _, next_one in zip(range(free), waiting, strict=False)]
+        if not entering:
+            return
+        rows = slice(len(self.jobs), len(self.jobs) + len(entering))
+        jobs = [job for _, job in entering]
+        for number, job in entering:
+            self.jobs.append(number)
+            self.filled.append(len(job.prompt) - 1)
+            self.sources.append(len(job.source))
+            self.bounds.append(self._bound(len(job.prompt) - 1))
+        self._read(rows, jobs)
+        self.search.enter(rows, jobs)
+
+    def _read(self, rows: slice, jobs: Sequence[Job]) -> None:
+        """Encodes the sources, and reads the prompts up to their last token, which the next step reads."""
+        self._rows_changed()
+        texts, room = [], []
+        if isinstance(self.model, EncoderDecoderModel):
+            texts, room = [[job.source for job in jobs]], [self.most_source]
+        if max(len(job.prompt) for job in jobs) > 1:
+            texts.append([job.prompt[:-1] for job in jobs])
+            room.append(self.most_prompt - 1)
+        if self.recorded is not None and not watching():
+            rounded = [side_by_side(its, SOURCES, most) for its, most in zip(texts, room, strict=True)]
+            if self.recorded.reads(rows, rounded):
+                with torch.inference_mode():
+                    self.recorded.read(rows, rounded, self._take_in)
+                return self._begin(rows, jobs)
+        for part in portions(
+            [max(map(len, its)) for its in zip(*texts, strict=True)] or [0] * len(jobs), self._at_once
+        ):
+            its = [padded_ids(side[part], self.model.device) for side in texts]
+            self._take_in(slice(rows.start + part.start, rows.start + part.stop), its)
+        self._begin(rows, jobs)
+
+    def _take_in(self, rows: slice, given: Sequence[tuple[Tensor, Tensor | None]]) -> None:
+        own, given = self.plain.rows(rows.start, rows.stop), list(given)
+        own.clear()
+        if isinstance(self.model, EncoderDecoderModel):
+            source, real = given.pop(0)
+            self.model.remember(own, self.model.encode(source, real), real)
+        for prompts, real in given:
+            with decoding(self.model, hypotheses=False):
+                self._hidden(prompts, own.first(prompts.shape[1]), real)
+        if isinstance(self.cache, Tree):
+            self.cache.rows(rows.start, rows.stop).begin()
+
+    def _begin(self, rows: slice, jobs: Sequence[Job]) -> None:
+        last = torch.tensor([job.prompt[-1] for job in jobs], device=self.ids.device)
+        self.ids[rows] = last[:, None]
+
+    def _logits(self, ids: Tensor, cache: Cache) -> Tensor:
+        with decoding(self.model, hypotheses=isinstance(cache, Tree)):
+            return self.model.head(self._hidden(ids, cache))
+
+    def _hidden(self, ids: Tensor, cache: Cache, real: Tensor | None = None) -> Tensor:
+        if isinstance(self.model, EncoderDecoderModel):
+            return self.model.decode(ids, real=real, cache=cache)
+        return self.model.hidden(ids, real=real, cache=cache)
+
+    def step(self) -> None:
+        """One more token of every hypothesis."""
+        n = len(self.jobs)
+        with torch.no_grad() if watching() else torch.inference_mode():  # what a person watches may be learnt from
+            if self.recorded is not None and not watching() and self.recorded.fits(n):
+                self.recorded.step(n, max(self.sources))
+                taken = [self.search.width] * n
+            elif packing := self._packing(n):
+                self._packed_step(n, self._view(n), packing)
+                taken = packing.counts.tolist()
+            else:
+                self._step(n, self._view(n))
+                taken = [self.search.width] * n
+            self.filled = [filled + new for filled, new in zip(self.filled, taken, strict=True)]
+            self._forget()
+
+    def _packing(self, n: int) -> Packing | None:
+        """Who lives, where a CPU can leave the others out. Whoever watches sees every row of the batch."""
+        living = None if self.ids.is_cuda or watching() else self.search.living(n)
+        return None if living is None else Packing.of(living)
+
+    def _packed_step(self, n: int, view: Cache, packing: Packing) -> None:
+        """The same step; the dead are not read."""
+        assert isinstance(view, Tree)
+        assert isinstance(self.search, BeamSearch)
+        logits = self._logits(packing.gather(self.ids[:n])[None], view.among(packing))
+        parents, self.ids[:n] = self.search.advance(logits, packing)
+        view.follow(parents)
+
+    def _step(self, n: int, view: Cache) -> None:
+        logits = self._logits(self.ids[:n], view)
+        parents, self.ids[:n] = self.search.advance(logits)
+        if isinstance(view, Tree):
+            view.follow(parents)
+        if self.recorded is not None:  # a text that is done, and has not left yet, stands still
+            done = self.search.done[:n].long()
+            view.lengths.sub_(done, alpha=self.search.width)
+            view.seen.sub_(done)
+
+    def _again(self, rows: int, source: int) -> None:
+        """The same for `rows`, of all slots: what a graph does must not depend on how long texts are by now."""
+        self._step(rows, self.cache.rows(0, rows).across(source))
+
+    def _forget(self) -> None:
+        """Rows forget the beams that were given up, each by its own count, so that no neighbour has a say in it."""
+        if not isinstance(self.cache, Tree) or self.cache.keys[0].is_cuda:  # a GPU would have to wait for the count
+            return
+        due = [row for row, (filled, bound) in enumerate(zip(self.filled, self.bounds, strict=True)) if filled >= bound]
+        if due:
+            for row, left in zip(due, self.cache.collect(torch.tensor(due)), strict=True):
+                self.filled[row], self.bounds[row] = left, self._bound(left)
+
+    def _bound(self, filled: int) -> int:
+        """Twice as much as is needed, and some more: a row is tidied up seldom, and never looks at much in vain."""
+        return 2 * filled + SPARE * self.search.width
+
+    def _kept(self) -> tuple[list[int], ...]:
+        return self.jobs, self.filled, self.sources, self.bounds
+
+    def _view(self, n: int) -> Cache:
+        """The rows and places that are taken. It is the same for some steps, and a fiftieth of a step to make."""
+        block = BLOCK[self.ids.device.type]
+        slots = min(self.cache.max_len, -(-(max(self.filled) + self.search.width) // block) * block)
+        source, full = max(self.sources), min(self.sources) == max(self.sources)
+        if (n, slots, source, full) != self._viewed:
+            self._viewed = (n, slots, source, full)
+            self._last_view = self.cache.rows(0, n).first(slots).across(source, full=full)
+        return self._last_view
+
+    def _leave(self) -> Iterator[tuple[int, list[Hypothesis]]]:
+        done = self._done()
+        if not done:
+            return
+        self._rows_changed()
+        try:
+            left = self.search.leaving(done)
+        except NoNumbers:
+            raise no_numbers(self.model) from None
+        for row, found in zip(done, left, strict=True):
+            yield self.jobs[row], found
+        rows, to = gaps(len(self.jobs), done)
+        if rows:
+            slots, source = ([kept[row] for row in rows] for kept in (self.filled, self.sources))
+            self.cache.move(rows, to, slots=slots, source=source)
+            self.search.move(rows, to)
+            self.ids[to] = self.ids[rows]
+        for kept in self._kept():
+            move_up(kept, rows, to)
+            del kept[len(kept) - len(done) :]
+
+    def _rows_changed(self) -> None:
+        """What was known of the rows no longer holds: texts have entered, left or been given up."""
+        self._viewed = NOTHING_VIEWED
+        if self.recorded is not None:
+            self.recorded.forget()
+
+    def _done(self) -> list[int]:
+        """The rows whose texts are done; on a GPU a step later, unless somebody listens."""
+        n = len(self.jobs)
+        if self.recorded is not None and not any(self.search.listeners[:n]):
+            return self.recorded.done(n)
+        return self.search.done[:n].nonzero()[:, 0].tolist()
+
+
+def portions(lengths: Sequence[int], most: int | None) -> Iterator[slice]:
+    """Neighbours that have at most so many places together, filled up to their longest; at least one."""
+    start, longest = 0, 0
+    for row, length in enumerate(lengths):
+        longest = max(longest, length)
+        if most is not None and row > start and (row + 1 - start) * longest > most:
+            yield slice(start, row)
+            start, longest = row, length
+    yield slice(start, len(lengths))
+
+
+def padded_ids(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:
+    """Rows side by side, filled up on the right, and where they are real; None where nothing was filled up."""
+    ids, real = side_by_side(rows)
+    return ids.to(device), None if real.all() else real.to(device)
+
+
+def side_by_side(rows: Sequence[Sequence[int]], block: int = 1, most: int | None = None) -> tuple[Tensor, Tensor]:
+    """The same, as many places as the longest has, or the next multiple of `block`, if that is not more than `most`."""
+    lengths = torch.tensor([len(row) for row in rows])
+    places = -(-int(lengths.max()) // block) * block
+    real = torch.arange(places if most is None else min(places, most))[None] < lengths[:, None]
+    ids = torch.zeros(real.shape, dtype=torch.long)
+    ids[real] = torch.tensor([id for row in rows for id in row])
+    return ids, real

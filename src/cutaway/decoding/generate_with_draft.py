@@ -1,0 +1,81 @@
+"""`generate` with a draft: the likeliest words, in fewer readings of the big model. `speculative` says how.
+
+generate(model, tokenizer, "Once upon a time", draft=small)
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import torch
+
+from cutaway.decoding.detokenize import Speller
+from cutaway.decoding.generate import Ended, GenerationOptions, ending, prompt_ids, room
+from cutaway.decoding.search.speculative import speculative
+from cutaway.errors import InputError
+from cutaway.model.model import DecoderModel
+from cutaway.tokens import Tokenizer
+
+SHARED = ("max_tokens", "stop", "seed")  # wishes that a draft leaves free; a seed means nothing without drawing
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """One text, why it ended, and how well the draft guessed: see `Speculation`."""
+
+    text: str
+    ids: list[int]
+    ended: Ended
+    proposed: int
+    accepted: int
+    rounds: int
+
+
+def write_drafted(
+    model: DecoderModel,
+    draft: DecoderModel,
+    tokenizer: Tokenizer,
+    prompts: Sequence[str],
+    wishes: GenerationOptions,
+    k: int = 4,
+) -> list[Drafted]:
+    """How each prompt goes on, by the model's own likeliest words, of which the draft guesses `k` at a time."""
+    for field in fields(wishes):
+        value = getattr(wishes, field.name)
+        if field.name not in SHARED and value not in (field.default, []):
+            raise InputError(
+                f"{field.name}={value!r} and a draft: it guesses the model's likeliest words, which no rule changes "
+                "and no beam keeps; leave out one of the two"
+            )
+    if draft.device != model.device:
+        raise InputError(f"the draft is on {draft.device}, the model on {model.device}: move one of them")
+    ends = set(model.config.end_ids or ())
+    found = []
+    for prompt in prompts:
+        ids = prompt_ids(model, tokenizer, prompt)
+        n = room(model, ids, wishes)
+        speller = Speller(tokenizer, ids, ends=ends, stops=wishes.stops)
+
+        def stopped(_: int, new: list[int], speller: Speller = speller) -> int | None:
+            return speller.heard if speller.hear(new) else None
+
+        prompt_row = torch.tensor([ids], device=model.device)
+        said = speculative(model, draft, prompt_row, n=n, k=k, enough=stopped if wishes.stops else None)
+        (new,) = said.texts
+        speller.hear(new)
+        text = speller.close()
+        ended = ending(speller, new[-1] in ends, n < wishes.max_tokens)
+        found.append(Drafted(text, new, ended, said.proposed, said.accepted, said.rounds))
+    return found
+
+
+def check_same_tokens(tokenizer: Tokenizer, theirs: Tokenizer | None) -> None:
+    """A draft writes ids: they have to mean the same words to both. One without a tokenizer is taken at its size."""
+    if theirs is None:
+        return
+    ours, other = (set(each.backend.get_vocab().items()) for each in (tokenizer, theirs))
+    if differ := sorted(ours ^ other, key=lambda pair: pair[::-1]):
+        whose = "model" if differ[0] in ours else "draft"
+        raise InputError(
+            f"{differ[0][0]!r} is token {differ[0][1]} of the {whose}'s tokenizer alone, and {len(differ) - 1:,} more "
+            "differ: a draft needs the same tokenizer"
+        )

@@ -1,0 +1,1 @@
+"""Rules that change the scores of the next token: penalties, top-k and top-p, expressions, terms, bad words, stops."""

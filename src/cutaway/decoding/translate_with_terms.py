@@ -1,0 +1,137 @@
+"""Translations that have their terms: found freely where they have them anyway, else searched again, on a grid.
+
+A grid's score is not log p alone: `cutaway.decoding.search.constrained_beam` adds two prices to it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from cutaway.decoding.engine.engine import Engine
+from cutaway.decoding.engine.run import finished_jobs
+from cutaway.decoding.rules.terms import Glossary, Looks, contains
+from cutaway.decoding.search.constrained_beam import Borders, GridSearch, TermJob
+from cutaway.decoding.search.search import Hypothesis, Job
+from cutaway.errors import InputError
+from cutaway.model.model import EncoderDecoderModel
+from cutaway.model.tap import watch
+
+
+def search_with_terms(
+    model: EncoderDecoderModel,
+    jobs: Sequence[Job],
+    wanted: Sequence[Looks],
+    glossary: Glossary,
+    spell: Callable[[Job, Hypothesis], str],
+    *,
+    most: int,
+    n_best: int = 1,
+    rows: int | None = None,
+    **search: Any,
+) -> Iterator[tuple[int, list[Hypothesis]]]:
+    """What `written` gives, where each text contains what is wanted; `most` tokens have room in a target.
+
+    `n_best` of each are looked for. The best of them does not depend on how many: what a grid finds besides a
+    translation that has its terms comes after it, or not at all.
+    """
+
+    def kept(number: int, found: Sequence[Hypothesis]) -> list[Hypothesis]:
+        terms = wanted[number]
+        return [one for one in found if all(contains(spell(jobs[number], one), term) for term, _ in terms)]
+
+    ends = set(search["end_ids"])
+    there: dict[int, list[Hypothesis]] = {}
+    best: dict[int, float] = {}
+    again: dict[int, dict[int, TermJob]] = {}  # by the tokens that they owe: a grid has a bank for each
+    for job, terms in zip(jobs, wanted, strict=True):
+        if terms:
+            _term_job(job, terms, glossary, most, ends)  # what is impossible is said before anything is written
+    for number, found in finished_jobs(model, jobs, rows=rows, **search):
+        good = kept(number, found)
+        stays = bool(good) and good[0] is found[0]
+        if stays and (len(good) >= n_best or not wanted[number]):
+            yield number, good
+        else:
+            job = _term_job(jobs[number], wanted[number], glossary, most, ends)
+            job = replace(job, usual=len(found[0].ids) + job.owed - len(job.terms))  # a term replaces some word
+            again.setdefault(job.owed, {})[number] = job
+            there[number], best[number] = good, good[0].score if stays else float("inf")
+    for some in again.values():
+        numbers = list(some)
+        for at, found in _searched(model, list(some.values()), glossary.borders, rows, **search):
+            number = numbers[at]
+            more = [one for one in kept(number, found) if one.score <= best[number]]
+            every: dict[tuple[int, ...], Hypothesis] = {}
+            for one in [*there[number], *more]:
+                every.setdefault(tuple(one.ids), one)
+            if not every:
+                said = ", ".join(term for term, _ in wanted[number])
+                raise InputError(f"no translation with the terms {said} was found: widen the beam")
+            yield number, sorted(every.values(), key=lambda one: -one.score)
+
+
+def _term_job(job: Job, wanted: Looks, glossary: Glossary, most: int, ends: set[int]) -> TermJob:
+    """The same job, with these terms, and room for them."""
+    terms = tuple(tuple(way for way in glossary.ways(term) if not ends.intersection(way.ids)) for term, _ in wanted)
+    for (term, _), ways in zip(wanted, terms, strict=True):
+        if not ways:
+            raise InputError(f"terms: {term!r} holds a token that ends a text in this model: choose another word")
+    room = most - len(job.prompt) + 1
+    made = TermJob(
+        prompt=job.prompt,
+        source=job.source,
+        limit=job.limit,
+        rules=job.rules,
+        terms=terms,
+        looks=tuple(places for _, places in wanted),
+        fresh=len(job.prompt) == 1,
+    )
+    if made.owed > room:
+        raise InputError(
+            f"the terms {', '.join(repr(term) for term, _ in wanted)} take {made.owed} tokens, but only {room} have"
+            " room in a translation: leave some out, or cut the text"
+        )
+    return replace(made, limit=min(room, job.limit + made.owed))
+
+
+def _searched(
+    model: EncoderDecoderModel,
+    jobs: Sequence[TermJob],
+    known: Borders,
+    rows: int | None,
+    *,
+    beam: int,
+    end_ids: Sequence[int],
+    prune: float | None = None,
+    **search: Any,
+) -> Iterator[tuple[int, list[Hypothesis]]]:
+    """What a grid finds for each job, as they are done. Nothing is pruned: a term costs more than any threshold."""
+    extra = torch.zeros(max(0, model.config.vocab_size - len(known.opens)), dtype=torch.bool)  # type: ignore[attr-defined]
+    opens, closes = torch.cat([known.opens, extra]), torch.cat([known.closes, extra])
+    opens[list(end_ids)] = True
+    rows = min(len(jobs), max(1, (rows or 32) // (1 + jobs[0].owed)))
+    source = max(len(job.source) for job in jobs)
+    prompt = max(len(job.prompt) for job in jobs)
+    name = f"decoder.{len(model.decoder) - 1}.cross.pattern"  # as in `align`
+    grid = GridSearch(
+        max(2, beam),  # in a bank of one, the first place for a term is the last
+        jobs,
+        Borders(opens.to(model.device), closes.to(model.device)),
+        rows=rows,
+        most=max(job.limit for job in jobs),
+        ends=end_ids,
+        device=model.device,
+        dtype=torch.promote_types(model.dtype, torch.float32),
+        prompt=prompt,
+        **search,
+    )
+    steps = Engine(model, grid, rows=rows, prompt=prompt, source=source).steps(jobs)
+    while True:
+        with watch(model, name) as seen:  # for a step only: whoever is told what is done may ask the model, too
+            grid.pattern = lambda seen=seen: seen[name].mean(dim=1)
+            done = next(steps, None)
+        if done is None:
+            return
+        yield from done

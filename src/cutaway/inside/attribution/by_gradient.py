@@ -1,0 +1,218 @@
+"""Attribution by gradients: which words, patches or pixels a number of the model's comes from.
+
+    gradient × input:       x · ∂F/∂x                                              how F would change, if x shrank
+    integrated gradients:   (x − b) · ∫₀¹ ∂F/∂x (b + α(x − b)) dα                  (Sundararajan et al. 2017)
+
+F is a *metric*: a function of the model's logits that gives each row of the batch one number, or one for each of
+several outputs. The second adds up to F(x) − F(b), what the input did that a baseline b does not; how far a sum of
+finitely many steps is from that is returned as `error`.
+
+    found = integrated_gradients(model, ids, metric=lambda logits: logits[:, -1, 262])[0]
+    found.scores[0]         # of each token; they add up to found.total − found.of_baseline
+
+Gradients are taken at a tap: the vectors of the tokens by themselves, before positions are added, so that a baseline
+says «some other word here», not «nothing, nowhere».
+
+The integral is a sum over steps. Equal steps do badly: of a trained model, most of the change happens on a short part
+of the path. A pass forward costs little beside the gradients of many outputs, so that some passes first look where the
+metric changes, and the steps are taken there. Without a number of steps, the path is halved where its scores do not yet
+add up: at the kinks of a ReLU, and near a baseline that a norm blows up.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from cutaway.arguments import checked
+from cutaway.errors import InputError
+from cutaway.inside.attribution.gradients import Gradients
+from cutaway.inside.attribution.reference_inputs import Given, Keep, values_of_baseline
+from cutaway.inside.attribution.result import Attribution
+from cutaway.inside.patching.metrics import Measure
+from cutaway.inside.progress import Told, silent
+from cutaway.model.upcast import upcast
+
+Node = tuple[float, float]  # where on the path, and how much it counts
+Piece = tuple[float, float]  # of the path: from, to
+WITHIN = 0.01  # of the whole: no picture shows less
+ROUNDING = 4096  # times the last bit of the metric: no steps are spent on a change that is less
+PIECES, EACH, MOST_STEPS = 4, 4, 1024  # how many at first; steps of each, of all
+LOOKS = 32  # parts of the path on which the change is measured, to know where steps are needed
+EVERYWHERE = 0.1  # of the steps are spread over the whole path, be there a change or not
+
+
+@checked
+def gradient_x_input(
+    model: nn.Module, *inputs: Tensor, metric: Measure, at: str | None = None, **more: Any
+) -> list[Attribution]:
+    """Of each row: the input times the metric's gradient. One pass; exact where the model is linear."""
+    asked = Gradients(model, inputs, more, metric, at)
+    values = asked.values()
+    found, slopes = asked.slopes(values, copies=1)
+    scores = torch.cat([_times(value, slope, asked.pixels) for value, slope in zip(values, slopes, strict=True)], -1)
+    return asked.told("gradient_x_input", scores[:, 0], found[0])
+
+
+@checked
+def integrated_gradients(
+    model: nn.Module,
+    *inputs: Tensor,
+    metric: Measure,
+    at: str | None = None,
+    baseline: Given = "zero",
+    keep: Keep = None,
+    within: float = WITHIN,
+    steps: int | None = None,
+    rule: str = "gauss_legendre",
+    batch_tokens: int = 2048,
+    report: Told = silent,
+    **more: Any,
+) -> list[Attribution]:
+    """Of each row: the input's way from the baseline, times the metric's mean gradient along it.
+
+    `at`: "tokens", or "output" for the sum with positions; of pictures "patches", "output" or "pixels". What may be
+    given as `baseline`: see `cutaway.inside.attribution.reference_inputs`; places to `keep` stay as they are.
+    Without `steps`, there are as many as it takes for the scores to add up `within` 1 %, at most some 1024; with
+    `steps`, so many, by a `rule`: "gauss_legendre", "midpoint", or "even_change", the middles of pieces on which the
+    metric changes equally much, which needs the fewest. At most `batch_tokens` places are computed at a time,
+    or one copy of the batch. `report` is told of steps; how many it takes is not known before, only the most.
+    """
+    if rule not in RULES:
+        raise InputError(f"rule={rule!r} is not one of {', '.join(RULES)}")
+    if steps is not None and steps < 1:
+        raise InputError(f"steps={steps}: at least one is taken")
+    asked = Gradients(model, inputs, more, metric, at)
+    ends = asked.values()
+    done, most = 0, MOST_STEPS if steps is None else steps
+
+    def told(more_steps: int) -> None:
+        nonlocal done
+        done = min(done + more_steps, most)
+        report(done, most)
+
+    path = Path(asked, values_of_baseline(asked, ends, baseline, keep), ends, batch_tokens, told)
+    of_start, of_end = path.metrics([0.0, 1.0])
+    if steps is None:
+        scores, steps = path.halved_until(within, of_start, of_end)
+    else:
+        scores = path.integral(RULES[rule](path, steps)).sum(dim=0)
+    report(most, most)
+    return asked.told("integrated_gradients", scores.to(of_end.dtype), of_end, of_start, steps)
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """The straight way from a baseline to the input."""
+
+    asked: Gradients
+    starts: Sequence[Tensor]
+    ends: Sequence[Tensor]
+    batch_tokens: int
+    told: Callable[[int], None]  # of so many more steps
+
+    def at(self, places: Sequence[float]) -> list[Tensor]:
+        return [torch.cat([a.lerp(b, place) for place in places]) for a, b in zip(self.starts, self.ends, strict=True)]
+
+    def _some(self, several: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        """As many at a time as there is memory for."""
+        n = max(1, self.batch_tokens // sum(end[..., 0].numel() for end in self.ends))
+        return (several[first : first + n] for first in range(0, len(several), n))
+
+    @torch.no_grad()
+    def metrics(self, places: Sequence[float]) -> Float[Tensor, "place batch output"]:
+        return torch.cat([self.asked.metrics(self.at(some), len(some)) for some in self._some(places)])
+
+    def integral(self, nodes: Sequence[Node]) -> Float[Tensor, "node output batch input"]:
+        """What each node adds to the scores."""
+        found = []
+        for some in self._some(nodes):
+            _, slopes = self.asked.slopes(self.at([place for place, _ in some]), copies=len(some))
+            ways = [b - a for a, b in zip(self.starts, self.ends, strict=True)]
+            shares = [_times(*of, self.asked.pixels) for of in zip(ways, slopes, strict=True)]
+            weights = torch.tensor([weight for _, weight in some], dtype=torch.float64).to(shares[0])
+            found.append(torch.cat(shares, -1).transpose(0, 1) * weights[:, None, None, None])
+            self.told(len(some))
+        return torch.cat(found)
+
+    def halved_until(
+        self, within: float, of_start: Tensor, of_end: Tensor
+    ) -> tuple[Float[Tensor, "output batch input"], int]:
+        """The scores, and from how many steps. The path is halved where its scores do not yet add up to what the
+        metric does there: at the kinks of a ReLU, and near a baseline that a norm blows up."""
+        cuts = [number / PIECES for number in range(PIECES + 1)]
+        pieces = list(pairwise(cuts))
+        known = dict(zip(cuts, [of_start, *self.metrics(cuts[1:-1]), of_end], strict=True))
+        limits = torch.finfo(of_end.dtype)
+        rounding = ROUNDING * limits.eps * torch.maximum(of_start.abs(), of_end.abs()).amax(dim=1)
+        whole = (of_end - of_start).abs().amax(dim=1).maximum(rounding).clamp(min=limits.tiny)
+        scores: dict[Piece, Tensor] = {}
+        gaps: dict[Piece, Tensor] = {}
+        while pieces:
+            nodes = [(a + (b - a) * at, (b - a) * weight) for a, b in pieces for at, weight in gauss_legendre(EACH)]
+            scores |= dict(zip(pieces, self.integral(nodes).unflatten(0, (-1, EACH)).sum(dim=1), strict=True))
+            for a, b in pieces:
+                gaps[a, b] = (scores[a, b].sum(dim=-1).T - (known[b] - known[a])) / whole[:, None]
+            pieces = worst(gaps, within) if EACH * len(scores) < MOST_STEPS else []
+            middles = [(a + b) / 2 for a, b in pieces]
+            known |= dict(zip(middles, self.metrics(middles), strict=True)) if middles else {}
+            for piece in pieces:
+                del scores[piece], gaps[piece]
+            pieces = [half for a, b in pieces for half in ((a, (a + b) / 2), ((a + b) / 2, b))]
+        return torch.stack(list(scores.values())).sum(dim=0), EACH * len(scores)
+
+
+def worst(gaps: dict[Piece, Float[Tensor, "batch output"]], within: float) -> list[Piece]:
+    """The pieces that make three quarters of what is missing; none, once it is little.
+
+    Little: `within` what is wanted in sum, and no more than 10 % before gaps cancel.
+    """
+    sizes = {piece: float(gap.abs().max()) for piece, gap in gaps.items()}
+    total = left = sum(sizes.values())
+    found: list[Piece] = []
+    if float(torch.stack(list(gaps.values())).sum(dim=0).abs().max()) <= within and total <= max(0.1, within):
+        return found
+    for piece in sorted(sizes, key=lambda piece: -sizes[piece]):
+        if left > total / 4:
+            found += [piece] if piece[0] < sum(piece) / 2 < piece[1] else []  # a number that jumps has no shorter one
+            left -= sizes[piece]
+    return found
+
+
+def _times(way: Tensor, slopes: Tensor, pixels: bool) -> Float[Tensor, "output copy batch input"]:
+    """The product of each place, added up over what it consists of: the numbers of a vector, a pixel's channels."""
+    product = upcast(way) * slopes
+    return product.sum(dim=3).flatten(3) if pixels else product.sum(dim=-1)
+
+
+def even_change(path: Path, n: int) -> list[Node]:
+    """The middles of n pieces on which the metric changes equally much, whichever of its outputs changes most."""
+    places = np.linspace(0, 1, LOOKS + 1)
+    change = path.metrics(places.tolist()).double().diff(dim=0).abs().amax(dim=2)  # piece batch
+    share = (change / change.sum(dim=0).clamp(min=1e-300)).mean(dim=1).cpu().numpy()
+    so_far = np.concatenate([[0.0], np.cumsum((1 - EVERYWHERE) * share + EVERYWHERE / LOOKS)])
+    cuts = np.interp(np.linspace(0, so_far[-1], n + 1), so_far, places)
+    return [((a + b) / 2, b - a) for a, b in pairwise(cuts.tolist())]
+
+
+def gauss_legendre(n: int) -> list[Node]:
+    """Places in 0 … 1 and their weights: exact for polynomials of degree 2n − 1."""
+    places, weights = np.polynomial.legendre.leggauss(n)
+    return list(zip((0.5 * (places + 1)).tolist(), (0.5 * weights).tolist(), strict=True))
+
+
+def midpoint(n: int) -> list[Node]:
+    """The middle of n equal parts."""
+    return [((i + 0.5) / n, 1 / n) for i in range(n)]
+
+
+RULES: dict[str, Callable[[Path, int], list[Node]]] = {
+    "gauss_legendre": lambda _, n: gauss_legendre(n),
+    "midpoint": lambda _, n: midpoint(n),
+    "even_change": even_change,
+}

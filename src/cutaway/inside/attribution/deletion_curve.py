@@ -1,0 +1,121 @@
+"""Is an attribution faithful? Take away what it calls important, and see whether the model minds.
+
+    curve = deletion_curve(model, ids, scores=found.scores, metric=metric)
+    curve.faithfulness          # above 0: better than a random order; below: worse; None: the inputs do not matter
+
+Inputs are replaced by the baseline in the order of their scores, the highest first; a faithful order makes the metric
+fall faster than a random one does (Samek et al. 2017). There is no largest faithfulness: on its way the number may
+rise above where it began, or fall below where it ends. It measures the method and the model together, and says nothing
+about inputs that count only together.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from cutaway.arguments import checked
+from cutaway.errors import InputError
+from cutaway.inside.attribution.gradients import Gradients
+from cutaway.inside.attribution.reference_inputs import Given, values_of_baseline
+from cutaway.inside.patching.metrics import Measure
+from cutaway.inside.progress import Told, counted_progress, silent
+
+FLAT = 1e-5  # of the largest value: a change so small is rounding
+SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class DeletionCurve:
+    """The metric of each output while more and more of the inputs are gone."""
+
+    shares: tuple[float, ...]
+    values: Float[Tensor, "output share"]
+    random: Float[Tensor, "output share"]  # the mean of random orders
+
+    @property
+    def faithfulness(self) -> float | None:
+        """How far below the random curve the method's is, the mean over shares, in units of the whole change from
+        nothing gone to all gone, be it a fall or a rise; of all outputs together, so that those with a large change
+        count more. None where nothing changes: no order is better than another then."""
+        change = (self.values[:, 0] - self.values[:, -1]).abs().sum()
+        if change <= FLAT * self.values.abs().amax(dim=1).sum():
+            return None
+        return float((self.random - self.values).mean(dim=1).sum() / change)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON writes it."""
+        curves = {"values": self.values.tolist(), "random": self.random.tolist()}
+        return {"shares": list(self.shares), **curves, "faithfulness": self.faithfulness}
+
+
+@checked
+@torch.no_grad()
+def deletion_curve(
+    model: nn.Module,
+    *inputs: Tensor,
+    scores: Float[Tensor, "output input"],
+    metric: Measure,
+    among: Bool[Tensor, "output input"] | Bool[Tensor, " input"] | None = None,
+    at: str | None = None,
+    baseline: Given = "zero",
+    shares: Sequence[float] = SHARES,
+    n_random: int = 8,
+    seed: int = 0,
+    batch_tokens: int = 8192,
+    report: Told = silent,
+    **more: Any,
+) -> DeletionCurve:
+    """The metric of one row while the inputs with the highest scores go; `among` says which may (all unless given).
+
+    Each output has its own order. `n_random` orders, drawn by `seed`, are what it is held against.
+    """
+    if n_random < 0 or batch_tokens < 1:
+        raise InputError(f"n_random={n_random}, batch_tokens={batch_tokens}: at least 0 and 1")
+    asked = Gradients(model, inputs, more, metric, at)
+    ends = asked.values()
+    n_output, n_input = scores.shape
+    if len(inputs[0]) != 1 or n_input != sum(_flat(end, asked.pixels).shape[1] for end in ends):
+        raise InputError(f"scores of {n_input} inputs: give one row, and the scores of its inputs at {asked.places}")
+    if among is not None and among.shape not in (scores.shape, scores.shape[1:]):
+        raise InputError(f"among={tuple(among.shape)} for scores of {tuple(scores.shape)}: give one for each input")
+    starts = values_of_baseline(asked, ends, baseline)
+    may_go = torch.ones_like(scores, dtype=torch.bool) if among is None else among.expand_as(scores)
+    # on the CPU, as in a test: the same order everywhere
+    generator = torch.Generator().manual_seed(seed)
+    orders = [
+        scores.double(),
+        *(torch.rand(scores.shape, generator=generator).to(scores.device).double() for _ in range(n_random)),
+    ]
+    gone = torch.stack([_gone(order, may_go, shares) for order in orders]).flatten(0, 2)  # order · output · share
+    found = []
+    at_a_time = max(1, batch_tokens // n_input)
+    for some in counted_progress(gone.split(at_a_time), report):
+        values, first = [], 0
+        for start, end in zip(starts, ends, strict=True):
+            n = _flat(end, asked.pixels).shape[1]
+            mask = some[:, first : first + n].to(end.device)
+            mask = mask.unflatten(1, end.shape[-2:])[:, None] if asked.pixels else mask[..., None]
+            values.append(torch.where(mask, start, end))
+            first += n
+        found.append(asked.metrics(values, len(some))[:, 0])
+    curves = torch.cat(found).unflatten(0, (len(orders), n_output, len(shares)))
+    own = torch.arange(n_output, device=curves.device)
+    curves = curves[:, own, :, own].transpose(0, 1)  # order × output × share, each output's own metric
+    return DeletionCurve(tuple(shares), curves[0], curves[1:].mean(dim=0) if n_random else curves[0])
+
+
+def _gone(
+    order: Float[Tensor, "output input"], may_go: Bool[Tensor, "output input"], shares: Sequence[float]
+) -> Bool[Tensor, "output share input"]:
+    """Which inputs are gone at each share, the highest first; what may not go is last."""
+    ranks = order.masked_fill(~may_go, float("-inf")).argsort(dim=-1, descending=True).argsort(dim=-1)
+    counts = torch.tensor(shares, dtype=torch.float64, device=order.device) * may_go.sum(dim=-1, keepdim=True)
+    return ranks[:, None] < counts.round()[..., None]
+
+
+def _flat(end: Tensor, pixels: bool) -> Tensor:
+    return end[:, 0].flatten(1) if pixels else end

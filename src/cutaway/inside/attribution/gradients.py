@@ -1,0 +1,170 @@
+"""A number of the model's as a function of what stands at some places, and its gradients there.
+
+A *metric* makes one number, or one for each of several outputs, of the logits of each row. The places are taps right
+behind the embeddings, whose values are replaced by leaves of the graph; nothing is put on the model, and its weights'
+gradients are neither computed nor touched.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from cutaway.errors import InputError
+from cutaway.inside.attribution.result import Attribution
+from cutaway.inside.patching.metrics import Measure
+from cutaway.inside.residual.decompose import check_gradients, readable
+from cutaway.model.embeddings import Embedding, PatchEmbedding
+from cutaway.model.finite import check_scores
+from cutaway.model.tap import edit, watch
+
+PIXELS = "pixels"
+
+
+@dataclass(frozen=True, eq=False)
+class Gradients:
+    """A model, what it reads, the number that is asked about, and the places that share it out."""
+
+    model: Any  # without what torch.compile wraps it in
+    inputs: tuple[Tensor, ...]
+    more: dict[str, Any]
+    metric: Measure
+    at: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "model", readable(self.model, self.more))
+        check_gradients(self.model)
+        names = {end for part in self.embeddings.values() for end in part.taps} - {"positions", "segments"}
+        names |= {PIXELS} if self.reads_pictures else set()
+        if self.at is not None and self.at not in names:
+            raise InputError(f"at={self.at!r}: of this model it may be {', '.join(sorted(names))}")
+
+    @property
+    def embeddings(self) -> dict[str, Embedding | PatchEmbedding]:
+        """In the order of the inputs: the source's, the target's."""
+        parts = self.model.named_children()
+        return {name: part for name, part in parts if isinstance(part, Embedding | PatchEmbedding)}
+
+    @property
+    def reads_pictures(self) -> bool:
+        return any(isinstance(part, PatchEmbedding) for part in self.embeddings.values())
+
+    @property
+    def pixels(self) -> bool:
+        return self.at == PIXELS
+
+    @property
+    def places(self) -> list[str]:
+        """The taps whose values share the number out."""
+        return self.taps(self.at or ("patches" if self.reads_pictures else "tokens"))
+
+    def taps(self, name: str) -> list[str]:
+        return [f"{part}.{name}" for part in self.embeddings]
+
+    @torch.no_grad()
+    def values(self, edits: dict[str, Any] | None = None, pictures: Tensor | None = None) -> list[Tensor]:
+        """What stands at the places, in this run or in one with edits or other pictures."""
+        inputs = self.inputs if pictures is None else (pictures, *self.inputs[1:])
+        if self.pixels:
+            return [inputs[0]]
+        with edit(self.model, edits or {}), watch(self.model, *self.places) as seen:
+            self.model.hidden(*inputs, **self.more)
+        return [seen[place] for place in self.places]
+
+    def metrics(self, values: Sequence[Tensor], copies: int) -> Float[Tensor, "copy batch output"]:
+        """The metric, with these values at the places; the metric sees one copy of the batch at a time."""
+        inputs = [_repeated(one, copies) for one in self.inputs]
+        more = {name: _repeated(one, copies) for name, one in self.more.items()}
+        if self.pixels:
+            logits = self.model(values[0], *inputs[1:], **more)
+        else:
+            with edit(
+                self.model, {place: give_slopes(value) for place, value in zip(self.places, values, strict=True)}
+            ):
+                logits = self.model(*inputs, **more)
+        each = [self.metric(some) for some in logits.chunk(copies)]
+        if not all(isinstance(one, Tensor) for one in each):
+            raise InputError(f"the metric gave a {type(each[0]).__name__}: it has to give a tensor")
+        found = torch.stack(each)
+        n_rows = len(self.inputs[0])
+        if found.ndim not in (2, 3) or found.shape[1] != n_rows:
+            raise InputError(
+                f"the metric gave {tuple(found.shape[1:])} for {n_rows} rows: one number for each row, or one for each "
+                "row and output"
+            )
+        return found if found.ndim == 3 else found[..., None]
+
+    @torch.no_grad()
+    def answers(self, *several: Sequence[Tensor]) -> list[Float[Tensor, "batch output"]]:
+        """The metric of each of several sets of values."""
+        return list(self.metrics([torch.cat(every) for every in zip(*several, strict=True)], len(several)))
+
+    def slopes(self, values: Sequence[Tensor], copies: int) -> tuple[Tensor, list[Tensor]]:
+        """The metric, copy × batch × output, and its gradients: of each place output × copy × batch × ….
+
+        One pass forward serves all outputs.
+        """
+        with torch.enable_grad():
+            leaves = [value.detach().requires_grad_() for value in values]
+            found = self.metrics(leaves, copies)
+            if not found.requires_grad:
+                raise InputError("the metric has no gradient: it must be computed from the logits, without no_grad")
+            n = found.shape[-1]
+            every = [
+                torch.autograd.grad(
+                    found[..., j].sum(), leaves, retain_graph=j + 1 < n, allow_unused=True, materialize_grads=True
+                )
+                for j in range(n)
+            ]
+        return found.detach(), [torch.stack(of).unflatten(1, (copies, -1)) for of in zip(*every, strict=True)]
+
+    def told(
+        self,
+        method: str,
+        scores: Float[Tensor, "output batch input"],
+        total: Float[Tensor, "batch output"],
+        of_baseline: Float[Tensor, "batch output"] | None = None,
+        steps: int | None = None,
+    ) -> list[Attribution]:
+        """One `Attribution` for each row, its inputs and outputs named by their numbers."""
+        check_scores(self.model, total, scores)
+        errors: list[float | None] = [None] * len(total)
+        if of_baseline is not None:
+            wanted = total - of_baseline
+            gap = (scores.sum(dim=-1).T - wanted).abs().amax(dim=1)
+            errors = (gap / wanted.abs().amax(dim=1).clamp(min=torch.finfo(gap.dtype).tiny)).tolist()
+        parts = () if self.reads_pictures else tuple(ids.shape[1] for ids in self.inputs[: len(self.embeddings)])
+        return [
+            Attribution(
+                method=method,
+                scores=scores[:, row],
+                inputs=tuple(map(str, range(scores.shape[-1]))),
+                outputs=tuple(map(str, range(len(scores)))),
+                total=total[row],
+                of_baseline=None if of_baseline is None else of_baseline[row],
+                error=errors[row],
+                steps=steps,
+                parts=parts if len(parts) > 1 else (),
+                shape=self._shape(),
+            )
+            for row in range(len(total))
+        ]
+
+    def _shape(self) -> tuple[int, int] | None:
+        for part in self.embeddings.values():
+            if isinstance(part, PatchEmbedding) and self.at != "output":
+                side = part.image_size if self.pixels else part.image_size // part.patch_size
+                return side, side
+        return None
+
+
+def give_slopes(value: Tensor) -> Callable[[Tensor], Tensor]:
+    """The edit that puts a value in the place of whatever there is."""
+    return lambda _: value
+
+
+def _repeated(one: Any, copies: int) -> Any:
+    return one.repeat(copies, *[1] * (one.ndim - 1)) if isinstance(one, Tensor) else one

@@ -1,0 +1,151 @@
+"""What an attribution says: how much each part of the input did for each output.
+
+    found.scores            # output × input
+    found.words(tokenizer)  # the same by words, where the tokens were pieces
+
+Signed methods (gradients) share out a number: pieces of a word add up. Methods that read attention say where something
+comes from: what the pieces of an input word get is added up, the rows of an output word are averaged, as in alignments.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from cutaway.decoding.alignment import members, word_spans
+from cutaway.decoding.detokenize import BYTE, LOST, Speller
+from cutaway.errors import InputError
+from cutaway.tokens import Tokenizer
+
+METHODS = {
+    "integrated_gradients": "integrated gradients",
+    "gradient_x_input": "gradient × input",
+    "attention_rollout": "attention rollout",
+    "value_weighted": "value-weighted attention",
+}
+LOOKED = ("attention_rollout", "value_weighted")  # methods whose rows say where something comes from
+
+
+@dataclass(frozen=True, eq=False)
+class Attribution:
+    """How much each input did for each output, of one row of a batch."""
+
+    method: str
+    scores: Float[Tensor, "output input"]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    total: Float[Tensor, " output"]  # the metric itself; of attention, what each row adds up to
+    of_baseline: Float[Tensor, " output"] | None = None  # the metric where nothing is said
+    error: float | None = None  # |Σ scores − (total − of_baseline)|, relative to the largest difference
+    steps: int | None = None
+    parts: tuple[int, ...] = ()  # how many inputs are of the source, how many of the target before
+    shape: tuple[int, int] | None = None  # of a picture: rows × columns of patches or pixels
+    input_ids: tuple[int, ...] | None = None
+    output_ids: tuple[int, ...] | None = None
+
+    @property
+    def off(self) -> str:
+        """How far the scores of integrated gradients are from adding up; "" of other methods."""
+        if self.error is None:
+            return ""
+        share = f"up to {ceil(100 * self.error)}%" if self.error < 10 else "more than ten times"
+        return f"{self.steps} step{'' if self.steps == 1 else 's'}; sums are off by {share} of the largest"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON writes it."""
+        return {
+            "method": self.method,
+            "inputs": list(self.inputs),
+            "outputs": list(self.outputs),
+            "scores": self.scores.tolist(),
+            "total": self.total.tolist(),
+            "of_baseline": None if self.of_baseline is None else self.of_baseline.tolist(),
+            "error": self.error,
+            "steps": self.steps,
+            "parts": list(self.parts),
+            "shape": None if self.shape is None else list(self.shape),
+        }
+
+    def words(self, tokenizer: Tokenizer) -> "Attribution":
+        """By words in place of tokens; special tokens stay by themselves."""
+        if self.input_ids is None:
+            raise InputError("these inputs are no tokens: only the attribution of a text has words")
+        start = 0
+        parts: list[int] = []
+        names: list[str] = []
+        tables: list[Tensor] = []
+        for n in self.parts or (len(self.input_ids),):
+            some, table = _grouped(tokenizer, self.input_ids[start : start + n])
+            start, names = start + n, names + some
+            parts.append(len(some))
+            tables.append(table)
+        at = torch.block_diag(*tables).to(self.scores)
+        changes: dict[str, Any] = {"scores": self.scores @ at.T, "inputs": tuple(names), "parts": tuple(parts)}
+        if self.output_ids is not None:
+            outputs, of = _grouped(tokenizer, self.output_ids)
+            of = of.to(self.scores)
+            if self.method in LOOKED:
+                of = of / of.sum(dim=1, keepdim=True)
+            base = None if self.of_baseline is None else of @ self.of_baseline
+            changes |= {"scores": of @ changes["scores"], "outputs": tuple(outputs), "of_baseline": base}
+            changes["total"] = of @ self.total
+        return replace(self, **changes, input_ids=None, output_ids=None)
+
+
+def token_names(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, ...]:
+    """What each token adds to the text; a special token by its name, half a character as �."""
+    return tuple(
+        _named(tokenizer, id, text[a:b])
+        for some, special in _runs(tokenizer, ids)
+        for text, spans in [("", [(0, 0)] * len(some)) if special else _spelled(tokenizer, some)]
+        for id, (a, b) in zip(some, spans, strict=True)
+    )
+
+
+def _named(tokenizer: Tokenizer, id: int, added: str) -> str:
+    """Tokens that share a character say only together what it is: each is what it would be alone, not raw bytes."""
+    alone = tokenizer.decode([id])
+    if LOST in alone and not BYTE.fullmatch(tokenizer.token(id)):
+        return alone
+    return added or tokenizer.token(id)
+
+
+def _grouped(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[list[str], Float[Tensor, "word token"]]:
+    """The words of some tokens, and which token belongs to which."""
+    names: list[str] = []
+    tables = []
+    for some, special in _runs(tokenizer, ids):
+        text, spans = ("", []) if special else _spelled(tokenizer, some)
+        words = word_spans(text)
+        names += [text[a:b] for a, b in words] or [tokenizer.token(id) for id in some]
+        tables.append(members(text, words, spans) if words else torch.eye(len(some)))
+    return names, torch.block_diag(*tables) if tables else torch.zeros(0, 0)
+
+
+def _runs(tokenizer: Tokenizer, ids: Sequence[int]) -> Iterator[tuple[list[int], bool]]:
+    """Texts, and the special tokens between them."""
+    special, some = set(tokenizer.special_ids().values()), list[int]()
+    for id in ids:
+        if id in special:
+            if some:
+                yield some, False
+            yield [id], True
+            some = []
+        else:
+            some.append(id)
+    if some:
+        yield some, False
+
+
+def _spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
+    """A text, and the characters [start, stop) that each of its tokens added."""
+    speller, spans = Speller(tokenizer, []), []
+    for n in range(len(ids)):
+        start = len(speller.said)
+        speller.hear(ids[: n + 1])
+        spans.append((start, len(speller.said)))
+    return speller.close(), spans

@@ -1,0 +1,178 @@
+"""What a translator's cross-attention aligns, head by head, and whether it matters.
+
+A name or a number that stands on both sides was copied, and where it came from is known for sure: `copies`. A head that
+looks there while it is written aligns (or copies); whether the model needs it is seen when it is taken away.
+
+    found = aligning(model, tokenizer, sources, targets, tag=tokenizer.tag_id("de"))
+    found.copies.best(3)       # the share of copied words that a head finds, of those it could find
+    found.lost_copied.best(3)  # nats per token of a copied word that are lost without the head
+
+The translations are given, not made: the decoder is told its text, as in `decoding.alignment`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from cutaway.decoding.alignment import align, members, word_spans
+from cutaway.decoding.engine.engine import padded_ids
+from cutaway.errors import InputError
+from cutaway.inside.circuits.circuit_eval import HEADS, nodes_of, place_of
+from cutaway.inside.circuits.head_scores import HeadScores, patterns
+from cutaway.inside.patching.patch import Ablate, intervene
+from cutaway.inside.progress import Told, counted_progress, silent
+from cutaway.model.model import EncoderDecoderModel
+from cutaway.model.tap import uncompiled
+from cutaway.model.upcast import upcast
+from cutaway.tokens import Tokenizer
+from cutaway.tokens.tokenizer import Encoded
+
+
+@dataclass(frozen=True, eq=False)
+class Aligning:
+    """Of each cross head: how it aligns, 0 … 1, and what is lost without it, in nats per token."""
+
+    copies: HeadScores  # copied words whose source it looks at most
+    agrees: HeadScores  # words whose most looked at source word is that of `decoding.alignment`
+    lost: HeadScores  # without the head: of all tokens
+    lost_copied: HeadScores  # of the tokens of copied words
+    n_words: int
+    n_copied: int
+    log_p: float  # of the model as it is, the mean of a token
+    log_p_copied: float
+
+    def to_dict(self) -> dict[str, Any]:
+        scores = {name: getattr(self, name).to_dict() for name in ("copies", "agrees", "lost", "lost_copied")}
+        numbers = {name: getattr(self, name) for name in ("n_words", "n_copied", "log_p", "log_p_copied")}
+        return {**scores, **numbers}
+
+
+def copied(source: str, target: str) -> list[tuple[int, int]]:
+    """(source word, target word) by number, for each word that is surely a copy: once on both sides, and with a digit,
+    or with a capital where no sentence begins, and two letters at least."""
+    sides = [[text[start:stop] for start, stop in word_spans(text)] for text in (source, target)]
+    found = []
+    for i, word in enumerate(sides[0]):
+        named = word[0].isupper() and i > 0 and len(word) > 1 and sides[0][i - 1].isalnum()
+        if (named or any(c.isdigit() for c in word)) and all(side.count(word) == 1 for side in sides):
+            found.append((i, sides[1].index(word)))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Pair:
+    """A source and its translation, and which token belongs to which word."""
+
+    at: Float[Tensor, "source_word source_token"]
+    looked: Float[Tensor, "target_word target_token"]
+    copied: list[tuple[int, int]]
+    best: list[int]  # for each target word, the source word of `decoding.alignment`
+
+    @property
+    def copied_tokens(self) -> Bool[Tensor, " target_token"]:
+        return self.looked[[j for _, j in self.copied]].sum(dim=0) > 0
+
+
+@torch.no_grad()
+def aligning(
+    model: EncoderDecoderModel,
+    tokenizer: Tokenizer,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    *,
+    tag: int | None = None,
+    effects: bool = True,
+    report: Told = silent,
+) -> Aligning:
+    """Scores every cross head on translations; `effects=False` leaves out what is lost, a pass for each head."""
+    model = uncompiled(model)
+    if not isinstance(model, EncoderDecoderModel):
+        raise InputError("aligning is of translators: this model has no cross-attention")
+    if not sources:
+        raise InputError("no sentences: give some with names or numbers")
+    aligned = align(model, tokenizer, sources, targets, tag=tag)
+    texts = [
+        [tokenizer.encode_full(text, special=False) for text in pair] for pair in zip(sources, targets, strict=True)
+    ]
+    inputs, more, said = _inputs(model, texts, tag)
+    pairs = [
+        _Pair(
+            members(found.source, found.source_words, read.offsets),
+            members(found.target, found.target_words, told.offsets),
+            copied(found.source, found.target),
+            found.matrix.argmax(dim=1).tolist() if found.source_words else [],
+        )
+        for found, (read, told) in zip(aligned, texts, strict=True)
+    ]
+    n_words, n_copied = sum(len(pair.best) for pair in pairs), sum(len(pair.copied) for pair in pairs)
+    if not n_copied:
+        raise InputError(f"no word of {len(pairs)} translations is surely a copy: give texts with names or numbers")
+    front = 0 if tag is None else 1
+    copies, agrees = {}, {}
+    for part, pattern in patterns(model, *inputs, parts="decoder.*.cross", **more).items():
+        right, same = torch.zeros(pattern.shape[1]), torch.zeros(pattern.shape[1])
+        for row, pair in zip(pattern.float().cpu(), pairs, strict=True):
+            tokens = row[:, : pair.looked.shape[1], front : front + pair.at.shape[1]]
+            best = (pair.looked @ tokens @ pair.at.T).argmax(dim=-1)
+            for i, j in pair.copied:
+                right += best[:, j] == i
+            same += (best == torch.tensor(pair.best)).sum(dim=1)
+        copies[part], agrees[part] = right / n_copied, same / n_words
+    where = torch.zeros(said.shape, dtype=torch.bool)
+    for row, pair in zip(where, pairs, strict=True):
+        row[: pair.looked.shape[1]] = pair.copied_tokens
+    heads = [node for node in nodes_of(model, [HEADS]) if ".cross." in node] if effects else []
+    lost, log_p = _lost(model, inputs, more, said, where, heads, report)
+    return Aligning(
+        HeadScores.of("copies", copies),
+        HeadScores.of("agrees", agrees),
+        HeadScores("lost", {head: x for head, (x, _) in lost.items()}),
+        HeadScores("lost_copied", {head: x for head, (_, x) in lost.items()}),
+        n_words,
+        n_copied,
+        *log_p,
+    )
+
+
+def _inputs(
+    model: EncoderDecoderModel, texts: Sequence[Sequence[Encoded]], tag: int | None
+) -> tuple[tuple[Tensor, Tensor], dict[str, Any], Int[Tensor, "batch target"]]:
+    assert model.config.end_ids is not None
+    assert model.config.start_id is not None
+    front, end, start = [] if tag is None else [tag], model.config.end_ids[0], model.config.start_id
+    longest = max(len(text.ids) for pair in texts for text in pair) + len(front) + 1
+    if model.max_len is not None and longest > model.max_len:
+        raise InputError(f"a text of {longest} tokens, and the model reads {model.max_len}: leave it out")
+    source, source_real = padded_ids([[*front, *read.ids, end] for read, _ in texts], model.device)
+    target, real = padded_ids([[start, *told.ids[:-1]] for _, told in texts], model.device)
+    said, _ = padded_ids([told.ids or [start] for _, told in texts], model.device)
+    return (source, target), {"source_real": source_real, "real": real}, said
+
+
+def _lost(
+    model: EncoderDecoderModel,
+    inputs: tuple[Tensor, Tensor],
+    more: dict[str, Any],
+    said: Int[Tensor, "batch target"],
+    copies: Bool[Tensor, "batch target"],
+    heads: Sequence[str],
+    report: Told,
+) -> tuple[dict[str, tuple[float, float]], tuple[float, float]]:
+    """What each head's absence costs a token, of all and of those that are copied; and the log p of the whole model."""
+    real = more["real"] if more["real"] is not None else torch.ones_like(said, dtype=torch.bool)
+
+    def log_p() -> tuple[float, float]:
+        each = upcast(model(*inputs, **more)).log_softmax(dim=-1).gather(-1, said[..., None])[..., 0]
+        return each[real].mean().item(), each[copies.to(each.device) & real].mean().item()
+
+    whole = log_p()
+    found = {}
+    for head in counted_progress(heads, report):
+        with intervene(model, Ablate(place_of(head))):
+            without = log_p()
+        found[head] = (whole[0] - without[0], whole[1] - without[1])
+    return found, whole

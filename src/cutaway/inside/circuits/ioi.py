@@ -1,0 +1,286 @@
+"""Indirect-object identification: «When Mary and John met, John gave a drink to» … Mary, the name that is not repeated.
+
+The circuit of Wang et al. 2022 in words: some heads notice at the second John (S2) that John stood before, at S1
+(duplicate token heads, or induction heads by way of S1+1); others bring that to the end (S-inhibition heads, END → S2),
+so that the last ones look at Mary (IO) and not at John, and copy what they look at (name movers, END → IO).
+
+    asked = make_prompts(tokenizer, 100, front=[model.config.start_id])
+    asked.answers(model)          # logit difference and accuracy
+    head_scores(model, asked)     # role → score of every head
+    asked.trial(model)            # for circuits: heads replaced by their means over prompts of three different names
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any, Literal, cast
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from cutaway.decoding.engine.engine import side_by_side
+from cutaway.errors import InputError
+from cutaway.files import read_json
+from cutaway.inside.attribution.rollout import attentions, handed_over
+from cutaway.inside.circuits.circuit_eval import Trial, trial
+from cutaway.inside.circuits.head_scores import HeadScores, looking, patterns
+from cutaway.inside.patching.metrics import LogitDifference, at_positions
+from cutaway.model.finite import check_scores
+from cutaway.model.model import DecoderModel, Model
+from cutaway.model.tap import uncompiled, watch
+from cutaway.tokens import Tokenizer
+
+ORDERS = ("ABBA", "BABA")
+
+
+@dataclass(frozen=True)
+class Templates:
+    """Sentences with [A] for the indirect object, [B] for the subject, [PLACE] and [OBJECT], that end before [A]."""
+
+    sentences: tuple[str, ...]
+    names: tuple[str, ...]
+    places: tuple[str, ...]
+    objects: tuple[str, ...]
+
+    @classmethod
+    def read(cls, path: Path | str, key: str = "BABA_TEMPLATES") -> "Templates":
+        """From a JSON file with NAMES, PLACES, OBJECTS and lists of templates, of which `key` is taken."""
+        values = read_json(Path(path))
+        for name in (key, "NAMES", "PLACES", "OBJECTS"):
+            if not isinstance(values.get(name), list) or not all(isinstance(x, str) for x in values[name]):
+                raise InputError(f"{path} has no list of texts {name!r}")
+        sentences = tuple(text.strip().removesuffix("[A]").rstrip() for text in values[key])
+        return cls(sentences, *(tuple(values[name]) for name in ("NAMES", "PLACES", "OBJECTS")))
+
+    def halves(self) -> tuple["Templates", "Templates"]:
+        """Every other sentence and name: one half to find something on, the other, which shares neither, to test it."""
+        first, second = (Templates(self.sentences[i::2], self.names[i::2], self.places, self.objects) for i in range(2))
+        return first, second
+
+
+OURS = Templates(
+    (
+        "When [B] and [A] met near the [PLACE], [B] handed a [OBJECT] to",
+        "Last week [B] and [A] were at the [PLACE], and [B] showed a [OBJECT] to",
+        "As soon as [B] and [A] had left the [PLACE], [B] passed the [OBJECT] to",
+        "In the evening [B] and [A] came back from the [PLACE]. [B] brought a [OBJECT] to",
+    ),
+    tuple("Mary John Tom James Anna Paul Sarah David Peter Kate Mark Lucy Jack Emma Alice Henry".split()),
+    tuple("school park garden church market station".split()),
+    tuple("book drink ring letter cup ball".split()),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Prompts:
+    """Prompts as ids, where the names stand in them, and the same prompts with three different names (`abc`)."""
+
+    texts: tuple[str, ...]
+    ids: Int[Tensor, "batch seq"]
+    abc: Int[Tensor, "batch seq"]
+    real: Bool[Tensor, "batch seq"] | None
+    io: Int[Tensor, " batch"]  # the name that is right, as a token
+    s: Int[Tensor, " batch"]
+    at: dict[str, Int[Tensor, " batch"]]  # positions: io, s1, s1+1, s2, end
+    groups: tuple[tuple[int, str], ...]  # template and order: the same position means the same in all of a group
+
+    def to(self, device: torch.device | str) -> "Prompts":
+        """The same on a device; what takes a model moves them there itself."""
+        moved = {name: getattr(self, name).to(device) for name in ("ids", "abc", "io", "s")}
+        at = {name: place.to(device) for name, place in self.at.items()}
+        return replace(self, **moved, at=at, real=None if self.real is None else self.real.to(device))
+
+    @property
+    def metric(self) -> LogitDifference:
+        """By how much the indirect object is ahead of the subject, where the answer is due."""
+        return LogitDifference(self.io, self.s, at=self.at["end"])
+
+    def trial(self, model: Model, *, how: Literal["mean", "resample", "zero"] = "mean", **more: Any) -> Trial:
+        """What nodes carry of the logit difference; taken away, they are as in prompts of three different names."""
+        here = self.to(model.device)
+        more = {"reference": here.abc, "groups": here.groups, "real": here.real, **more}
+        return trial(model, here.ids, metric=here.metric, how=how, **more)
+
+    @torch.no_grad()
+    def answers(self, model: Model) -> "Answers":
+        here = self.to(model.device)
+        hidden = model.hidden(here.ids, real=here.real)
+        logits = model.head(at_positions(hidden, here.at["end"][:, None]))[:, 0]
+        check_scores(model, logits)
+        rows = torch.arange(len(logits), device=logits.device)
+        ahead = logits[rows, here.io] - logits[rows, here.s]
+        return Answers(ahead, logits.argmax(dim=-1) == here.io)
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Of each prompt: by how much the indirect object is ahead of the subject, and whether it is ahead of all words."""
+
+    ahead: Float[Tensor, " batch"]
+    first: Bool[Tensor, " batch"]
+
+    def to_dict(self) -> dict[str, float]:
+        """`accuracy` is between the two names, `top1` among all words."""
+        return {
+            "logit_difference": self.ahead.mean().item(),
+            "accuracy": (self.ahead > 0).double().mean().item(),
+            "top1": self.first.double().mean().item(),
+        }
+
+
+def make_prompts(
+    tokenizer: Tokenizer,
+    n: int,
+    *,
+    templates: Templates = OURS,
+    seed: int = 0,
+    orders: Sequence[str] = ORDERS,
+    front: Sequence[int] = (),
+) -> Prompts:
+    """`n` prompts, the templates and orders in turn, names and fillers drawn; those of several tokens are left out.
+
+    `front` are tokens that stand before each, where the model wants a start token that the tokenizer does not write.
+    """
+    draw = Random(seed)
+    for order in orders:
+        if order not in ORDERS:
+            raise InputError(f"order {order!r} is not one of {', '.join(ORDERS)}")
+    kept = {
+        what: [word for word in getattr(templates, what) if len(tokenizer.encode(f" {word}", special=False)) == 1]
+        for what in ("names", "places", "objects")
+    }
+    for what, least in (("names", 5), ("places", 1), ("objects", 1)):
+        if len(kept[what]) < least:
+            raise InputError(
+                f"{len(kept[what])} of {len(getattr(templates, what))} {what} are one token of this tokenizer: "
+                f"{least} are needed"
+            )
+    cells = [(number, order) for order in orders for number in range(len(templates.sentences))]
+    made = []
+    for row in range(n):
+        group = cells[row % len(cells)]
+        io, s, *three = draw.sample(kept["names"], 5)
+        fill = {"PLACE": draw.choice(kept["places"]), "OBJECT": draw.choice(kept["objects"])}
+        sentence = templates.sentences[group[0]]
+        names = [io, s, s] if group[1] == "ABBA" else [s, io, s]
+        made.append((group, io, s, _read(tokenizer, sentence, fill, names), _read(tokenizer, sentence, fill, three)))
+    return _together(tokenizer, made, list(front))
+
+
+@dataclass(frozen=True)
+class _Row:
+    text: str
+    ids: list[int]
+    names: list[int]  # where the three names stand
+
+
+def _read(tokenizer: Tokenizer, sentence: str, fill: dict[str, str], names: Sequence[str]) -> _Row:
+    text = ""
+    starts: list[int] = []
+    for part in re.split(r"(\[\w+\])", sentence):
+        if part in ("[A]", "[B]"):
+            if len(starts) == 3 or not text.endswith(" "):
+                raise InputError(f"the template {sentence!r} needs three names, each after a space")
+            starts.append(len(text))
+            text += names[len(starts) - 1]
+        else:
+            text += fill.get(part[1:-1], part)
+    if len(starts) != 3:
+        raise InputError(f"the template {sentence!r} has {len(starts)} names before its end: it needs three")
+    encoded = tokenizer.encode_full(text, special=False)
+    places = [next(i for i, (a, b) in enumerate(encoded.offsets) if a <= start < b) for start in starts]
+    return _Row(text, encoded.ids, places)
+
+
+def _together(tokenizer: Tokenizer, made: Sequence[tuple[Any, str, str, _Row, _Row]], front: list[int]) -> Prompts:
+    for _, _, _, own, other in made:
+        if own.names != other.names or len(own.ids) != len(other.ids):
+            raise InputError(f"{own.text!r} and {other.text!r} are not as long: the names are not one token there")
+    ids, real = side_by_side([front + own.ids for *_, own, _ in made])
+    abc, _ = side_by_side([front + other.ids for *_, other in made])
+    first, second, third = (torch.tensor([len(front) + own.names[i] for *_, own, _ in made]) for i in range(3))
+    io_first = torch.tensor([group[1] == "ABBA" for group, *_ in made])
+    s1 = torch.where(io_first, second, first)
+    at = {"io": torch.where(io_first, first, second), "s1": s1, "s1+1": s1 + 1, "s2": third, "end": real.sum(1) - 1}
+    io, s = (torch.tensor([tokenizer.encode(f" {row[i]}", special=False)[0] for row in made]) for i in (1, 2))
+    rows = torch.arange(len(ids))
+    if not (torch.equal(ids[rows, at["io"]], io) and torch.equal(ids[rows, third], s)):
+        raise InputError("a name is another token in its sentence than after a space: choose other templates")
+    groups = tuple(group for group, *_ in made)
+    return Prompts(tuple(own.text for *_, own, _ in made), ids, abc, None if real.all() else real, io, s, at, groups)
+
+
+ROLES = {
+    "s_inhibition": ("end", "s2"),
+    "duplicate_token": ("s2", "s1"),
+    "induction": ("s2", "s1+1"),
+    "name_mover": ("end", "io"),
+    "previous_token": ("s1+1", "s1"),
+}
+
+
+def head_scores(model: nn.Module, asked: Prompts, *, copying_rows: int = 16) -> dict[str, HeadScores]:
+    """Role → score of every head: how much it looks from and to where the role says, 0 … 1.
+
+    A name mover's is times its `copying` score. Who looks at S2 may bring word to those above, or write against John
+    himself: `s_suppression` is how much it looks there times how often it does that. `end_to_s1` is there to compare:
+    who looks at both names is no mover.
+    """
+    asked = asked.to(cast(Model, uncompiled(model)).device)
+    found = patterns(model, asked.ids, parts="decoder.*.attention", real=asked.real)
+    scores = {role: looking(role, found, asked.at[a], asked.at[b]) for role, (a, b) in ROLES.items()}
+    scores["end_to_io"] = scores["name_mover"]
+    scores["end_to_s1"] = looking("end_to_s1", found, asked.at["end"], asked.at["s1"])
+    copied = scores["copying"] = copying(model, asked, rows=copying_rows)
+    against = copying(model, asked, rows=copying_rows, name="s2", against=True)
+    scores["name_mover"] = _product("name_mover", scores["end_to_io"], copied)
+    return scores | {"s_suppression": _product("s_suppression", scores["s_inhibition"], against)}
+
+
+def role_of(node: str, scores: dict[str, HeadScores], least: float = 0.3) -> str | None:
+    """The role in which a head scores highest, of `head_scores`, if that is not less than `least`."""
+    role = max(ROLES, key=lambda name: scores[name].scores.get(node, 0.0))
+    if role == "s_inhibition" and scores["s_suppression"].scores.get(node, 0.0) >= least:
+        role = "s_suppression"  # it writes against the name itself
+    return role if scores[role].scores.get(node, 0.0) >= least else None
+
+
+def _product(what: str, first: HeadScores, second: HeadScores) -> HeadScores:
+    return HeadScores(what, {head: score * second.scores[head] for head, score in first.scores.items()})
+
+
+@torch.no_grad()
+def copying(
+    model: nn.Module,
+    asked: Prompts,
+    *,
+    rows: int = 16,
+    best: int = 5,
+    name: Literal["io", "s1", "s2"] = "io",
+    against: bool = False,
+) -> HeadScores:
+    """The share of prompts in which a head that looked at the indirect object alone would write its name.
+
+    What it would write is its value there through its part of W_O, then the final norm and the de-embedding; the name
+    has to be among the `best` tokens, or, with `against`, among the last. (Wang et al. take the value of the stream
+    after the first feed-forward instead.)
+    """
+    body = cast(DecoderModel, uncompiled(model))
+    asked = asked.to(body.device)
+    real = None if asked.real is None else asked.real[:rows]
+    token, at = (asked.io if name == "io" else asked.s)[:rows], asked.at[name][:rows]
+    with watch(body, "decoder.*.attention.value") as seen:
+        body.hidden(asked.ids[:rows], real=real)
+    found = {}
+    for part, attention in attentions(body).items():
+        value = seen[f"{part}.value"][torch.arange(len(at), device=at.device), :, at][:, :, None]
+        handed = handed_over(attention, value)[:, :, 0]
+        norm = body.decoder.final_norm
+        logits = body.head(handed if norm is None else norm(handed))
+        logits = -logits if against else logits
+        own = logits.gather(-1, token[:, None, None].expand(*logits.shape[:2], 1))
+        found[part] = ((logits > own).sum(dim=-1) < best).double().mean(dim=0)
+    return HeadScores.of("copying", found)

@@ -1,0 +1,77 @@
+"""What breaks? Every layer, position or head taken away in turn: a `Sweep` that has nothing to patch from.
+
+    found = ablate_sweep(model, ids, metric=LogitDifference(right, wrong))
+    found.effects       # layer × position: by how much the metric falls without it
+    ablate_sweep(model, ids, metric=metric, over="heads", how="mean")
+
+A place that is taken away becomes zero, the mean over the rows' real positions, or what `source` has there (resample).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cutaway.arguments import checked
+from cutaway.errors import InputError
+from cutaway.inside.patching.metrics import Measure
+from cutaway.inside.patching.patch import fitting, means, real_of, record
+from cutaway.inside.patching.patched_runs import CleanRun
+from cutaway.inside.patching.place import at
+from cutaway.inside.patching.sweep import Cells, Given, Plan, Sweep, Which, changed, measure_effects
+from cutaway.inside.progress import Told, silent
+from cutaway.model.model import Model
+from cutaway.model.tap import uncompiled, watch
+
+
+@checked
+@torch.no_grad()
+def ablate_sweep(
+    model: Model,
+    *inputs: Tensor,
+    metric: Measure,
+    how: str = "zero",
+    source: Given | None = None,
+    over: str = "residual",
+    side: str | None = None,
+    layers: Sequence[int] | None = None,
+    positions: Which = None,
+    heads: bool | Sequence[int] | None = None,
+    rows: int = 256,
+    report: Told = silent,
+    **more: Any,
+) -> Sweep:
+    """Takes away what `over` names, a cell at a time; all words but `how` and `source` are those of `sweep`."""
+    if how not in ("zero", "mean", "resample"):
+        raise InputError(f"how={how!r} is not one of zero, mean, resample")
+    if (how == "resample") != (source is not None):
+        raise InputError("resampling takes values from another run, source=…; zero and mean need none")
+    if how == "mean" and over.endswith(("scores", "pattern")):
+        raise InputError(f"over={over!r} has no mean over positions, whose keys differ: how='zero' or 'resample'")
+    model = uncompiled(model)
+    plan = Plan.of(model, inputs, inputs if source is None else source, over, side, layers)
+    taps = [plan.tap(layer) for layer in plan.layers]
+    with watch(model, *taps) as own:
+        run = CleanRun.of(model, plan.side, plan.clean, more)
+    base = measure_effects(metric, run.logits, more.get("real"))
+    other: Mapping[str, Tensor] = {tap: torch.zeros_like(own[tap]) for tap in taps}
+    if how == "mean":
+        _check_many(model, taps[0], own[taps[0]], more)
+        other = means(model, *plan.clean, places=taps, **more)
+    if how == "resample":
+        other = record(model, *plan.corrupted, places=taps, **more)
+    instead = {tap: fitting(tap, other, own[tap]) for tap in taps}
+    cells = Cells.of(plan, own[taps[0]], positions, heads)
+    return cells.sweep(plan, how, changed(run, plan, cells, instead, metric, rows, report), base, None)
+
+
+def _check_many(model: Model, tap: str, value: Tensor, more: Mapping[str, Any]) -> None:
+    """A place that becomes its own value is not taken away."""
+    real = real_of(model, tap, more)
+    n = int(real.sum()) if real is not None else len(value) * value.shape[at(tap, value).position]
+    if n < 2:
+        raise InputError(
+            f"{tap!r} has {n} position{'' if n == 1 else 's'}, and the mean of one is its own value: give more text, "
+            "or make it zero"
+        )

@@ -1,0 +1,123 @@
+"""Attribution patching: what every patch would do, estimated from one forward and one backward pass.
+
+    effect of a patch ≈ (clean − corrupted) · ∂ metric / ∂ value,   at the corrupted run
+
+It is the first-order term: exact where the rest of the model is linear in the value, worst where a norm or a softmax
+is far from it (early residuals). `agreement` says how well it does. (Nanda 2023; Syed et al. 2023.)
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cutaway.arguments import checked
+from cutaway.errors import InputError
+from cutaway.inside.patching.metrics import Measure
+from cutaway.inside.patching.place import at
+from cutaway.inside.patching.sweep import Cells, Given, Plan, Sweep, Which, measure_effects
+from cutaway.inside.residual.decompose import check_gradients
+from cutaway.model.finite import check_scores
+from cutaway.model.model import Model
+from cutaway.model.tap import edit, tap_names, watch
+
+
+@checked
+def estimate_sweep(
+    model: Model,
+    clean: Given,
+    corrupted: Given,
+    metric: Measure,
+    *,
+    over: str = "residual",
+    side: str | None = None,
+    layers: Sequence[int] | None = None,
+    positions: Which = None,
+    heads: bool | Sequence[int] | None = None,
+    **more: Any,
+) -> Sweep:
+    """What `sweep` would find with the same words, to first order."""
+    check_gradients(model)
+    plan = Plan.of(model, clean, corrupted, over, side, layers)
+    taps = [plan.tap(layer) for layer in plan.layers]
+    with torch.no_grad(), watch(model, *taps) as wanted:
+        high = measure_effects(metric, model(*plan.clean, **more), more.get("real"))
+    # the stream is where gradients begin, whether or not the weights learn; an edit puts patterns on the way
+    leaves = {tap: _leaf for tap in tap_names(model) if tap.endswith("embedding.output")}
+    with torch.enable_grad(), edit(model, leaves | dict.fromkeys(taps, _same)), watch(model, *taps) as seen:
+        logits = model(*plan.corrupted, **more)
+        check_scores(model, logits)
+        low = measure_effects(metric, logits)
+    gradients = torch.autograd.grad(low.sum(), [seen[tap] for tap in taps])
+    low = low.detach()
+    cells = Cells.of(plan, wanted[taps[0]], positions, heads)
+    values = []
+    for tap, gradient in zip(taps, gradients, strict=True):
+        moved = (wanted[tap] - seen[tap].detach()) * gradient
+        values.append(
+            torch.stack([low + _within(tap, moved, change.positions, change.head) for change in cells.changes])
+        )
+    return cells.sweep(plan, "patch", torch.stack(values), high, low)
+
+
+def _leaf(value: Tensor) -> Tensor:
+    return value.detach().requires_grad_()
+
+
+def _same(value: Tensor) -> Tensor:
+    return value
+
+
+def _within(tap: str, moved: Tensor, positions: Tensor | None, head: int | None) -> Tensor:
+    """The sum over one cell, for each row."""
+    axes = at(tap, moved)
+    if positions is not None:
+        shape = [1] * moved.ndim
+        shape[0], shape[axes.position] = positions.shape
+        moved = moved * positions.view(shape)
+    if head is not None:
+        moved = moved[:, head]
+    return moved.flatten(1).sum(dim=1)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How an estimate compares with the sweep, cell by cell."""
+
+    pearson: float | None  # None where one of them moves nowhere, or everywhere alike
+    rank: float | None  # Spearman's
+    sign: float  # the share of cells whose effects point the same way
+
+    def to_dict(self) -> dict[str, float | None]:
+        return asdict(self)
+
+
+def agreement(found: Sweep, estimated: Sweep) -> Agreement:
+    if (found.tap, found.how, found.values.shape) != (estimated.tap, estimated.how, estimated.values.shape):
+        raise InputError(f"a sweep of {found.tap} and an estimate of {estimated.tap}: make both with the same words")
+    a, b = _moved(found), _moved(estimated)
+    same_way = (a.sign() == b.sign()).double().mean().item()
+    return Agreement(_correlation(a, b), _correlation(_ranks(a), _ranks(b)), same_way)
+
+
+def _moved(one: Sweep) -> Tensor:
+    """By how much each cell moved the metric; rounding is no movement."""
+    base = one.clean if one.corrupted is None else one.corrupted
+    moved = (one.values.mean(dim=-1) - base.mean()).flatten()
+    rounding = 16 * torch.finfo(moved.dtype).eps * one.values.abs().max()
+    return torch.where(moved.abs() > rounding, moved, 0).double()
+
+
+def _correlation(a: Tensor, b: Tensor) -> float | None:
+    if (a == a[0]).all() or (b == b[0]).all():
+        return None
+    a, b = a - a.mean(), b - b.mean()
+    return ((a @ b) / (a.norm() * b.norm())).item()
+
+
+def _ranks(x: Tensor) -> Tensor:
+    """Equal numbers share the mean of their ranks."""
+    below, equal = (x[:, None] > x[None]).sum(dim=1), (x[:, None] == x[None]).sum(dim=1)
+    return below.double() + (equal - 1) / 2

@@ -1,0 +1,293 @@
+"""Cause: what happens when a value is taken away, or comes from another run.
+
+Watching shows what a value is; only a change shows what it does. `Ablate` takes a value away (zero, the mean over
+other inputs, or another row's), `Patch` puts in what another run had there.
+
+    clean = record(model, ids, places=["decoder.*.attention.heads"])
+    with intervene(model, [Patch(Place("decoder.3.attention.heads", heads=7), clean)]):
+        logits = model(other_ids)
+
+Several changes of one tap are made in the order given. (Vig et al. 2020; Meng et al. 2022, section 2.)
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor, nn
+
+from cutaway.arguments import checked
+from cutaway.errors import InputError
+from cutaway.inside.patching.place import Place, as_places, at, mask_of, written
+from cutaway.inside.progress import Told, counted_progress, silent
+from cutaway.inside.residual.decompose import check_still
+from cutaway.model.decoder import Decoder
+from cutaway.model.encoder import Stack
+from cutaway.model.model import Model
+from cutaway.model.tap import Seen, edit, tap_names, uncompiled, watch
+from cutaway.model.upcast import upcast
+
+Source = Tensor | Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Intervention(ABC):
+    """A change of what passes one place."""
+
+    place: Place
+
+    @abstractmethod
+    def change(self, tap: str, value: Tensor) -> Tensor:
+        """The whole value of the tap, as it should be at the place; what is elsewhere in it is not used."""
+
+
+@dataclass(frozen=True, eq=False)
+class Patch(Intervention):
+    """The place gets what `source` has there: a tensor shaped like the tap (one row serves all), or a `record`."""
+
+    source: Source
+
+    def change(self, tap: str, value: Tensor) -> Tensor:
+        return fitting(tap, self.source, value)
+
+
+@dataclass(frozen=True, eq=False)
+class Ablate(Intervention):
+    """The place loses what it says: it becomes zero, a mean (`source`: see `means`), or another row's value.
+
+    `resample` takes another row of the same pass, never its own, or, where there is a `source` (a `record` of other
+    inputs), a row of that. Which one is drawn by `seed`, the same one for all places. Rows with different padding
+    would take it for values: a call of the model with such `real=` is refused, and needs a `source` without padding.
+    """
+
+    how: str = "zero"
+    source: Source | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.how not in ("zero", "mean", "resample"):
+            raise InputError(f"how={self.how!r} is not one of zero, mean, resample")
+        if self.how == "mean" and self.source is None:
+            raise InputError("a mean needs inputs to be the mean of: source=means(model, ids, places=…)")
+        if self.how == "zero" and self.source is not None:
+            raise InputError("zero needs no source: leave it out, or choose mean or resample")
+
+    def change(self, tap: str, value: Tensor) -> Tensor:
+        if self.how == "zero":
+            return torch.zeros_like(value)
+        if self.how == "mean":
+            assert self.source is not None
+            return fitting(tap, self.source, value)
+        pool = value if self.source is None else from_source(tap, self.source)
+        donors = self._donors(tap, len(value), len(pool))
+        return fitting(tap, pool[donors.to(pool.device)], value)
+
+    def _donors(self, tap: str, rows: int, pool: int) -> Tensor:
+        draw = torch.Generator().manual_seed(self.seed)
+        if self.source is not None:
+            return torch.randint(pool, (rows,), generator=draw)
+        if rows < 2:
+            raise InputError(f"resampling {tap!r} among the rows of a pass needs at least 2: give a source")
+        order = torch.randperm(rows, generator=draw)  # each takes from the next in a circle, so nobody from itself
+        donors = torch.empty_like(order)
+        donors[order] = order.roll(-1)
+        return donors
+
+
+@dataclass(frozen=True, eq=False)
+class Add(Intervention):
+    """The place gets `strength` times a vector more."""
+
+    vector: Source
+    strength: float = 1.0
+
+    def change(self, tap: str, value: Tensor) -> Tensor:
+        return value + self.strength * fitting(tap, self.vector, value)
+
+
+def from_source(tap: str, source: Source) -> Tensor:
+    if isinstance(source, Tensor):
+        return source
+    if tap not in source:
+        raise InputError(f"the source has no {tap!r}: it has {', '.join(source) or 'nothing'}")
+    return source[tap]
+
+
+def fitting(tap: str, source: Source, value: Tensor) -> Tensor:
+    """What the source has for a tap, in the shape of the value; an axis of 1 serves all, any other must agree."""
+    found = from_source(tap, source).to(value.device, value.dtype)
+    try:
+        return found.expand_as(value)
+    except RuntimeError:
+        raise InputError(
+            f"the source of {tap!r} is {tuple(found.shape)}, this pass {tuple(value.shape)}: both need rows of the "
+            "same length (and with a cache a pass reads only the new tokens)"
+        ) from None
+
+
+@checked
+@contextmanager
+def intervene(model: Model, interventions: Sequence[Intervention] | Intervention) -> Iterator[None]:
+    """Every pass inside is made with these changes; several may meet in one tap.
+
+    A place without positions is changed in every pass: while text is written, at each token that is read or written.
+    Chosen positions are those of a pass that reads whole rows; with a cache they are refused.
+    """
+    changes = [interventions] if isinstance(interventions, Intervention) else interventions
+    by_tap: dict[str, list[Intervention]] = {}
+    names = tap_names(model)
+    for change in changes:
+        for tap in change.place.taps(names):
+            by_tap.setdefault(tap, []).append(change)
+    with ExitStack() as stack:
+        if any(change.place.positions is not None for change in changes):
+            stack.enter_context(_no_cache(model, changes))
+        if any(isinstance(each, Ablate) and each.how == "resample" and each.source is None for each in changes):
+            stack.enter_context(_no_padding(model))
+        if by_tap:
+            stack.enter_context(edit(model, {tap: _merged(tap, its) for tap, its in by_tap.items()}))
+        yield
+
+
+def _merged(tap: str, changes: Sequence[Intervention]) -> Callable[[Tensor], Tensor]:
+    def replace(value: Tensor) -> Tensor:
+        for change in changes:
+            value = written(tap, value, change.place, change.change(tap, value))
+        return value
+
+    return replace
+
+
+@contextmanager
+def _no_cache(model: nn.Module, changes: Sequence[Intervention]) -> Iterator[None]:
+    """Refuses a pass with a cache: its rows hold only new tokens, or hypotheses, and no position is what it seems."""
+    place = next(change.place for change in changes if change.place.positions is not None)
+
+    def look(module: nn.Module, given: tuple[Any, ...]) -> None:
+        if given[1].stores:
+            raise InputError(
+                f"positions={place.positions} of {place.tap!r} in a pass with a cache, which reads only new tokens: "
+                "leave positions out to change every token, or call the model without a cache"
+            )
+
+    hooks = [part.register_forward_pre_hook(look) for part in uncompiled(model).modules() if isinstance(part, Decoder)]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@contextmanager
+def _no_padding(model: nn.Module) -> Iterator[None]:
+    """Refuses a pass whose rows, which take values from each other, have different padding."""
+
+    def look(own: str, block: nn.Module, given: tuple[Any, ...], more: dict[str, Any]) -> None:
+        mine = given[1] if len(given) > 1 else more.get("mask")
+        for name, mask in ((own, mine), ("source_real", more.get("memory_mask"))):
+            may_look = None if mask is None else mask.may_look
+            if may_look is not None and bool((may_look != may_look[:1]).any()):
+                raise InputError(
+                    f"resampling among rows of which {name}= differs would put padding into tokens: "
+                    "source=record(…) of rows without padding"
+                )
+
+    stacks = [part for part in uncompiled(model).modules() if isinstance(part, Stack) and len(part)]
+    of = ["source_real" if len(stacks) > 1 and not isinstance(stack, Decoder) else "real" for stack in stacks]
+    hooks = [
+        stack[0].register_forward_pre_hook(partial(look, own), with_kwargs=True)
+        for own, stack in zip(of, stacks, strict=True)
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@checked
+def record(model: Model, *inputs: Tensor, places: Sequence[Place | str] | Place | str, **more: Any) -> Seen:
+    """What a run has at these places, tap by tap, for `Patch` and `Ablate`. Each tap is kept whole.
+
+    A tap that is passed twice (the angles that an encoder and a decoder share) has no one value, and is left out.
+    """
+    check_still(model)
+    names = sorted({place.tap for place in as_places(places)})
+    with torch.no_grad(), watch(model, *names, keep="all") as seen:
+        model(*inputs, **more)
+    return Seen({tap: values[0] for tap, values in seen.items() if len(values) == 1})
+
+
+@checked
+def means(
+    model: Model,
+    *inputs: Tensor,
+    places: Sequence[Place | str] | Place | str,
+    per_position: bool = False,
+    rows: int = 64,
+    report: Told = silent,
+    **more: Any,
+) -> dict[str, Tensor]:
+    """The mean of each tap over these inputs, `rows` at a time: over rows and positions, or for each position.
+
+    Padding does not count (`real=`, `source_real=`), nor do positions other than those of a `Place` that has some.
+    They are added up, and given, in single precision at least.
+    """
+    if rows < 1 or not inputs:
+        raise InputError(f"rows={rows} of {len(inputs)} inputs: at least one row is read at a time")
+    chosen = as_places(places)
+    sums: dict[str, Tensor] = {}
+    counts: dict[str, Tensor] = {}
+    for start in counted_progress(range(0, len(inputs[0]), rows), report):
+        some = slice(start, start + rows)
+        part = {name: x[some] if isinstance(x, Tensor) else x for name, x in more.items()}
+        for tap, value in record(model, *(x[some] for x in inputs), places=chosen, **part).items():
+            if not per_position and tap.endswith((".scores", ".pattern")):
+                raise InputError(f"{tap!r} has no mean over positions, whose keys differ: per_position=True")
+            positions = _one_choice(tap, chosen)
+            own = positions[some] if isinstance(positions, Tensor) and positions.ndim else positions
+            weight = _weight(tap, value, own, real_of(model, tap, part))
+            axes = (0,) if per_position or value.ndim == 2 else (0, at(tap, value).position)
+            total, n = (upcast(value) * weight).sum(axes, keepdim=True), weight.sum(axes, keepdim=True)
+            sums[tap] = sums[tap] + total if tap in sums else total
+            counts[tap] = counts[tap] + n if tap in counts else n
+    return {tap: total / counts[tap].clamp(min=1) for tap, total in sums.items()}
+
+
+def _one_choice(tap: str, places: Sequence[Place]) -> Any:
+    """The positions of a tap, which has one mean: places that mean the same tap have to agree."""
+    first, *others = (place.positions for place in places if fnmatchcase(tap, place.tap))
+    for other in others:
+        if isinstance(first, Tensor) and isinstance(other, Tensor):
+            agree = torch.equal(first, other)
+        else:
+            agree = not isinstance(first, Tensor) and not isinstance(other, Tensor) and first == other
+        if not agree:
+            raise InputError(
+                f"two places of {tap!r}, with positions={first} and positions={other}: a tap has one mean, so take "
+                "them one after the other"
+            )
+    return first
+
+
+def _weight(tap: str, value: Tensor, positions: Any, real: Bool[Tensor, "batch seq"] | None) -> Tensor:
+    """True where a token is real and its position chosen; with as many axes as the value."""
+    weight = torch.ones(*value.shape[:-1], 1, dtype=torch.bool, device=value.device)
+    if real is not None and value.ndim > 2:
+        shape = [1] * value.ndim
+        shape[0], shape[at(tap, value).position] = real.shape
+        weight = weight * real.view(shape)
+    where = mask_of(tap, value, Place(tap, None, positions))
+    return weight if where is None else weight * where
+
+
+def real_of(model: Model, tap: str, more: Mapping[str, Any]) -> Tensor | None:
+    """Which tokens of the side that a tap belongs to are real."""
+    across = any(fnmatchcase(tap, pattern) for pattern in ("encoder.*", "source_*", "*.cross.key", "*.cross.value"))
+    return more.get("source_real" if across and hasattr(model, "encode") else "real")

@@ -1,0 +1,104 @@
+"""A question about what a model says: a row that it reads, the number that is asked about, and names for both."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from cutaway.errors import InputError
+from cutaway.inside.attribution.by_gradient import gradient_x_input, integrated_gradients
+from cutaway.inside.attribution.gradients import Gradients
+from cutaway.inside.attribution.reference_inputs import COLOURS, Given, of_colour
+from cutaway.inside.attribution.result import LOOKED, METHODS, Attribution, token_names
+from cutaway.inside.attribution.rollout import attention_rollout
+from cutaway.inside.patching.metrics import Measure
+from cutaway.model.model import Model
+from cutaway.tokens import Tokenizer
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """One row that a model reads, what is asked about it, and what its inputs and outputs are called."""
+
+    model: Model
+    inputs: tuple[Tensor, ...]
+    more: dict[str, Any]
+    metric: Measure
+    outputs: tuple[str, ...]
+    reads: Float[Tensor, "output position"]  # whose state gives each output, for methods that read attention
+    tokenizer: Tokenizer | None = None
+    output_ids: tuple[int, ...] | None = None
+    at: str | None = None
+    right: tuple[int, ...] = ()  # of each output: its token, or the number of its label
+    wrong: tuple[int, ...] = ()  # what it is held against, if anything
+    colours: tuple[Sequence[float], Sequence[float]] | None = None  # of a picture: mean and deviation it was read with
+
+    def attribute(self, method: str, *, keep_special: bool = True, **options: Any) -> Attribution:
+        if method not in METHODS:
+            raise InputError(f"method={method!r} is not one of {', '.join(METHODS)}")
+        asking = {**self.more, **options}
+        if method in LOOKED:
+            if self.at == "pixels":
+                raise InputError(
+                    f'method={method!r} reads attention between patches: at="patches", or a gradient method'
+                )
+            weights = "moved" if method == "value_weighted" else "pattern"
+            return self.named(self._read(attention_rollout(self.model, *self.inputs, weights=weights, **asking)[0]))
+        if method == "gradient_x_input":
+            return self.named(gradient_x_input(self.model, *self.inputs, metric=self.metric, at=self.at, **asking)[0])
+        asking["baseline"] = self._seen(asking.get("baseline", self.baseline))
+        if keep_special and self.tokenizer is not None:
+            asking.setdefault("keep", self.special)
+        return self.named(integrated_gradients(self.model, *self.inputs, metric=self.metric, at=self.at, **asking)[0])
+
+    @property
+    def baseline(self) -> Given:
+        return self._seen("black") if self.tokenizer is None else "mean"
+
+    def _seen(self, baseline: Given) -> Given:
+        """Black and white as a picture has them that was read like this one, which the model's config cannot know."""
+        if self.colours is None or not isinstance(baseline, str) or baseline not in COLOURS:
+            return baseline
+        asked = Gradients(self.model, self.inputs, self.more, self.metric, self.at)
+        return tuple(of_colour(asked, baseline, *self.colours))
+
+    @property
+    def special(self) -> tuple[Tensor, ...]:
+        """Which tokens of each input are special."""
+        assert self.tokenizer is not None
+        ids = torch.tensor(sorted(self.tokenizer.special_ids().values()), device=self.model.device)
+        return tuple(torch.isin(one, ids) for one in self.inputs)
+
+    @property
+    def texts(self) -> dict[str, tuple[str, ...]]:
+        """What the positions of each input are called."""
+        if self.tokenizer is None:
+            n = self.reads.shape[1] - 1
+            side = int(n**0.5)
+            return {"patches": ("[class]", *(f"{row},{column}" for row in range(side) for column in range(side)))}
+        each = [token_names(self.tokenizer, one[0].tolist()) for one in self.inputs]
+        return dict(zip(("source", "target") if len(each) == 2 else ("text",), each, strict=True))
+
+    def _read(self, found: Attribution) -> Attribution:
+        scores = self.reads.to(found.scores) @ found.scores
+        if self.tokenizer is not None:
+            return replace(found, scores=scores, total=scores.sum(dim=-1))
+        side = int((scores.shape[-1] - 1) ** 0.5)  # the class token is no part of the picture
+        scores = scores[:, 1:]
+        names = tuple(map(str, range(side * side)))
+        return replace(found, scores=scores, total=scores.sum(dim=-1), inputs=names, shape=(side, side))
+
+    def named(self, found: Attribution) -> Attribution:
+        if self.tokenizer is None:
+            return replace(found, outputs=self.outputs)
+        each = [one[0].tolist() for one in self.inputs]
+        return replace(
+            found,
+            inputs=tuple(name for ids in each for name in token_names(self.tokenizer, ids)),
+            outputs=self.outputs,
+            input_ids=tuple(id for ids in each for id in ids),
+            output_ids=self.output_ids,
+        )

@@ -1,0 +1,1 @@
+"""The residual stream: who wrote what into it, and what a model would say if it stopped after a layer."""

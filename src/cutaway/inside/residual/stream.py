@@ -1,0 +1,203 @@
+"""Who wrote what into the residual stream.
+
+Pre-norm, the stream is the plain sum of what embeddings, heads, feed-forwards and biases wrote to it:
+
+    x = tokens + positions + Σ head · W_O + Σ feed_forward(…) + biases
+
+Post-norm (2017, BERT), every norm is frozen at the scale it had in this run, and its bias is one more writer; each
+vector is then what arrives at the end of what was written. `to_logits` goes on, through the final norm and the
+de-embedding, to the score of a token: direct logit attribution (Elhage et al. 2021). Everything adds up exactly.
+
+    found = writes(model, ids, positions=[-1])
+    found.sum("decoder.3.*")                     # batch seq d_model
+    found.to_logits([right, wrong]).scores       # writer batch seq token
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from cutaway.arguments import checked
+from cutaway.errors import InputError
+from cutaway.inside.residual.decompose import (
+    AFTER,
+    DecomposedRun,
+    Ledger,
+    check_blocks,
+    embedding_of,
+    parts_of,
+    readable,
+    taps_of,
+)
+from cutaway.inside.residual.frozen_norms import FrozenReading, FrozenStep, Tokens
+from cutaway.model.encoder import Stack
+from cutaway.model.model import EncoderDecoderModel, Model
+from cutaway.model.tap import Seen, watch
+
+Stream = Float[Tensor, "batch seq d_model"]
+
+
+@dataclass(frozen=True, eq=False)
+class LogitWrites:
+    """What each writer adds to the score of each token. `frozen` names what had to stand still to make it a sum."""
+
+    names: tuple[str, ...]
+    scores: Float[Tensor, "writer batch *seq token"]
+    tokens: tuple[int, ...] | Int[Tensor, "batch seq"] | None
+    positions: tuple[int, ...] | None
+    frozen: tuple[str, ...]
+
+    def total(self) -> Float[Tensor, "batch *seq token"]:
+        """The logits."""
+        return self.scores.sum(dim=0)
+
+    def sum(self, pattern: str) -> Float[Tensor, "batch *seq token"]:
+        return _sum(pattern, self.names, self.scores)
+
+    def to_dict(self) -> dict[str, Any]:
+        tokens = self.tokens.tolist() if isinstance(self.tokens, Tensor) else self.tokens
+        return {
+            "names": list(self.names),
+            "scores": self.scores.tolist(),
+            "tokens": None if tokens is None else list(tokens),
+            "positions": None if self.positions is None else list(self.positions),
+            "frozen": list(self.frozen),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Writes:
+    """The writers of a stream up to `at`, and the vector that arrives there of each."""
+
+    names: tuple[str, ...]
+    vectors: Float[Tensor, "writer batch seq d_model"]
+    at: str
+    stream: Stream  # what stood there in the run: the vectors' sum
+    positions: tuple[int, ...] | None
+    frozen: tuple[str, ...]  # norms that the writers went through: none but the embedding's where blocks are pre-norm
+    _model: Model = field(repr=False)
+    _reading: FrozenReading | None = field(repr=False)  # None: not the end of a stream that a head reads
+    _final: FrozenStep | None = field(repr=False)
+
+    def total(self) -> Stream:
+        return self.vectors.sum(dim=0)
+
+    def sum(self, pattern: str) -> Stream:
+        """What all writers that match wrote: `*` stands for anything."""
+        return _sum(pattern, self.names, self.vectors)
+
+    def logits(self) -> Float[Tensor, "batch *seq token"]:
+        """What the model says in this very run, at the positions that were kept; a classifier's have none."""
+        reading = self._read()
+        with torch.no_grad():
+            return self._model.head(reading.hidden, reading.real if reading.positions is None else None)
+
+    def _read(self) -> FrozenReading:
+        if self._reading is None:
+            raise InputError(f"no head reads {self.at}: leave `at` out, and take the stream that ends in logits")
+        return self._reading
+
+    def to_logits(self, tokens: Tokens | None = None) -> LogitWrites:
+        """What each writer adds to the logits of `tokens` (or labels), through the final norm and the head.
+
+        Tokens are the same everywhere, or (a tensor batch seq) one for each position that was kept. The head's own bias
+        is a writer.
+        """
+        reading = self._read()
+        steps = [] if self._final is None else [self._final]
+        with torch.no_grad():
+            steps += reading.steps(self._model.head, tokens)
+            ledger = Ledger(list(self.names), [self.vectors], list(self.frozen))
+            for step in steps:
+                ledger.through(step)
+        kept = tokens if isinstance(tokens, Tensor) or tokens is None else tuple(tokens)
+        scores = torch.cat(ledger.chunks).detach()
+        return LogitWrites(tuple(ledger.names), scores, kept, self.positions, tuple(ledger.frozen))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Names, and how long each vector is, and how much of the stream it is: the whole's share is 1."""
+        share = (self.vectors * self.stream).sum(-1) / self.stream.square().sum(-1)
+        return {
+            "names": list(self.names),
+            "at": self.at,
+            "positions": None if self.positions is None else list(self.positions),
+            "frozen": list(self.frozen),
+            "sizes": self.vectors.norm(dim=-1).tolist(),
+            "shares": share.tolist(),
+        }
+
+
+@checked
+@torch.no_grad()
+def writes(
+    model: Model,
+    *inputs: Tensor,
+    stream: Literal["encoder", "decoder"] | None = None,
+    at: str | None = None,
+    positions: Sequence[int] | None = None,
+    cross: Literal["heads", "source", "encoder"] = "heads",
+    **more: Any,
+) -> Writes:
+    """Runs the model once and takes a stream apart.
+
+    `stream` is the decoder's where there is one. `at` is a tap of the stream (`decoder.3.residual_before`); unless
+    given, its end, before the final norm. `positions` are those of the stream that are kept.
+
+    What a cross head of an encoder–decoder writes can be split: by `source` position (`decoder.3.cross.7 < 4`), or by
+    writer of the `encoder`, whose vectors reach the target through the head's values, with its pattern as it was
+    (`decoder.3.cross.7 < encoder.1.attention.2`).
+    """
+    model = readable(model, more)
+    side = _side(model, stream, at)
+    if cross != "heads" and not (side == "decoder" and isinstance(model, EncoderDecoderModel)):
+        raise InputError(f"cross={cross!r}: {side} of {model.config.family} has no cross-attention to split")
+    stack: Stack = getattr(model, side)
+    end = f"{side}.{len(stack) - 1}.residual_after"
+    at = end if at is None else at
+    _check_at(at, side, stack)
+    chosen = [at, *taps_of(side, stack), *([f"{side}.*.cross.pattern"] if cross != "heads" else [])]
+    whole = [f"{embedding_of(model, side)}.*"]
+    if cross != "heads":
+        whole.append(f"{side}.*.cross.value")
+    if cross == "encoder":
+        whole += ["source_embedding.*", *taps_of("encoder", model.encoder)]  # type: ignore[arg-type]
+    with watch(model, *chosen, positions=positions) as seen, watch(model, *whole) as all_of:
+        hidden = model.hidden(*inputs, **more)
+    length = all_of[f"{embedding_of(model, side)}.output"].shape[1]
+    kept = None if positions is None else tuple(position % length for position in positions)
+    opened = DecomposedRun(model, side, Seen({**all_of, **seen}), kept, cross)
+    ledger = opened.ledger(at)
+    reading = final = None
+    if at == end and (side == "decoder" or not isinstance(model, EncoderDecoderModel)):
+        reading = FrozenReading(hidden if kept is None else hidden[:, list(kept)], more.get("real"), kept, length)
+        final = opened.final_norm()
+    vectors, frozen = torch.cat(ledger.chunks).detach(), tuple(ledger.frozen)
+    return Writes(tuple(ledger.names), vectors, at, seen[at].to(vectors.dtype), kept, frozen, model, reading, final)
+
+
+def _side(model: Model, stream: str | None, at: str | None) -> str:
+    check_blocks(model)
+    own = [side for side in ("decoder", "encoder") if isinstance(getattr(model, side, None), Stack)]
+    side = stream or (own[0] if at is None else at.partition(".")[0])
+    if side not in own:
+        raise InputError(f"no stream {side!r}: this model has {' and '.join(own)}")
+    return side
+
+
+def _check_at(at: str, side: str, stack: Stack) -> None:
+    places = [f"{side}.{layer}.residual_before" for layer in range(len(stack))]
+    places += [f"{side}.{layer}.{AFTER[name]}" for layer, block in enumerate(stack) for name, _ in parts_of(block)]
+    if at not in places:
+        raise InputError(f"at={at!r} is no place of the {side}'s stream: it is one of {', '.join(sorted(places))}")
+
+
+def _sum(pattern: str, names: Sequence[str], values: Tensor) -> Tensor:
+    chosen = [number for number, name in enumerate(names) if fnmatchcase(name, pattern)]
+    if not chosen:
+        raise InputError(f"no writer matches {pattern!r}: there are {', '.join(names[:8])} …")
+    return values[chosen].sum(dim=0)

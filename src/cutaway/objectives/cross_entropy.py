@@ -1,0 +1,55 @@
+"""Surprise on a GPU: from the scores of the vocabulary to loss and gradient in one kernel.
+
+Written with PyTorch's operations, cross-entropy reads and writes the scores, the largest tensor of a step, half a dozen
+times. One program per position needs them once: it reads its row for the sum of the softmax, reads it again while it is
+still in the cache, and writes softmax − target.
+"""
+
+from importlib.util import find_spec
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+HAS_TRITON = find_spec("triton") is not None
+
+
+def fits(scores: Tensor) -> bool:
+    return HAS_TRITON and scores.is_cuda and scores.dtype != torch.float64
+
+
+def cross_entropy(
+    scores: Float[Tensor, "n width"],
+    targets: Int[Tensor, " n"],
+    vocab_size: int,
+    *,
+    ignored: int,
+    smoothing: float,
+    learns: bool,
+) -> tuple[Float[Tensor, " n"], Float[Tensor, "m width"]]:
+    """The loss of each position, and the gradient at its scores; columns from `vocab_size` on are not there."""
+    loss, grad = _surprise(scores, targets, vocab_size, ignored, smoothing, learns)
+    return loss, grad
+
+
+@torch.library.custom_op("cutaway::surprise", mutates_args=(), device_types="cuda")
+def _surprise(
+    scores: Tensor, targets: Tensor, vocab_size: int, ignored: int, smoothing: float, learns: bool
+) -> tuple[Tensor, Tensor]:
+    from cutaway.objectives import surprise_kernel
+
+    loss, grad = _empty(scores, learns)
+    surprise_kernel.surprise(scores, targets, vocab_size, ignored, smoothing, learns, loss, grad)
+    return loss, grad
+
+
+@_surprise.register_fake
+def _(
+    scores: Tensor, targets: Tensor, vocab_size: int, ignored: int, smoothing: float, learns: bool
+) -> tuple[Tensor, Tensor]:
+    return _empty(scores, learns)
+
+
+def _empty(scores: Tensor, learns: bool) -> tuple[Tensor, Tensor]:
+    grad = scores.new_empty(scores.shape if learns else (0, scores.shape[1]))
+    return scores.new_empty(len(scores), dtype=torch.float32), grad

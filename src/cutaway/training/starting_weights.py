@@ -1,0 +1,150 @@
+"""Where a model starts: from nothing, or from any model that `cutaway.load` takes.
+
+A model that was trained for one task can start another: its body comes along, and what the new task needs besides is
+drawn anew.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cutaway.bundled import names, said
+from cutaway.checkpoints import load, tokenizer_of
+from cutaway.data.corpus import digest
+from cutaway.errors import ConfigError
+from cutaway.families import build, config_of
+from cutaway.model.config import Config
+from cutaway.model.model import Model
+from cutaway.objectives import NextToken
+from cutaway.tokens import Tokenizer
+from cutaway.training.datasets.shared import TrainingData
+from cutaway.training.recipe import Recipe, unknown_key
+
+TASKS = {
+    "next_token": "language_model",
+    "masked": "masked_language_model",
+    "pretrain": "pretrain",
+    "spans": "translate",
+    "translate": "translate",
+    "classify": "classify",
+    "regress": "regress",
+    "tag": "tag",
+    "images": "classify",
+}
+
+
+OF_THE_DATA = ("n_classes", "labels", "pixel_mean", "pixel_std")
+MAY_CHANGE = (*OF_THE_DATA, "task", "pad_id", "start_id", "end_ids", "max_len", "pooler", "pooling")
+
+
+def refuse_unknown_model(recipe: Recipe) -> None:
+    """A size, a key of [model] or a starting model that does not exist: said before anything is read or trained."""
+    if recipe.model.start is not None:
+        start = Path(recipe.model.start)
+        if recipe.model.start in names():
+            return
+        if not start.exists():
+            within = "" if start.is_absolute() else f" in {Path.cwd()}, where this command was given"
+            within += said("; models by name are {}", start)
+            raise ConfigError(f"[model] start={recipe.model.start!r}: there is no such folder or file{within}")
+        return
+    assert recipe.model.size is not None
+    known = [field.name for field in dataclasses.fields(config_of(recipe.model.size))]
+    for name in recipe.model.changes:
+        if name not in known:
+            raise ConfigError(unknown_key(name, f"[model] of size {recipe.model.size!r}", sorted(known)))
+
+
+def starting_tokenizer(recipe: Recipe) -> Tokenizer | None:
+    """The tokenizer that comes with the model which the recipe starts from."""
+    return None if recipe.model.start is None else tokenizer_of(recipe.model.start)
+
+
+def refuse_another_tokenizer(recipe: Recipe, own: Tokenizer | None, used: Tokenizer | None) -> None:
+    """The rows of a starting model's embedding are the tokens of its own tokenizer, and of no other."""
+    if own is None or used is None or digest(own) == digest(used):
+        return
+    t = recipe.tokenizer
+    asked = f"kind={t.kind!r}" if t.file is None else f"file={t.file!r}"
+    raise ConfigError(
+        f"[tokenizer] {asked}, of {used.vocab_size:,} tokens, is another one than the starting model's, of "
+        f"{own.vocab_size:,} tokens, in {recipe.model.start}: leave [tokenizer] out, and the model's own is taken"
+    )
+
+
+def starting_model(recipe: Recipe, numbers: dict[str, Any], device: torch.device) -> tuple[Model, list[str]]:
+    """The model at step 0, and the names of the parameters that were drawn anew."""
+    task = {"task": TASKS[recipe.objective.kind]}
+    if recipe.model.size is not None:
+        known = config_of(recipe.model.size)
+        config = known.with_(**(_fitting(known, numbers) | task | recipe.model.changes))
+        model = build(config, seed=recipe.seed, device=device)
+        return model, [name for name, _ in model.named_parameters()]
+    assert recipe.model.start is not None
+    old = load(recipe.model.start)
+    numbers = {name: value for name, value in numbers.items() if name in OF_THE_DATA}
+    if task["task"] == "regress":
+        numbers = {}
+    config = old.config.with_(**({"n_classes": None, "labels": None} | numbers | task | recipe.model.changes))
+    model = build(config, seed=recipe.seed, device=device)
+    return model, _take_over(old, model)
+
+
+def refuse_long_rows(recipe: Recipe, dataset: TrainingData, model: Model) -> None:
+    """Rows that the model cannot read: the first of them would end the run, perhaps after hours."""
+    max_len = getattr(model, "max_len", None)
+    for source in (dataset.train, dataset.valid):
+        if source is None or max_len is None:
+            continue
+        widest = recipe.data.seq_len  # of windows
+        if hasattr(source, "buckets"):
+            widest = max(max(bucket.widths) for bucket in source.buckets.buckets)
+            widest -= isinstance(dataset.objective, NextToken)  # the last token is not read
+        if widest > max_len:
+            raise ConfigError(
+                f"rows of {widest} tokens are longer than the model's max_len={max_len}: set data.seq_len to that"
+            )
+
+
+def _fitting(config: Config, numbers: dict[str, Any]) -> dict[str, Any]:
+    """The numbers that this family has: a Llama has no max_len, a ViT no vocabulary."""
+    known = {field.name for field in dataclasses.fields(config)}
+    return {name: value for name, value in numbers.items() if name in known and value is not None}
+
+
+@torch.no_grad()
+def _take_over(old: Model, new: Model) -> list[str]:
+    """Copies every parameter that both have; only a head may differ. The names of those that are new."""
+    before, after = old.config.to_dict(), new.config.to_dict()
+    for name in before:  # other numbers of heads or layers would fit the same matrices, and mean something else
+        if before[name] != after[name] and name not in MAY_CHANGE and not name.endswith("dropout"):
+            raise ConfigError(
+                f"[model] {name}={after[name]!r}, but the starting model has {before[name]!r}: its task and dropout "
+                f"may change, not its body"
+            )
+    given, drawn = dict(old.named_parameters()), []
+    for name, parameter in new.named_parameters():
+        fitting = (given[place] for place in _places(name) if place in given)
+        found = next((old_one for old_one in fitting if old_one.shape == parameter.shape), None)
+        if found is not None:
+            parameter.copy_(found)
+        elif name.startswith("head"):
+            drawn.append(name)
+        else:
+            raise ConfigError(
+                f"the starting model has no {name!r} of shape {tuple(parameter.shape)}: [model] may change its task "
+                f"and dropout, not the size of its body"
+            )
+    return drawn
+
+
+def _places(name: str) -> Iterator[str]:
+    """Where another task's model may have a parameter: BERT's pre-training head holds two heads, by name."""
+    yield name
+    for alone, within in (("head.pool.", "head.next_sentence.pool."), ("head.", "head.masked.")):
+        for here, there in ((alone, within), (within, alone)):
+            if name.startswith(here):
+                yield there + name.removeprefix(here)

@@ -1,0 +1,44 @@
+"""Finding a circuit: what is ranked is measured, and what is grown is worth most beside what is there."""
+
+import pytest
+import torch
+from tiny import some_ids, tiny
+
+from cutaway.inside.circuits.circuit_eval import Trial, place_of, trial
+from cutaway.inside.circuits.find import find_circuit, grow
+from cutaway.inside.patching.metrics import LogitDifference
+from cutaway.inside.patching.patch import Patch, intervene
+
+
+def asked_of(name: str) -> Trial:
+    ids, reference = some_ids(4, 7, seed=1), some_ids(4, 7, seed=5)
+    return trial(tiny(name), ids, metric=LogitDifference(3, 5), reference=reference)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_the_shortlist_is_ordered_by_what_is_lost_without_each(name: str) -> None:
+    asked = asked_of(name)
+    found = find_circuit(asked, "some", sizes=[], shortlist=5)
+    guessed = asked.estimates()
+    listed = sorted(guessed, key=lambda node: -abs(guessed[node]))[:5]
+    lost = {}
+    for node in listed:
+        with torch.no_grad(), intervene(asked.model, Patch(place_of(node), asked.instead)):
+            lost[node] = (asked.whole - asked.metric(asked.model(*asked.inputs))).mean().item()
+    assert found.worth == pytest.approx(guessed | lost)
+    order = sorted(lost, key=lambda node: -lost[node])
+    assert [node for node in found.order if node in lost] == order
+    assert order != sorted(lost, key=lambda node: -guessed[node])  # or a guess would do
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_each_node_that_is_added_is_worth_most_beside_those_that_are_there(name: str) -> None:
+    asked = asked_of(name)
+    n = len(asked.among)
+    grown = grow(asked, "some", to=n, by=1)
+    for size, node in enumerate(grown.order):
+        worth = asked.estimates(grown.order[:size])
+        assert node == max(set(asked.among) - set(grown.order[:size]), key=lambda other: worth[other])
+        assert grown.worth[node] == worth[node]
+    whole = asked.estimates()
+    assert list(grown.order) != sorted(whole, key=lambda node: -whole[node])

@@ -1,0 +1,587 @@
+"""Every number of a picture can be read back, none has a wrong colour, and 512 tokens stay small."""
+
+import io
+import json
+import re
+import zlib
+from collections.abc import Callable
+from dataclasses import fields
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from picture_examples import KINDS, example
+from PIL import Image
+
+from cutaway.errors import CheckpointError, InputError
+from cutaway.pictures import (
+    Arcs,
+    CircuitGraph,
+    ColouredText,
+    Dots,
+    HeatMap,
+    LensGrid,
+    Lines,
+    PatchEvidence,
+    Picture,
+    heads,
+    merged,
+    read_picture,
+    visible_text,
+    word_spans,
+)
+from cutaway.pictures.colour import ANCHORS, AT_NIGHT, SERIES, STEPS, Scale, ink_on, png, pooled, ramp
+from cutaway.pictures.line_plot import nice_ticks
+from cutaway.pictures.picture import strongest
+from cutaway.pictures.picture_data import SMALL, pack_array, said_numbers, unpack_array
+from cutaway.pictures.svg import cells, width_of
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+MEGABYTE = 1_000_000
+
+
+def numbers_of(picture: Picture) -> list[np.ndarray]:
+    def found(value: object) -> list[np.ndarray]:
+        if isinstance(value, np.ndarray):
+            return [value]
+        return [array for inner in value.values() for array in found(inner)] if isinstance(value, dict) else []
+
+    return [
+        array for field in fields(picture) for array in found(getattr(picture, field.name)) if array.dtype.kind in "fu"
+    ]
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+@every_kind
+@pytest.mark.parametrize("suffix", [".html", ".svg", ".json"])
+@pytest.mark.parametrize("n", [5, 130])
+def test_every_number_and_name_is_read_back_from_what_was_saved(kind: str, suffix: str, n: int, tmp_path: Path) -> None:
+    picture = example(kind, n, holes=True)
+    again = read_picture(picture.save(tmp_path / f"picture{suffix}"))
+    assert type(again) is type(picture)
+    ours, theirs = picture.to_dict(), again.to_dict()
+    assert ours.keys() == theirs.keys()
+    for field in fields(again):
+        if isinstance(value := getattr(again, field.name), str | tuple | bool | float | None):
+            assert value == getattr(picture, field.name)
+    for before, after in zip(numbers_of(picture), numbers_of(again), strict=True):
+        largest = np.abs(before[np.isfinite(before)]).max()
+        near = (1e-5, 0) if before.size <= SMALL else (2**-11, 2**-24 * largest)
+        np.testing.assert_allclose(after, before, *near)
+    again_saved = again.save(tmp_path / f"again{suffix}").read_bytes()
+    assert read_picture(tmp_path / f"again{suffix}").to_dict() == theirs, again_saved[:80]
+
+
+@given(arrays.arrays(np.float64, arrays.array_shapes(max_dims=3, max_side=6)))
+def test_packed_numbers_have_six_digits_whatever_they_are(values: np.ndarray) -> None:
+    packed = json.loads(json.dumps(pack_array(values), allow_nan=False))
+    np.testing.assert_allclose(unpack_array(packed), values, rtol=5.1e-6, atol=1e-300)
+    assert pack_array(unpack_array(packed)) == packed
+
+
+@given(scale=st.floats(1e-200, 1e200), seed=st.integers(0, 99))
+def test_many_numbers_are_halves_as_precise_as_is_said(scale: float, seed: int) -> None:
+    values = np.random.default_rng(seed).standard_normal((101, 100)) * scale
+    values[3, :4] = [np.nan, np.inf, -np.inf, 0]
+    packed = json.loads(json.dumps(pack_array(values), allow_nan=False))
+    largest = np.abs(values[np.isfinite(values)]).max()
+    np.testing.assert_allclose(unpack_array(packed), values, rtol=2**-11, atol=2**-24 * largest)
+
+
+def test_damaged_numbers_are_refused(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    whole = example("heat map", 130).save(page).read_text()
+    for damage in (
+        lambda text: text.replace('"shape":[130,130]', '"shape":[131,130]'),
+        lambda text: text.replace('"shape":[130,130]', '"shape":[-1,130]'),
+        lambda text: text.replace('"shape":[130,130]', '"shape":[100000,100000]'),
+        lambda text: re.sub('"float16":"....', '"float16":"????', text),
+        lambda text: text.replace('"kind":"heat map"', '"kind":"Picture"'),
+        lambda text: text.replace('"row_name":', '"__class__":'),
+        lambda text: text.replace("cutaway-data", "other"),
+        lambda text: text.replace('"title":"', '"title":["a"],"what":"', 1),
+        lambda text: text.replace('"colours":"auto"', '"colours":"loud"'),
+        lambda text: text.replace('"low":null', '"low":"0"'),
+        lambda text: text.replace('"root":false', '"root":[1]'),
+    ):
+        assert damage(whole) != whole
+        page.write_text(damage(whole))
+        with pytest.raises((CheckpointError, InputError), match=r"page\.html"):
+            read_picture(page)
+
+
+def test_a_small_table_has_every_number_and_a_large_one_the_strongest() -> None:
+    values = np.random.default_rng(0).standard_normal((4, 3))
+    headings, rows = HeatMap(values, columns=["x", "y", "z"]).table()
+    assert headings[1:] == ["x", "y", "z"]
+    shown = [[float(cell.replace("−", "-")) for cell in row[1:]] for row in rows]
+    np.testing.assert_allclose(shown, values, rtol=5.1e-3)
+    many = np.random.default_rng(0).standard_normal((60, 60))
+    many[7, 9] = -50
+    _, rows = HeatMap(many).table()
+    assert len(list(rows)) == 100
+    assert rows[0] == ["7", "9", "7", "9", "−50"]
+
+
+@given(
+    arrays.arrays(np.float64, (7, 9), elements=st.floats(-3, 3) | st.sampled_from([np.nan, np.inf])), st.integers(1, 70)
+)
+def test_the_strongest_are_the_furthest_from_zero_in_reading_order(values: np.ndarray, most: int) -> None:
+    finite = [(r, c) for r in range(7) for c in range(9) if np.isfinite(values[r, c])]
+    assert strongest(values, most) == sorted(finite, key=lambda place: -abs(values[place]))[:most]
+
+
+@every_kind
+def test_the_same_data_give_the_same_bytes(kind: str) -> None:
+    one, other = example(kind, 6), example(kind, 6)
+    assert one.html() == other.html()
+    assert one.svg() == other.svg()
+    assert one.text() == other.text()
+
+
+# --- colours ----------------------------------------------------------------------------------------------------------
+
+
+def brightness(colour: np.ndarray) -> float:
+    share = colour / 255
+    linear = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def test_the_larger_the_number_the_brighter_its_colour() -> None:
+    shades = [brightness(colour) for colour in ramp("sequential")]
+    assert all(a < b for a, b in zip(shades[::4], shades[4::4], strict=False))
+    shades = [brightness(colour) for colour in ramp("diverging")]
+    middle = STEPS // 2
+    assert all(a < b for a, b in zip(shades[: middle + 1 : 4], shades[4 : middle + 1 : 4], strict=False))
+    assert all(a > b for a, b in zip(shades[middle::4], shades[middle + 4 :: 4], strict=False))
+    for kind, anchors in ANCHORS.items():
+        ends = [bytes(ramp(kind)[i].tolist()).hex() for i in (0, -1)]
+        assert ends == [anchors.split()[0], anchors.split()[-1]]
+
+
+@pytest.mark.parametrize(("colours", "paper"), [(SERIES, 255), (AT_NIGHT, 14)])
+def test_lines_stand_out_from_their_paper(colours: tuple[str, ...], paper: int) -> None:
+    back = brightness(np.array([paper] * 3))
+    for colour in colours:
+        front = brightness(np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]))
+        assert (max(front, back) + 0.05) / (min(front, back) + 0.05) >= 3.0, colour
+
+
+def test_letters_on_a_cell_can_be_read() -> None:
+    for kind in ANCHORS:
+        for colour in ramp(kind):
+            back = brightness(colour)
+            front = brightness(np.array([255 if ink_on("#" + bytes(colour.tolist()).hex()) == "#ffffff" else 0] * 3))
+            assert (max(front, back) + 0.05) / (min(front, back) + 0.05) >= 4.5
+
+
+@given(arrays.arrays(np.float64, 20, elements=st.floats(width=32)), st.booleans())
+def test_a_scale_keeps_the_order_and_gives_holes_no_colour(values: np.ndarray, root: bool) -> None:
+    scale = Scale.of(values, "diverging", root=root)
+    steps, finite = scale.steps(values), np.isfinite(values)
+    assert (steps[~finite] == 0).all()
+    assert (steps[finite] > 0).all()
+    assert [colour is None for colour in scale.colours(values)] == (~finite).tolist()
+    order = np.argsort(values[finite], kind="stable")
+    assert (np.diff(steps[finite][order].astype(int)) >= 0).all()
+    assert (steps[finite][values[finite] == 0] == 1 + STEPS // 2).all()
+
+
+def test_zero_is_in_the_middle_of_a_scale_with_negative_numbers() -> None:
+    scale = Scale.of(np.array([-1.0, 4.0]))
+    assert (scale.kind, scale.low, scale.high) == ("diverging", -4.0, 4.0)
+    assert Scale.of(np.array([0.5, 4.0])) == Scale(0.0, 4.0, "sequential")
+    assert [number for _, number in Scale(0.0, 1.0, "sequential", root=True).ticks()] == [0, 1 / 16, 1 / 4, 9 / 16, 1]
+    with pytest.raises(InputError, match="needs low = -high"):
+        Scale.of(np.array([-1.0, 4.0]), "diverging", low=-1, high=4)
+
+
+def decoded(image: bytes) -> np.ndarray:
+    """The bytes of a PNG without a filter."""
+    width, height, _, kind = np.frombuffer(image[16:24], ">u4").tolist() + list(image[24:26])
+    start = image.index(b"IDAT") + 4
+    size = int.from_bytes(image[start - 8 : start - 4], "big")
+    channels = {0: 1, 2: 3, 3: 1, 6: 4}[kind]
+    rows = np.frombuffer(zlib.decompress(image[start : start + size]), np.uint8).reshape(height, 1 + width * channels)
+    assert (rows[:, 0] == 0).all()
+    return rows[:, 1:].reshape((height, width, channels) if channels > 1 else (height, width))
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (3, 5, 3), (3, 5, 4)])
+def test_a_png_holds_its_pixels(shape: tuple[int, ...]) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    assert (decoded(png(pixels)) == pixels).all()
+    image = Image.open(io.BytesIO(png(pixels)))
+    assert (np.asarray(image) == pixels).all()
+    palette = Scale(0.0, 1.0, "sequential").palette()
+    if len(shape) == 2:
+        image = Image.open(io.BytesIO(png(pixels, palette)))
+        assert (np.asarray(image) == pixels).all()
+        assert image.info["transparency"] == 0
+
+
+@given(
+    arrays.arrays(np.float32, (3, 11, 7), elements=st.floats(-2, 2, width=32) | st.just(np.nan)),
+    st.integers(1, 12),
+    st.booleans(),
+)
+def test_a_pooled_pixel_is_the_strongest_of_its_neighbours(values: np.ndarray, most: int, positive: bool) -> None:
+    values = np.abs(np.nan_to_num(values)) if positive else values
+    small = pooled(values, most)
+    rows, columns = -(-11 // most), -(-7 // most)
+    assert max(small.shape[1:]) <= most
+    for i in np.ndindex(small.shape):
+        near = values[i[0], i[1] * rows : (i[1] + 1) * rows, i[2] * columns : (i[2] + 1) * columns]
+        finite = np.abs(near[np.isfinite(near)])
+        if finite.size:
+            assert small[i] in near
+            assert abs(small[i]) == finite.max()
+        else:
+            assert np.isnan(small[i])
+
+
+# --- what is not finite -----------------------------------------------------------------------------------------------
+
+
+@every_kind
+@pytest.mark.parametrize("n", [5, 60])
+def test_nothing_says_nan_and_a_picture_without_any_number_is_still_one(kind: str, n: int) -> None:
+    for picture in (example(kind, n, holes=True), example(kind, n, only_holes=True)):
+        shown = picture.html().partition('<script type="application/json"')[0] + picture.text() + picture.sentence()
+        drawn = re.sub('<metadata.*?</metadata>|base64,[^"]*', "", picture.svg())
+        for text in (re.sub('base64,[^"]*', "", shown), drawn):
+            assert not re.search(r"\b(nan|inf|infinity)\b", text, re.I)
+        assert "–" in picture.text() + str(picture.table()) or kind == "heads"
+
+
+def test_a_hole_is_hatched_and_has_no_colour() -> None:
+    values = np.zeros((2, 3))
+    assert 'class="hatch"' not in HeatMap(values).svg()
+    values[1, 1] = np.nan
+    svg = ElementTree.fromstring(HeatMap(values).svg())
+    filled = [g.get("fill") for g in svg.iter("{http://www.w3.org/2000/svg}g") if g.get("fill")]
+    assert len(filled) == 5
+    assert 'class="hatch"' in HeatMap(values).svg()
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "no rows": (lambda: HeatMap(np.zeros((0, 3)), row_name="layer"), "heat map is empty: there is no layer"),
+    "one axis": (lambda: HeatMap([1, 2]), "needs 2 axes"),
+    "ragged": (lambda: HeatMap([[1, 2], [3]]), "rows of one length"),
+    "words": (lambda: HeatMap([["a"]]), "needs numbers"),
+    "too many": (lambda: HeatMap(np.zeros((2000, 2000))), "at most 2,097,152"),
+    "names": (lambda: HeatMap(np.zeros((2, 2)), rows=["a"]), r"the rows \(row\): 1 names for 2"),
+    "one string": (lambda: HeatMap(np.zeros((2, 2)), rows="ab"), "must be a list of strings"),
+    "colours": (lambda: HeatMap(np.zeros((2, 2)), colours="jet").svg(), "'jet' is not known"),
+    "no heads": (lambda: heads(np.zeros((0, 2, 3, 3))), "there is no layer"),
+    "no such head": (lambda: heads(np.zeros((1, 2, 3, 3)), show=[(0, 2)]), r"no head \(0, 2\): 1 layers have 2 heads"),
+    "uneven heads": (lambda: heads([np.zeros((1, 2, 2)), np.zeros((2, 2, 2))]), "several shapes"),
+    "no words": (lambda: Arcs(np.zeros((0, 0))), "the weights of arcs is empty"),
+    "no source": (lambda: ColouredText(np.zeros((2, 0))), "there is no source"),
+    "no lens": (lambda: LensGrid([], np.zeros((0, 2))), "there is no layer"),
+    "lens tokens": (lambda: LensGrid([["a"]], np.zeros((1, 2))), "each layer needs 2"),
+    "no nodes": (lambda: CircuitGraph([], [], []), "the nodes of a circuit are empty"),
+    "downwards": (lambda: CircuitGraph(["a", "b"], [1, 0], [(0, 1, 1.0)]), "a → b does not go up"),
+    "nowhere": (lambda: CircuitGraph(["a", "b"], [0, 1], [(0, 2, 1.0)]), "nodes are numbered 0…1"),
+    "no lines": (lambda: Lines([1, 2], {}), "there are no lines"),
+    "short line": (lambda: Lines([1, 2], {"a": [1.0]}), "the line 'a' has 1 points, x has 2"),
+    "band alone": (lambda: Lines([1.0], {"a": [1.0]}, {"b": [[0.0], [1.0]]}), "a band needs its line: b"),
+    "log of 0": (lambda: Lines([0, 1], {"a": [1.0, 2.0]}, log_x=True), "above 0"),
+    "no dots": (lambda: Dots(["a"], {}), "there are no dots"),
+    "dots without rows": (lambda: Dots([], {"a": []}), "there are no dots"),
+    "too few dots": (lambda: Dots(["a", "b"], {"c": [1.0]}), "the dots 'c' are 1, and there are 2 rows"),
+    "intervals alone": (lambda: Dots(["a"], {"b": [1.0]}, {"c": [[0.0], [1.0]]}), "intervals need their dots: c"),
+    "odd intervals": (lambda: Dots(["a"], {"b": [1.0]}, {"b": [[0.0, 1.0]]}), "have shape .1, 2., not .2, 1."),
+    "seven series": (lambda: Dots(["a"], {str(i): [1.0] for i in range(7)}), "7 series are more than 6"),
+    "no maps": (lambda: PatchEvidence(np.zeros((4, 4)), {}), "there are no maps"),
+    "normalised": (lambda: PatchEvidence(np.full((4, 4), -1.0), {"a": [[1.0]]}), "undo the model's normalisation"),
+    "two channels": (lambda: PatchEvidence(np.zeros((4, 4, 2)), {"a": [[1.0]]}), "height width rgb"),
+    "suffix": (lambda: HeatMap([[1.0]]).save("a.pdf"), "a.pdf: a picture is saved as .html, .svg, .txt, .json"),
+    "spans": (lambda: merged(np.eye(3), [(0, 2), (2, 3)], [(0, 1), (2, 3)]), "the spans of the keys"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_drawn_is_refused_by_name(what: str) -> None:
+    make, message = REFUSED[what]
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+# --- pages ------------------------------------------------------------------------------------------------------------
+
+
+@every_kind
+def test_512_tokens_stay_below_5_megabytes(kind: str) -> None:
+    picture = example(kind, 512)
+    assert len(picture.html().encode()) < 5 * MEGABYTE
+    assert len(picture.svg().encode()) < 5 * MEGABYTE
+    assert len(picture.text().splitlines()) < 700
+
+
+@every_kind
+@pytest.mark.parametrize("n", [5, 130])
+def test_a_page_asks_nobody_for_anything_and_has_no_ids(kind: str, n: int) -> None:
+    picture = example(kind, n)
+    for made in (picture.html(), picture.svg(), picture._repr_html_()):
+        assert not re.search(r'\s(id|name|for|xlink:href)="(?!viewport)', made)  # several in one notebook cannot clash
+        links = re.findall(r'\s(?:href|src|action)="([^"]*)"', made)
+        assert all(link.startswith("data:image/png;base64,") for link in links)
+        assert not re.search(r"url\(|@import|https?://(?!www\.w3\.org/2000/svg)", made)
+    assert "script-src 'sha256-" in picture.html().replace("&#x27;", "'")
+
+
+@every_kind
+def test_a_page_is_well_formed_and_says_in_words_what_it_shows(kind: str) -> None:
+    picture = example(kind, 6)
+    open_: list[str] = []
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+            if tag != "meta":
+                open_.append(tag)
+
+        def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+            pass
+
+        def handle_endtag(self, tag: str) -> None:
+            assert open_.pop() == tag
+
+    Reader().feed(picture.html())
+    assert open_ == []
+    svg = ElementTree.fromstring(picture.svg())
+    space = {"": "http://www.w3.org/2000/svg"}
+    assert svg.findtext("title", namespaces=space) == picture.heading
+    assert svg.findtext("desc", namespaces=space) == visible_text(picture.sentence())
+    assert picture.sentence().endswith(".")
+    headings, rows = picture.table()
+    assert all(len(row) == len(headings) for row in rows)
+    assert "prefers-color-scheme:dark" in picture.svg()
+
+
+def test_the_drawing_of_a_small_map_has_each_number_behind_its_cell() -> None:
+    values = np.random.default_rng(0).random((3, 4))
+    svg = ElementTree.fromstring(HeatMap(values, rows=list("abc"), columns=list("wxyz")).svg())
+    said = [title.text for title in svg.iter("{http://www.w3.org/2000/svg}title")][1:]
+    assert said == [
+        f"row «{row}» → column «{column}»: {values[r, c]:.3g}"
+        for r, row in enumerate("abc")
+        for c, column in enumerate("wxyz")
+    ]
+
+
+def test_a_file_is_whole_or_absent(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="cannot be written"):
+        HeatMap([[1.0]]).save(tmp_path / "absent" / "a.html")
+    path = HeatMap([[1.0]], title="é").save(tmp_path / "a.TXT")
+    assert path.read_text(encoding="utf-8").startswith("é\n")
+
+
+# --- heads, words, letters --------------------------------------------------------------------------------------------
+
+
+def test_heads_keep_what_was_asked_for_exactly_and_pool_the_rest() -> None:
+    patterns = torch.rand(2, 3, 100, 100).softmax(-1)
+    picture = heads(patterns, show=[(1, 2), (0, 1)])
+    assert picture.small.shape == (2, 3, 50, 50)
+    np.testing.assert_array_equal(picture.whole["1.2"], patterns[1, 2].numpy())
+    np.testing.assert_array_equal(picture.large().values, patterns[1, 2].numpy())
+    assert picture.shown == "1.2"
+    assert heads(list(patterns)).to_dict() == heads(patterns).to_dict()
+    short = heads(patterns[:, :, :9, :9])
+    assert short.whole == {}
+    np.testing.assert_array_equal(short.small, patterns[:, :, :9, :9].numpy())
+
+
+def test_the_open_head_is_one_that_looks_somewhere() -> None:
+    patterns = np.zeros((2, 2, 6, 6))
+    patterns[..., 0] = 1  # all look at the first token
+    patterns[1, 0] = np.eye(6)  # this one at itself
+    patterns[0, 1] = np.roll(np.eye(6), -2, axis=1)
+    assert heads(patterns).shown == "0.1"
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=9), st.lists(st.booleans(), min_size=1, max_size=9))
+def test_merged_words_look_at_all_that_their_pieces_looked_at(queries: list[bool], keys: list[bool]) -> None:
+    pattern = torch.rand(2, len(queries), len(keys), dtype=torch.float64).softmax(-1)
+    rows, columns = word_spans(queries), word_spans(keys)
+    words = merged(pattern, rows, columns)
+    np.testing.assert_allclose(words.sum(-1), 1, rtol=1e-6)
+    for i, (a, b) in enumerate(rows):
+        for j, (c, d) in enumerate(columns):
+            np.testing.assert_allclose(words[:, i, j], pattern[:, a:b, c:d].sum(-1).mean(-1), rtol=1e-6)
+
+
+@every_kind
+@pytest.mark.parametrize("n", [5, 40, 512])
+def test_letters_fit_and_are_the_same_without_colours(kind: str, n: int) -> None:
+    picture = example(kind, n)
+    plain, coloured = picture.text(80), picture.text(80, colour=True)
+    assert "\x1b" not in plain
+    bare = re.sub("\x1b\\[[0-9;]*m", "", coloured)
+    assert [line.rstrip() for line in bare.splitlines()] == plain.splitlines()
+    assert max(map(len, plain.splitlines())) <= 80
+
+
+def test_many_heads_and_wide_letters_fit_too() -> None:
+    many = heads(np.full((2, 40, 3, 3), 1 / 3), title="long " * 30)
+    wide = ColouredText(np.ones((2, 60)), ["数学"] * 60, ["译", "文"], "long " * 30)
+    for picture in (many, wide):
+        for colour in (False, True):
+            lines = re.sub("\x1b\\[[0-9;]*m", "", picture.text(80, colour)).splitlines()
+            assert max(map(cells, lines)) <= 80
+    assert many.text(80).splitlines()[3].count("█") == 40
+    assert wide.text(80).count("数学") == 120
+
+
+def test_names_of_lines_stay_on_the_paper() -> None:
+    """Six lines that end at the bottom: their names stand apart, and not below the axis."""
+    svg = ElementTree.fromstring(Lines([0, 1], {f"line {i}": [1.0, i / 100] for i in range(6)}).svg())
+    space = "{http://www.w3.org/2000/svg}"
+    names = [text for text in svg.iter(f"{space}text") if (text.text or "").startswith("line")]
+    places = sorted(float(text.get("y", 0)) for text in names)
+    assert len(places) == 6
+    assert all(b - a >= 14 for a, b in pairwise(places))
+    assert places[-1] <= 30 + 280 + 5
+
+
+def test_few_points_are_their_own_ticks() -> None:
+    assert Lines([8, 2, 4], {"a": [1.0, 2.0, 3.0]}, log_x=True).x_ticks() == [2.0, 4.0, 8.0]
+    assert Lines(range(1, 101), {"a": range(100)}, log_x=True).x_ticks() == [1, 2, 5, 10, 20, 50, 100]
+
+
+def test_a_level_has_no_points_of_its_own() -> None:
+    svg = Lines([0, 1, 2], {"measured": [1.0, 2.0, 2.0], "level": [1.5] * 3, "alone": [np.nan, 1.5, np.nan]}).svg()
+    space = "{http://www.w3.org/2000/svg}"
+    groups = [
+        group for group in ElementTree.fromstring(svg).iter(f"{space}g") if group.find(f"{space}title") is not None
+    ]
+    assert [len(group.findall(f"{space}circle")) for group in groups] == [3, 0, 1]
+
+
+def test_dots_stand_where_their_numbers_are() -> None:
+    dots = Dots(["a", "b", "c"], {"x": [0.0, 10.0, 2.5]}, {"x": [[0.0, 5.0, 2.5], [5.0, 10.0, np.nan]]}, level=5.0)
+    svg = ElementTree.fromstring(dots.svg())
+    space = "{http://www.w3.org/2000/svg}"
+    circles = [(float(dot.get("cx", 0)), float(dot.get("cy", 0))) for dot in svg.iter(f"{space}circle")]
+    (left, first), (right, second), (quarter, third) = circles
+    assert quarter == pytest.approx(left + (right - left) / 4, abs=0.02)
+    assert first < second < third
+    strokes = [path.get("d", "") for path in svg.iter(f"{space}path") if path.get("class") == "s0"]
+    assert len(strokes) == 2  # the third interval has an end that is no number
+    middle = (left + right) / 2
+    ends = [tuple(map(float, re.findall(r"[MH]([\d.]+)", stroke))) for stroke in strokes]
+    assert ends == [pytest.approx((left, middle), abs=0.02), pytest.approx((middle, right), abs=0.02)]
+    (level,) = (path.get("d", "") for path in svg.iter(f"{space}path") if path.get("class") == "hatch")
+    assert float(re.findall(r"M([\d.]+)", level)[0]) == pytest.approx(middle, abs=0.02)
+
+
+def test_a_level_that_is_no_number_is_not_drawn() -> None:
+    for level in (None, np.nan, np.inf):
+        dots = Dots(["a", "b"], {"x": [1.0, 2.0]}, level=level)
+        assert (dots.ticks()[0], dots.ticks()[-1]) == (1.0, 2.0)
+        assert 'class="hatch"' not in dots.svg()
+
+
+def test_dots_in_letters() -> None:
+    one = Dots(["a", "b"], {"x": [0.0, 10.0]}, {"x": [[0.0, 5.0], [5.0, 10.0]]}).text(23).splitlines()
+    assert one[1:] == ["a  ●──────            0", "b        ──────●     10", "   0          10"]
+    two = Dots(["a"], {"x": [0.0], "y": [np.nan], "z": [10.0]}).text(40).splitlines()
+    assert two[1:] == ["a  ●                ◆      0     –    10", "   0               10", "● x ○ y ◆ z"]
+
+
+def test_show_has_colours_only_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    picture = example("heat map", 40)
+    picture.show()
+    assert capsys.readouterr().out == picture.text() + "\n"
+
+
+def test_a_lens_says_from_which_layer_on_a_token_stays() -> None:
+    lens = LensGrid([["a", "b"], ["c", "b"], ["c", "b"]], np.full((3, 2), 0.5), positions=["x", "y"])
+    assert [lens.settles(i) for i in range(2)] == [1, 0]
+    assert lens.text().splitlines()[2].split() == ["2", "c", ".50", "b", ".50"]
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
+def test_ticks_are_round_and_reach_as_far_as_the_line(low: float, span: float) -> None:
+    high = low + span
+    inner, outer = nice_ticks(low, high), nice_ticks(low, high, whole=True)
+    slack = span * 1e-6
+    assert outer[0] <= low + slack
+    assert outer[-1] >= high - slack
+    assert all(low - slack <= tick <= high + slack for tick in inner)
+    assert 2 <= len(outer) <= 9
+
+
+def test_numbers_come_from_wherever_they_are() -> None:
+    for given_ in (
+        [[1, 2]],
+        np.array([[1, 2]]),
+        torch.tensor([[1.0, 2.0]], requires_grad=True),
+        torch.tensor([[1, 2]]).bfloat16(),
+    ):
+        assert said_numbers("x", given_, "a", "b").tolist() == [[1.0, 2.0]]
+
+
+def _texts(picture: Picture) -> dict[str, ElementTree.Element]:
+    root = ElementTree.fromstring(picture.svg())
+    return {one.text or "": one for one in root.iter("{http://www.w3.org/2000/svg}text")}
+
+
+@pytest.mark.parametrize("words", [["."], ["Donaudampfschifffahrt"]])
+def test_names_of_both_sides_of_arcs_stay_on_the_paper(words: list[str]) -> None:
+    picture = Arcs([[1.0]], words, words, "Alignment", "translation", "the source")
+    (width, _), _ = picture.drawing()
+    shown = _texts(picture)
+    assert float(shown["translation"].attrib["x"]) - width_of("translation", 11) >= 0
+    assert float(shown["the source"].attrib["x"]) + width_of("the source", 11) <= width
+
+
+def test_a_scale_from_zero_stays_one_where_a_number_is_slightly_below() -> None:
+    values = np.array([[0.0, 1.0, 2.0], [-1e-6, 3.0, 0.5]])
+    scale = HeatMap(values, low=0).scale
+    assert (scale.kind, scale.low, scale.high) == ("sequential", 0, 3)
+    assert len(set(scale.colours(values))) == 5  # all but the two that are next to nothing
+    assert HeatMap(values).scale.kind == "diverging"
+    assert HeatMap(values, low=0, colours="diverging").scale.high == 3
+
+
+def test_cells_say_a_hundredth_of_the_largest_and_the_numbers_behind_them_all() -> None:
+    picture = HeatMap([[1e-9, 0.123456], [-0.0001234, 3.0]])
+    assert {"0", "0.12", "3"} <= _texts(picture).keys()
+    assert not any("e" in text or len(text) > 5 for text in _texts(picture) if text[:1].isdigit())
+    assert "−0.000123" in picture.svg()
+    assert "e−" not in picture.text()
+
+
+def test_names_of_heads_stay_whole_in_a_row() -> None:
+    assert "decoder.12.attention.heads" in _texts(HeatMap([[1.0]], ["decoder.12.attention.heads"]))
+
+
+@every_kind
+def test_pixels_stay_squares_without_a_style(kind: str) -> None:
+    for image in ElementTree.fromstring(example(kind, 5).svg()).iter("{http://www.w3.org/2000/svg}image"):
+        assert image.attrib["image-rendering"] == "optimizeSpeed"
+
+
+def test_a_picture_that_was_saved_before_a_field_came_is_read() -> None:
+    data = CircuitGraph(["a", "b"], [0, 1], [(0, 1, 1.0)]).to_dict()
+    del data["layer_names"]
+    assert Picture.from_dict(data).to_dict()["layer_names"] == []
+    del data["nodes"]
+    with pytest.raises(CheckpointError, match="look at nodes"):
+        Picture.from_dict(data)
+    with pytest.raises(InputError, match="1 for 2"):
+        CircuitGraph(["a", "b"], [0, 1], [], layer_names=["x"])

@@ -38,7 +38,7 @@ def translator(name: str, folder: Path, threads: int) -> Any:
 
         from cutaway.checkpoints import load
         from cutaway.decoding import Job, run_jobs
-        from cutaway.decoding.precision import with_precision
+        from cutaway.model.precision import with_precision
 
         torch.set_num_threads(threads)
         model: Any = with_precision(load(folder / "ours"), kind)  # type: ignore[arg-type]

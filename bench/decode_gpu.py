@@ -54,7 +54,7 @@ def writer(engine: str, folder: Path, name: str) -> Any:
     if engine == "cutaway":
         from cutaway.checkpoints import load
         from cutaway.decoding import Job, run_jobs
-        from cutaway.decoding.precision import with_precision
+        from cutaway.model.precision import with_precision
 
         model: Any = with_precision(load(folder / name / engine), "bf16").to("cuda")
 

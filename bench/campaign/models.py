@@ -112,8 +112,8 @@ def judged(model: Sound, seed: int, broken: Break | None = None) -> tuple[str, s
     from tiny import tiny
 
     from cutaway import verify
-    from cutaway.decoding.precision import with_precision
     from cutaway.errors import CutawayError
+    from cutaway.model.precision import with_precision
 
     torch.manual_seed(seed)
     built = with_precision(tiny(model.family, dtype=torch.float32, seed=seed, **model.changes), model.precision)

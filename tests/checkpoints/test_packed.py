@@ -11,11 +11,11 @@ from torch import Tensor
 
 from cutaway.checkpoints import export, load, save
 from cutaway.checkpoints.packed import SCALE, Unpacked, carried, measure_packed, pack_tensors
-from cutaway.checkpoints.shards import SHARDS
+from cutaway.checkpoints.shards import SHARDS, write_shards
 from cutaway.checkpoints.tensors import INDEX, SINGLE, TensorFile, open_tensors
-from cutaway.decoding.precision import with_precision
 from cutaway.errors import CheckpointError, InputError
 from cutaway.model.kernels.int8 import Int8Linear, rounded
+from cutaway.model.precision import with_precision
 
 families = pytest.mark.parametrize("name", ALL)
 
@@ -144,6 +144,23 @@ def test_shards_hold_what_one_file_holds(tmp_path_factory: pytest.TempPathFactor
     assert all(len(shard) == 1 or sum(shard[name].nbytes for name in shard) <= shard_size for shard in shards)
 
 
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=12), st.integers(1, 16))
+def test_a_shard_takes_the_next_tensor_as_long_as_it_fits(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], shard_size: int
+):
+    """To the byte; one that is larger than a shard stands alone."""
+    folder, shards = tmp_path_factory.mktemp("shards"), [[]]
+    tensors = {f"{n:02d}": torch.zeros(size, dtype=torch.uint8) for n, size in enumerate(sizes)}
+    write_shards(folder, tensors, shard_size)
+    for name, size in zip(tensors, sizes, strict=True):
+        if shards[-1] and sum(tensors[one].numel() for one in shards[-1]) + size > shard_size:
+            shards.append([])
+        shards[-1].append(name)
+    files = sorted(folder.glob("*.safetensors"))
+    assert [sorted(TensorFile(file, [file])) for file in files] == shards
+
+
 def test_a_new_model_leaves_nothing_of_the_old_one(tmp_path: Path):
     """One file, many, fewer, one: each time the new model is read, and no old weights lie there."""
     for seed, shard_size in enumerate([None, 3000, 9000, None, 3000]):
@@ -174,3 +191,20 @@ def test_the_card_the_licence_and_the_recipe_come_along(tmp_path: Path):
     for name in ("README.md", "recipe.toml", "notes.txt", "certificate.json"):
         (tmp_path / name).write_text("x")
     assert [file.name for file in carried(tmp_path)] == ["README.md", "recipe.toml"]
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
+def test_a_model_is_loaded_in_a_precision(tmp_path: Path, precision: str, dtype: torch.dtype):
+    save(tiny("gpt2", dtype=torch.float32), tmp_path)
+    assert load(tmp_path, precision=precision).dtype == dtype
+
+
+def test_a_model_is_loaded_with_8_bit_matrices(tmp_path: Path):
+    model = tiny("gpt2", dtype=torch.float32)
+    save(model, tmp_path, store="int8")
+    loaded = load(tmp_path, precision="int8")
+    assert any(isinstance(part, Int8Linear) for part in loaded.modules())
+    given = inputs("gpt2")
+    assert torch.equal(loaded(*given), with_precision(load(tmp_path), "int8")(*given))
+    with pytest.raises(InputError, match="give one of them"):
+        load(tmp_path, precision="int8", dtype=torch.bfloat16)

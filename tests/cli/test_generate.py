@@ -14,6 +14,7 @@ from cutaway.checkpoints import save
 from cutaway.cli.fill import _show
 from cutaway.decoding.fill import Filled, Word
 from cutaway.decoding.generate import generate
+from cutaway.model.kernels import int8
 from cutaway.model.model import DecoderModel
 from cutaway.tokens import Tokenizer
 
@@ -165,6 +166,14 @@ def test_precision(folder, precision):
     found = json.loads(said("Hi", "--model", folder, "--precision", precision, "--json"))
     assert found["precision"] == precision
     assert found["texts"][0]["tokens"] > 0
+
+
+def test_a_model_that_is_stored_in_8_bits_runs_in_8_bits(tmp_path, monkeypatch):
+    save(speaker(), tmp_path, byte_level_once(), store="int8")
+    for asked, expected in ((), "int8"), (("--precision", "fp32"), "fp32"), (("--precision", "auto"), "int8"):
+        assert json.loads(said("Hi", "--model", tmp_path, *asked, "--json"))["precision"] == expected
+    monkeypatch.setattr(int8, "has_kernel", lambda: False)
+    assert json.loads(said("Hi", "--model", tmp_path, "--json"))["precision"] == "fp32"
 
 
 def test_a_draft_changes_no_word(folder, tmp_path):

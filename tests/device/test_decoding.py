@@ -4,8 +4,8 @@ import torch
 from tiny import DECODERS, TRANSLATORS, some_ids, tiny
 
 from cutaway.decoding import Job, run_jobs
-from cutaway.decoding.precision import with_precision
 from cutaway.decoding.rules.scores import BadWords, NoRepeat, Temperature, TopK, TopP
+from cutaway.model.precision import with_precision
 
 DEVICE = "cuda"
 ENDS = range(5, 12)

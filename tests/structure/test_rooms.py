@@ -133,6 +133,34 @@ def test_peers_stay_in_tests_benchmarks_exports_and_the_certificate():
     assert found == []
 
 
+def test_every_import_of_ours_is_there():
+    """Also where nothing runs it here: tests of a GPU, benchmarks, recipes."""
+    missing = []
+    for path in (p for folder in ("src", "tests", "bench", "recipes", "tools") for p in (ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(), str(path))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "cutaway" and not node.level:
+                names = names_in(node.module)
+                where = f"{path.relative_to(ROOT)}:{node.lineno}: {node.module}"
+                missing += [f"{where}.{alias.name}" for alias in node.names if alias.name not in names]
+    assert missing == []
+
+
+def names_in(module: str) -> set[str]:
+    """The names that can be imported from a module of ours, without running it."""
+    folder = ROOT / "src" / Path(*module.split("."))
+    file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+    names = {path.stem for path in folder.iterdir()} if folder.is_dir() else set()
+    for node in ast.walk(ast.parse(file.read_text())) if file.exists() else ():
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                names.add(name)
+            case ast.Import(names=some) | ast.ImportFrom(names=some):
+                names |= {alias.asname or alias.name for alias in some}
+    return names | set(cutaway.__all__) if module == "cutaway" else names
+
+
 def test_import_cutaway_is_lazy():
     code = "import sys, cutaway; dir(cutaway); sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

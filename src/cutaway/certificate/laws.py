@@ -14,11 +14,11 @@ from cutaway.certificate.eight_bits import ROWS, has_8_bits, matrices_of, worst_
 from cutaway.certificate.entry import TOLERANCE, Measure, NotApplicable, NotMeasured, difference
 from cutaway.certificate.inputs import Ids, Inputs, padded_inputs
 from cutaway.certificate.subject import Subject, batch_of, states, together
-from cutaway.decoding.precision import with_precision
 from cutaway.model.blocks import Block, has_blocks
 from cutaway.model.finite import not_finite
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
 from cutaway.model.positions import Rotary, Sinusoidal
+from cutaway.model.precision import with_precision
 from cutaway.model.tap import edit
 
 # The length of the error, of that of the answers: a bound that was chosen, not a law (SmolLM2-135M: about 0.12). How

@@ -23,6 +23,7 @@ from cutaway.cli.shared.models import (
     Texts,
     Where,
     as_trained,
+    chosen_precision,
     load_ready,
     tokenizer_for_text,
     warn_if_plain,
@@ -47,7 +48,7 @@ def classify(
     input: Input = None,
     output: Output = None,
     resume: Resume = False,
-    precision: In = Precision.fp32,
+    precision: In = Precision.auto,
     as_json: Json = False,
 ) -> None:
     """Classes, numbers or tags of texts; the two of a pair have a tab between them; pictures are files.
@@ -56,6 +57,7 @@ def classify(
     A picture that cannot be read is named and left out, and the command then ends with 2.
     """
     asked = check_given(texts, input, output, resume)
+    precision = chosen_precision(precision, model)
     loaded, found = load_ready(model, precision)
     pictures = loaded.config.family == "vit"
     if cut and pictures:

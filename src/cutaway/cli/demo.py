@@ -130,7 +130,7 @@ def _there_and_back(sentence: str, folder: Path, console: "Console") -> Answer:
     from rich.console import Group
     from rich.text import Text
 
-    model, tokenizer = load_ready(folder, Precision.fp32)
+    model, tokenizer = load_ready(folder, Precision.auto)
 
     from cutaway.decoding.translate import translations
     from cutaway.model.model import EncoderDecoderModel
@@ -165,7 +165,7 @@ def _story(folder: Path, console: "Console") -> Answer:
     from rich.console import Group
     from rich.text import Text
 
-    model, tokenizer = load_ready(folder, Precision.fp32)
+    model, tokenizer = load_ready(folder, Precision.auto)
 
     from cutaway.decoding.confidence import confidence_of
     from cutaway.decoding.generate import GenerationOptions, write_texts
@@ -218,7 +218,7 @@ def _over_chances(words: "Iterable[TokenConfidence]", room: int) -> list["Text"]
 def _blank(folder: Path, console: "Console") -> Answer:
     from rich.text import Text
 
-    model, tokenizer = load_ready(folder, Precision.fp32)
+    model, tokenizer = load_ready(folder, Precision.auto)
 
     from cutaway.decoding.fill import fill
 
@@ -227,7 +227,7 @@ def _blank(folder: Path, console: "Console") -> Answer:
 
 
 def _digit(folder: Path, console: "Console") -> Answer:
-    model, _ = load_ready(folder, Precision.fp32)
+    model, _ = load_ready(folder, Precision.auto)
 
     from cutaway.decoding.classify import classify
     from cutaway.evaluation.examples import picture_numbers

@@ -20,7 +20,16 @@ from cutaway.cli.shared.line_commands import (
     of_model,
     of_words,
 )
-from cutaway.cli.shared.models import In, Precision, Texts, Where, as_trained, load_ready, tokenizer_for_text
+from cutaway.cli.shared.models import (
+    In,
+    Precision,
+    Texts,
+    Where,
+    as_trained,
+    chosen_precision,
+    load_ready,
+    tokenizer_for_text,
+)
 from cutaway.cli.shared.options import Json
 from cutaway.cli.shared.tables import GAP, echo, grid, json_text, stdout
 from cutaway.cli.shared.word_vectors import EMBEDDING, At, neighbours
@@ -58,7 +67,7 @@ def embed(
     input: Input = None,
     output: Output = None,
     resume: Resume = False,
-    precision: In = Precision.fp32,
+    precision: In = Precision.auto,
     near: Near = None,
     analogy: Analogous = None,
     at: At = EMBEDDING,
@@ -81,6 +90,7 @@ def embed(
         raise InputError("--resume goes on with lines, and an array is written whole: leave out --out or --resume")
     if out is not None:
         check_file(out, force=force)
+    precision = chosen_precision(precision, model)
     loaded, found = load_ready(model, precision)
 
     import numpy as np

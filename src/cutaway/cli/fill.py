@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cutaway.cli.shared.line_commands import Input, Output, Resume, answer_lines, check_given, of_model, of_words
-from cutaway.cli.shared.models import In, Precision, Texts, Where, as_trained, load_ready, tokenizer_for_text
+from cutaway.cli.shared.models import (
+    In,
+    Precision,
+    Texts,
+    Where,
+    as_trained,
+    chosen_precision,
+    load_ready,
+    tokenizer_for_text,
+)
 from cutaway.cli.shared.options import Json
 from cutaway.cli.shared.tables import guesses, json_text, stdout
 from cutaway.cli.shared.wording import shown
@@ -25,11 +34,12 @@ def fill(
     input: Input = None,
     output: Output = None,
     resume: Resume = False,
-    precision: In = Precision.fp32,
+    precision: In = Precision.auto,
     as_json: Json = False,
 ) -> None:
     """The likeliest words for each blank: [MASK], <mask> or ___. Lines give lines, with --json texts do too."""
     asked = check_given(texts, input, output, resume)
+    precision = chosen_precision(precision, model)
     loaded, found = load_ready(model, precision)
 
     from cutaway.decoding.fill import fill as answer

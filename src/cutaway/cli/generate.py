@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cutaway.cli.shared.models import In, Precision, Where, importing, load_ready, tokenizer_for_text
+from cutaway.cli.shared.models import In, Precision, Where, chosen_precision, importing, load_ready, tokenizer_for_text
 from cutaway.cli.shared.options import Json, locate_model
 from cutaway.cli.shared.tables import json_text
 from cutaway.cli.shared.wording import shown, unescaped
@@ -76,7 +76,7 @@ def generate(
     prune: Prune = None,
     seed: Seed = 0,
     draft: Draft = None,
-    precision: In = Precision.fp32,
+    precision: In = Precision.auto,
     as_json: Json = False,
 ) -> None:
     """How a text goes on: the likeliest words, drawn ones, or the best of a beam."""
@@ -91,6 +91,7 @@ def generate(
         beam=beam, n_best=n_best, groups=groups, diversity=diversity, prune=prune, seed=seed,
     )  # fmt: skip
     text = _read() if prompt == "-" else prompt
+    precision = chosen_precision(precision, model)
     loaded, found_tokenizer = load_ready(model, precision)
     tokenizer = tokenizer_for_text(found_tokenizer, model)
     if not isinstance(loaded, DecoderModel):

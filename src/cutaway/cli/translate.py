@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cutaway.cli.shared.line_commands import Input, Output, Resume, answer_lines, check_given, hint_at_files, of_model
-from cutaway.cli.shared.models import In, Precision, Where, load_ready, tokenizer_for_text
+from cutaway.cli.shared.models import In, Precision, Where, chosen_precision, load_ready, tokenizer_for_text
 from cutaway.cli.shared.options import Json
 from cutaway.cli.shared.tables import json_text, show_alignment
 from cutaway.errors import InputError
@@ -55,7 +55,7 @@ def translate(
     input: Input = None,
     output: Output = None,
     resume: Resume = False,
-    precision: In = Precision.fp32,
+    precision: In = Precision.auto,
     as_json: Json = False,
 ) -> None:
     """Translate texts, a pipe or a file; every line of the input gives one line."""
@@ -69,6 +69,7 @@ def translate(
     glossary = _terms(term or [], terms)
     options = {"to": to, "beam": beam, "length_penalty": length_penalty, "prune": prune, "n_best": nbest,
                "aligned": align, "prefix": prefix, "terms": glossary, "split": not whole}  # fmt: skip
+    precision = chosen_precision(precision, model)
     answers = _answers(model, precision, options)
     if texts:
         hint_at_files(texts)

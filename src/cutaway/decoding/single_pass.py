@@ -18,6 +18,7 @@ from torch import Tensor
 from cutaway.data.batches import longest_first
 from cutaway.decoding.engine.engine import padded_ids
 from cutaway.errors import InputError
+from cutaway.model.device import threads_for
 from cutaway.model.finite import check_scores
 from cutaway.model.model import Model
 from cutaway.tokens import Encoded, Tokenizer
@@ -125,7 +126,7 @@ def answers_to(
     found: list[np.ndarray] = [np.empty(0)] * len(rows)
     done = 0
     for chosen, ids, more in side_by_side(model, rows, batch_tokens):
-        with in_precision(model.device, precision):
+        with in_precision(model.device, precision), threads_for(ids.numel()):
             scores = model(ids, **more)
         check_scores(model, scores if more["real"] is None or scores.ndim < 3 else scores[more["real"]])
         for i, of_row in zip(chosen, scores.double().cpu().numpy(), strict=True):

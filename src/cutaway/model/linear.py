@@ -5,7 +5,7 @@ With one row or a handful, all the time goes into reading W.
 On a CPU, MKL's product reads it at a third of the memory's speed, or less, when the few rows stand on the left (two
 cores of an EPYC); on the right, Wxᵀ, it keeps pace. One row alone is given twice: its own routine is the slow one.
 
-On a GPU, cuBLAS takes twice as long as a kernel that gives every program a few rows of W (`fast_step_kernels.project`).
+On a GPU, cuBLAS takes twice as long as a kernel that gives every program a few rows of W (`gpu_step_triton.project`).
 With more rows, it is slow only where the outputs are no multiple of 8, as the 50,257 tokens of GPT-2; on the right
 again, it does not mind.
 """
@@ -36,9 +36,9 @@ def linear(
     x: Float[Tensor, "*batch in"], weight: Float[Tensor, "out in"], bias: Float[Tensor, " out"] | None = None
 ) -> Float[Tensor, "*batch out"]:
     if x.is_cuda and few(x, weight, FEW):
-        from cutaway.model import fast_step_kernels
+        from cutaway.model.kernels import gpu_step_triton
 
-        found = fast_step_kernels.project(x.reshape(-1, x.shape[-1]), weight, bias, None, "", None)
+        found = gpu_step_triton.project(x.reshape(-1, x.shape[-1]), weight, bias, None, "", None)
         return found.view(*x.shape[:-1], -1)
     if torch.compiler.is_compiling() or torch.is_grad_enabled() or not _from_the_right(x, weight):
         return F.linear(x, weight, bias)

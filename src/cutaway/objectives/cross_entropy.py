@@ -36,10 +36,10 @@ def cross_entropy(
 def _surprise(
     scores: Tensor, targets: Tensor, vocab_size: int, ignored: int, smoothing: float, learns: bool
 ) -> tuple[Tensor, Tensor]:
-    from cutaway.objectives import surprise_kernel
+    from cutaway.objectives import cross_entropy_triton
 
     loss, grad = _empty(scores, learns)
-    surprise_kernel.surprise(scores, targets, vocab_size, ignored, smoothing, learns, loss, grad)
+    cross_entropy_triton.cross_entropy(scores, targets, vocab_size, ignored, smoothing, learns, loss, grad)
     return loss, grad
 
 

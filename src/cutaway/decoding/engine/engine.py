@@ -19,6 +19,7 @@ from cutaway.decoding.search.search import Hypothesis, NoNumbers, Search, gaps, 
 from cutaway.decoding.search.search import Job as Job
 from cutaway.model.beam_cache import Tree
 from cutaway.model.cache import Cache
+from cutaway.model.device import threads_for
 from cutaway.model.finite import no_numbers
 from cutaway.model.kernels.live_rows import Packing
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
@@ -114,7 +115,8 @@ class Engine:
             [max(map(len, its)) for its in zip(*texts, strict=True)] or [0] * len(jobs), self._at_once
         ):
             its = [padded_ids(side[part], self.model.device) for side in texts]
-            self._take_in(slice(rows.start + part.start, rows.start + part.stop), its)
+            with threads_for(sum(ids.numel() for ids, _ in its)):
+                self._take_in(slice(rows.start + part.start, rows.start + part.stop), its)
         self._begin(rows, jobs)
 
     def _take_in(self, rows: slice, given: Sequence[tuple[Tensor, Tensor | None]]) -> None:
@@ -145,7 +147,8 @@ class Engine:
     def step(self) -> None:
         """One more token of every hypothesis."""
         n = len(self.jobs)
-        with torch.no_grad() if watching() else torch.inference_mode():  # what a person watches may be learnt from
+        mode = torch.no_grad() if watching() else torch.inference_mode()  # what a person watches may be learnt from
+        with mode, threads_for(n * self.search.width):
             if self.recorded is not None and not watching() and self.recorded.fits(n):
                 self.recorded.step(n, max(self.sources))
                 taken = [self.search.width] * n

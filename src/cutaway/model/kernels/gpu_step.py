@@ -122,19 +122,19 @@ def project(
     onto: Float[Tensor, "batch seq out"] | None = None,
 ) -> Float[Tensor, "batch seq out"]:
     """onto + activation(linear(norm(x))), in one kernel; from nine rows on the norm is one of its own."""
-    from cutaway.model import fast_step_kernels
+    from cutaway.model.kernels import gpu_step_triton
 
     of_norm = None if norm is None else _described(norm)
     rows = None if onto is None else onto.reshape(-1, onto.shape[-1])
     given = x.reshape(-1, x.shape[-1]), linear.weight, linear.bias
-    found = fast_step_kernels.project(*given, of_norm, activation, rows)
+    found = gpu_step_triton.project(*given, of_norm, activation, rows)
     return found.view(*x.shape[:-1], -1)
 
 
 def normed(x: Stream, norm: nn.Module) -> Stream:
-    from cutaway.model import fast_step_kernels
+    from cutaway.model.kernels import gpu_step_triton
 
-    return fast_step_kernels.normed(x.flatten(0, 1), *_described(norm)).view_as(x)
+    return gpu_step_triton.normed(x.flatten(0, 1), *_described(norm)).view_as(x)
 
 
 def _described(norm: nn.Module) -> tuple[int, Tensor, Tensor | None, float]:
@@ -154,10 +154,10 @@ def store_and_look_up(
     scale: float | None,
 ) -> Float[Tensor, "batch query width"]:
     """Appends the new keys and values to a row's own, and looks the queries up in all: the heads' findings."""
-    from cutaway.model import fast_step_kernels
+    from cutaway.model.kernels import gpu_step_triton
 
     scale = query.shape[-1] ** -0.5 if scale is None else scale
-    return fast_step_kernels.attend(query, (key, value), store.keys, store.values, mask.may_look, store.lengths, scale)
+    return gpu_step_triton.attend(query, (key, value), store.keys, store.values, mask.may_look, store.lengths, scale)
 
 
 def look_up(
@@ -168,7 +168,7 @@ def look_up(
     scale: float | None,
 ) -> Float[Tensor, "batch query width"]:
     """The heads' findings in keys and values that stay."""
-    from cutaway.model import fast_step_kernels
+    from cutaway.model.kernels import gpu_step_triton
 
     scale = query.shape[-1] ** -0.5 if scale is None else scale
-    return fast_step_kernels.attend(query, None, keys, values, mask.may_look, None, scale)
+    return gpu_step_triton.attend(query, None, keys, values, mask.may_look, None, scale)

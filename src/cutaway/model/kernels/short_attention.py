@@ -62,10 +62,10 @@ def _dense(x: Tensor) -> Tensor:
 
 @torch.library.custom_op("cutaway::look_up_short", mutates_args=(), device_types="cuda")
 def _look_up(query: Tensor, key: Tensor, value: Tensor, may_look: Tensor | None, causal: bool, scale: float) -> Tensor:
-    from cutaway.model import short_attention_kernels
+    from cutaway.model.kernels import short_attention_triton
 
     found = _side_by_side(query)
-    short_attention_kernels.forward(_dense(query), _dense(key), _dense(value), may_look, causal, scale, found)
+    short_attention_triton.forward(_dense(query), _dense(key), _dense(value), may_look, causal, scale, found)
     return found
 
 
@@ -78,11 +78,11 @@ def _(query: Tensor, key: Tensor, value: Tensor, may_look: Tensor | None, causal
 def _backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, may_look: Tensor | None, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    from cutaway.model import short_attention_kernels
+    from cutaway.model.kernels import short_attention_triton
 
     grads = _side_by_side(query), _side_by_side(key), _side_by_side(value)
     given = _dense(grad), _dense(query), _dense(key), _dense(value)
-    short_attention_kernels.backward(*given, may_look, causal, scale, *grads)
+    short_attention_triton.backward(*given, may_look, causal, scale, *grads)
     return grads
 
 

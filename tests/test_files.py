@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from cutaway.files import (
     parse_json,
     read_bytes,
     read_json,
+    read_text,
     replacing,
     safe_child,
     write_json,
@@ -55,6 +57,22 @@ def test_a_file_over_the_limit_is_not_read(tmp_path: Path):
     (tmp_path / "x.json").write_text(json.dumps({"a": "b" * 100}))
     with pytest.raises(CheckpointError, match="at most 50 are read"):
         read_json(tmp_path / "x.json", limit=50)
+
+
+@pytest.mark.parametrize("read", [read_bytes, read_text, read_json])
+def test_a_file_of_just_the_limit_is_read(tmp_path: Path, read: Callable[..., object]):
+    path = tmp_path / "x.json"
+    path.write_bytes(b'{"a": 1}')
+    assert read(path, 8) == {read_bytes: b'{"a": 1}', read_text: '{"a": 1}', read_json: {"a": 1}}[read]
+    with pytest.raises(CheckpointError, match=r"x\.json has 8 bytes; at most 7 are read"):
+        read(path, 7)
+
+
+@pytest.mark.parametrize("digits", ["1" * 300, "-" + "9" * 299])
+def test_the_longest_whole_number_is_read_and_no_longer_one(digits: str):
+    assert parse_json(f'{{"a": {digits}}}'.encode(), "x") == {"a": int(digits)}
+    with pytest.raises(CheckpointError, match="too large for a number"):
+        parse_json(f'{{"a": {digits}0}}'.encode(), "x")
 
 
 def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path):

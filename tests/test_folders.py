@@ -208,6 +208,36 @@ def test_a_plan_from_elsewhere_reaches_nothing_outside(tmp_path: Path, plan: str
     assert read(tmp_path / "thing") == OLD
 
 
+def test_a_linked_journal_is_left_alone_and_so_is_what_it_leads_to(tmp_path: Path):
+    """What lies there is not of this folder: it may be another's, or a trap."""
+    place, elsewhere = tmp_path / "thing", tmp_path / "elsewhere"
+    write(place, OLD)
+    write(elsewhere, NEW | {folders.PLAN: '{"seal": "seal", "remove": ["old"]}'})
+    before = everything(elsewhere)
+    (place / folders.JOURNAL).symlink_to(elsewhere)
+    finish_replacing(place)
+    assert read(place) == OLD
+    assert everything(elsewhere) == before
+
+
+@pytest.mark.parametrize("why", ["working directory", "mounted", "its parent may not be written to"])
+def test_a_folder_that_others_stand_in_stays_the_same_folder(tmp_path: Path, why: str, monkeypatch: pytest.MonkeyPatch):
+    """Whoever stands in the old one would otherwise go on to read files that are gone."""
+    place, access = tmp_path / "thing", os.access
+    write(place, OLD)
+    match why:
+        case "working directory":
+            monkeypatch.chdir(place)
+        case "mounted":
+            monkeypatch.setattr(Path, "is_mount", lambda path: path == place)
+        case _:
+            monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path and access(path, mode))
+    number = place.stat().st_ino
+    replace(place)
+    assert everything(place) == NEW
+    assert place.stat().st_ino == number
+
+
 def test_a_folder_that_is_not_ours_is_refused_with_its_name_and_the_fix(tmp_path: Path):
     place = tmp_path / "thing"
     check_folder(place, KIND, force=False)

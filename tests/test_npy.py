@@ -83,6 +83,25 @@ def test_a_header_that_lies_is_refused_with_the_name_of_the_file(tmp_path: Path,
     assert str(error.value).startswith(f"{path} ")
 
 
+def test_32_axes_are_read_and_no_more(tmp_path: Path):
+    """As many as any numpy has; what comes out of an archive is not looked at again by numpy's reader."""
+    path = tmp_path / "x.npy"
+    path.write_bytes(saved(header(shape="(" + "1, " * 31 + "2)")))
+    assert open_npy(path).shape == (*[1] * 31, 2)
+    with pytest.raises(CheckpointError, match=r"^x has no header of arrays of numbers"):
+        read_header(io.BytesIO(saved(header(shape="(" + "1, " * 32 + "2)"))), "x")
+
+
+@pytest.mark.parametrize("version", [b"\1\0", b"\2\0"])
+def test_a_header_of_10000_bytes_is_read_and_no_longer_one(tmp_path: Path, version: bytes):
+    path = tmp_path / "x.npy"
+    path.write_bytes(saved(header().ljust(10_000), version=version))
+    assert open_npy(path).tolist() == [0.0, 0.0]
+    path.write_bytes(saved(header().ljust(10_001), version=version))
+    with pytest.raises(CheckpointError, match="its header should have 10,001 bytes"):
+        open_npy(path)
+
+
 def test_only_the_header_is_read_of_an_array_in_an_archive():
     file = io.BytesIO(saved(header(shape=f"({1 << 40},)"), b"rest"))
     found = read_header(file, "x")

@@ -13,9 +13,9 @@ from cutaway import verify
 from cutaway.certificate import Certificate
 from cutaway.certificate.eight_bits import ROWS, matrices_of, unroundable, unrounded, worst_product
 from cutaway.certificate.entry import TOLERANCE
-from cutaway.decoding.precision import with_precision
 from cutaway.model.kernels.int8 import Int8Linear
 from cutaway.model.model import Model
+from cutaway.model.precision import with_precision
 
 
 def in_8_bits(name: str, **changes: Any) -> Model:

@@ -17,7 +17,6 @@ from cutaway.certificate import Certificate, export_laws, laws, subject
 from cutaway.certificate.entry import NotMeasured, difference
 from cutaway.certificate.inputs import questions
 from cutaway.checkpoints import hf
-from cutaway.decoding.precision import with_precision
 from cutaway.decoding.search.beam import BeamSearch
 from cutaway.decoding.search.search import GreedySearch, Search
 from cutaway.errors import CheckpointError, InputError
@@ -26,6 +25,7 @@ from cutaway.model.beam_cache import Tree
 from cutaway.model.cache import Cache, Store
 from cutaway.model.model import Model
 from cutaway.model.positions import Rotary, Sinusoidal
+from cutaway.model.precision import with_precision
 
 TASKS: dict[str, list[dict[str, Any]]] = {
     "bert": [{"task": task, "n_classes": 3} for task in ("classify", "tag")]

@@ -1,11 +1,14 @@
 """Config values like those of published models (written from knowledge of them, not fetched) make their sizes."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import AutoConfig
 
 from cutaway.checkpoints import hf_bert, hf_gpt, hf_gpt2, hf_llama, hf_marian, hf_roberta, hf_roformer, hf_t5, hf_vit
-from cutaway.checkpoints.hf import Keys
+from cutaway.checkpoints.hf import NAMES, Keys, config_out, read_config
 from cutaway.errors import ConfigError
 from cutaway.families import config_of
 
@@ -323,6 +326,38 @@ def test_it_is_the_size_of_its_name(name: str):
     config = names.config_in(keys, names.ARCHITECTURES[values["architectures"][0]])
     keys.finish()
     assert config == config_of(size).with_(**changes)
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_what_is_written_of_it_is_read_as_the_same(name: str):
+    """All its numbers, and each of several tokens that end a text."""
+    names, values, size, changes = SIZES[name]
+    config = config_of(size).with_(**{"task": names.ARCHITECTURES[values["architectures"][0]]} | changes)
+    keys = Keys(config_out(config), name)
+    again = names.config_in(keys, names.ARCHITECTURES[keys.take("architectures")[0]])
+    keys.finish()
+    own = {"d_head": config.d_model // config.n_heads} if names is hf_llama else {}  # which is written out
+    assert again == config.with_(**own)
+
+
+@pytest.mark.parametrize("ends", [None, (2,), (2, 5), (5, 2, 9)])
+def test_ends_are_written_as_others_read_them(ends: tuple[int, ...] | None):
+    """One as a number, several as a list, in their order; none as null."""
+    written = config_out(config_of("stories15m").with_(end_ids=ends))["eos_token_id"]
+    assert written == {None: None, (2,): 2, (2, 5): [2, 5], (5, 2, 9): [5, 2, 9]}[ends]
+
+
+@pytest.mark.parametrize("model_type", NAMES)
+def test_a_number_that_a_config_leaves_out_is_the_one_that_transformers_takes(model_type: str, tmp_path: Path):
+    """None is stated here, and all of them are there: early configs name but a few."""
+    stated = AutoConfig.for_model(model_type).to_dict()
+    stated = {name: value for name, value in stated.items() if name not in ("id2label", "label2id")}  # made up by then
+    for name, values in (("bare", {"model_type": model_type}), ("full", stated)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps(values))
+    bare, full = (read_config(tmp_path / name).config for name in ("bare", "full"))
+    own = {"d_head": bare.d_model // bare.n_heads} if model_type in ("llama", "mistral") else {}
+    assert bare.with_(**own) == full
 
 
 @pytest.mark.parametrize("name", ["normalize_before", "normalize_embedding", "add_final_layer_norm", "add_bias_logits"])

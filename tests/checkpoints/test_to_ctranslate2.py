@@ -13,9 +13,9 @@ from tiny import tiny
 
 from cutaway.checkpoints import export, export_to, to_ctranslate2
 from cutaway.checkpoints.agreement import Agreement
-from cutaway.decoding.precision import with_precision
 from cutaway.errors import CheckpointError, InputError, MissingExtra
 from cutaway.model.model import Model
+from cutaway.model.precision import with_precision
 from cutaway.tokens import Tokenizer
 
 TRANSLATOR: list[dict[str, Any]] = [

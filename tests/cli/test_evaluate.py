@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from cutaway import cli
 from cutaway.checkpoints import load, save
-from cutaway.decoding.precision import with_precision
 from cutaway.evaluation import LastWord, Pair, Schema, Sureness, evaluate
+from cutaway.model.precision import with_precision
 from cutaway.tokens.train_tokenizer import train_tokenizer
 
 FEW = ["--resamples", "20"]

@@ -130,6 +130,18 @@ def test_rows_divide_into_parts(lengths: list[int], multiple: int) -> None:
     assert all(bucket.rows % multiple == 0 for bucket in buckets.buckets)
 
 
+@given(LENGTHS, st.integers(60, 400), st.integers(1, 5), st.none() | st.integers(1, 12))
+def test_a_bucket_has_as_few_batches_as_it_can_and_no_row_that_nobody_needs(
+    lengths: list[int], tokens: int, multiple: int, most_rows: int | None
+) -> None:
+    """Also a small one, whose examples are no multiple of the parts: they are filled up to one."""
+    for bucket in Buckets([np.array(lengths)], tokens=tokens, multiple=multiple, most_rows=most_rows).buckets:
+        n, fit = len(bucket.examples), min(tokens // bucket.widths[0], most_rows or tokens)
+        most = max(fit // multiple * multiple, multiple)
+        assert bucket.n_batches == -(-n // most)
+        assert bucket.rows == min(most, -(-n // multiple) * multiple)
+
+
 def joined_slowly(shapes: list[tuple[int, ...]], counts: list[int], most: int) -> list[tuple[int, ...]]:
     """The cheapest pair of all is joined, and again, until few enough are left."""
     groups = {shape: (n, [i]) for i, (shape, n) in enumerate(zip(shapes, counts, strict=True))}
@@ -198,6 +210,16 @@ def test_the_longer_of_two_is_cut_first(lengths: list[tuple[int, int]], room: in
             assert k == n or k >= other - 1
     alone = longest_first(np.array(lengths)[:, :1], room)
     assert alone.tolist() == [[min(a, room)] for a, _ in lengths]
+
+
+@given(st.integers(0, 12), st.integers(0, 12), st.integers(0, 24))
+def test_tokens_go_one_at_a_time_off_the_longer_text_and_of_two_alike_off_the_second(
+    first: int, second: int, room: int
+) -> None:
+    kept = [first, second]
+    while sum(kept) > room:
+        kept[kept[0] <= kept[1]] -= 1
+    assert longest_first(np.array([[first, second]]), room).tolist() == [kept]
 
 
 @settings(max_examples=40)

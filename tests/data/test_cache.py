@@ -239,13 +239,21 @@ def test_two_processes_build_one_entry_once(tmp_path, source):
     assert log.read_text() == "built\n"
 
 
-def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, source):
+@pytest.mark.parametrize("text", [b"other text", b"same size"])
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, source, text, at):
+    other = tmp_path / "other.txt"
+    other.write_bytes(source.read_bytes())
+    for path in (source, other):
+        os.utime(path, (1e9, 1e9))  # a clock may tick too rarely to tell a file from the one of a moment ago
+
     def build(folder):
-        source.write_bytes(b"other text")
+        (source, other)[at].write_bytes(text)
         return {}
 
-    with pytest.raises(InputError, match=r"source\.txt changed while it was read"):
-        cached([source], {}, build, tmp_path / "cache")
+    with pytest.raises(InputError, match=rf"{('source', 'other')[at]}\.txt changed while it was read"):
+        cached([source, other], {}, build, tmp_path / "cache")
+    assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
 
 
 def test_a_cache_that_cannot_be_written_names_the_way_out(tmp_path, source):

@@ -5,12 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from decoding.test_generate import byte_fallback
 from evaluation.test_tasks import PAIRS, SENTENCES, alone, classifier, wordpiece
 from PIL import Image
 from tiny import tiny
+from tokens.test_tokenizer import byte_level
 
 from cutaway import classify
-from cutaway.decoding.single_pass import answers_to_images
+from cutaway.decoding.single_pass import answers_to_images, first_tokens
 from cutaway.errors import InputError
 from cutaway.tokens import Tokenizer
 
@@ -50,6 +52,16 @@ def test_tags_are_read_off_first_tokens(words: Tokenizer) -> None:
     assert [[tag.word for tag in tags] for tags in found] == [["the", "dogs", "runs"], ["he", "is", "awake"]]
     scores = alone(model, words, "the dogs runs")
     assert [tag.tag for tag in found[0]] == ["OBI"[scores[place].argmax()] for place in (1, 2, 4)]  # dog ##s
+
+
+@pytest.mark.parametrize("kind", [wordpiece, byte_level, byte_fallback])
+def test_the_first_token_of_a_word_is_its_own_though_it_begins_with_the_space_before(kind) -> None:
+    tokenizer, said = kind(), "the dogs runs no one saw it is awake".split()
+    row, begins = first_tokens(tokenizer, said, None)
+    assert len(begins) == len(said)
+    ends = [*begins[1:], begins[-1] + len(tokenizer.encode(f" {said[-1]}", special=False))]
+    pieces = [tokenizer.decode(row.ids[begin:end]) for begin, end in zip(begins, ends, strict=True)]
+    assert [piece.strip().replace(" ##", "") for piece in pieces] == said
 
 
 def test_a_long_text_is_refused_or_cut_when_asked(words: Tokenizer) -> None:

@@ -112,6 +112,22 @@ def test_what_is_there_is_kept_and_the_rest_comes(tmp_path, at):
     assert to_file(io.BytesIO(DATA), output, counted, settings={"beam": 4}, resume=True) == 0
 
 
+def test_a_half_written_line_is_gone_before_the_next_is_asked(tmp_path):
+    """It may be longer than what takes its place, or nothing may."""
+    output, asked = tmp_path / "out", {"settings": {}, "resume": True}
+    to_file(io.BytesIO(b"a\nb\n"), output, upper, settings={})
+    output.write_bytes(b"A\nB\nhalf of a long line")
+    with pytest.raises(RuntimeError):
+        to_file(io.BytesIO(b"a\nb\nc\n"), output, lambda texts, report: _stop(), **asked)
+    assert output.read_bytes() == b"A\nB\n"
+    output.write_bytes(b"A\nB\nhalf of a long line")
+    assert to_file(io.BytesIO(b"a\nb\nc\n"), output, upper, **asked) == 1
+    assert output.read_bytes() == b"A\nB\nC\n"
+    output.write_bytes(b"A\nB\nC\nhalf")
+    assert to_file(io.BytesIO(b"a\nb\nc\n"), output, upper, **asked) == 0
+    assert output.read_bytes() == b"A\nB\nC\n"
+
+
 def _stop():
     raise RuntimeError
 
@@ -253,7 +269,7 @@ def test_a_line_that_the_search_refuses_costs_at_most_three_windows(n, data):
 SLOW = """
 import sys, time
 from pathlib import Path
-from cutaway.decoding import lines
+from cutaway.decoding import line_files as lines
 lines.FIRST = lines.WINDOW = 256
 
 def answer(texts, report):

@@ -2,6 +2,7 @@
 command, which ends with 2 and prints no answer."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from looked_into import ASKED, run, write_models
+from tiny import ALL, tiny
 
 import cutaway
 from cutaway.checkpoints import load, load_tokenizer, save
@@ -26,6 +28,7 @@ from cutaway.inside.inspect import look_inside
 from cutaway.inside.patching.sweep import sweep
 from cutaway.inside.residual.logit_lens import logit_lens
 from cutaway.model.finite import check_scores, not_finite
+from cutaway.model.kernels.int8 import to_int8
 from cutaway.model.model import Model
 
 TEXT = ASKED["gpt2"]
@@ -106,6 +109,24 @@ def test_no_number_of_any_kind_passes(folders: dict[str, Path], number: float) -
     for scores in (torch.tensor([0.0, number]), np.array([0.0, number])):
         with pytest.raises(InputError, match="not finite numbers"):
             check_scores(model, torch.zeros(1), scores)
+
+
+@pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize("name", ALL)
+def test_whatever_the_model_computes_with_is_looked_at(name: str, int8: bool) -> None:
+    """Its weights, the scales and biases of 8 bits, and the tables that are stored nowhere."""
+    model = tiny(name, dtype=torch.float32)
+    model = to_int8(model) if int8 else model
+    held = dict((*model.named_parameters(), *model.named_buffers()))
+    for weight, tensor in held.items():
+        if tensor.is_floating_point():
+            last = tuple(side - 1 for side in tensor.shape)
+            number, tensor.data[last] = tensor.data[last].clone(), float("nan")
+            said = rf"weights are damaged: {weight} holds nan at {list(last)} (not finite: 1 of {tensor.numel():,}"
+            with pytest.raises(InputError, match=re.escape(said)):
+                check_scores(model, torch.tensor(float("nan")))
+            tensor.data[last] = number
+    assert not_finite(model) == []
 
 
 COMMANDS: list[tuple[str, list[str]]] = [

@@ -144,6 +144,19 @@ def test_turned_and_stretched_pictures_keep_their_middle(changes: dict[str, Any]
     assert not torch.allclose(shown["image"], numbers, atol=1e-2)
 
 
+@pytest.mark.parametrize("changes", [{"turn": 20.0}, {"stretch": 0.3}, {"turn": 20.0, "stretch": 0.3, "shift": 1}])
+def test_a_slope_that_is_turned_or_stretched_is_a_slope_without_steps(changes: dict[str, Any]) -> None:
+    """What falls between pixels is blended: each of them repeated or left out would be a stair."""
+    slope = 8 * torch.arange(15, dtype=torch.uint8)[None, :] + 4 * torch.arange(15, dtype=torch.uint8)[:, None]
+    image = slope.expand(20, 3, 15, 15)
+    _, shown = seen({"image": image, "targets": torch.zeros(20).long()}, **changes)
+    middle = shown["image"][:, :, 4:11, 4:11]
+    for axis in (2, 3):
+        rise = middle.diff(dim=axis)
+        torch.testing.assert_close(rise, rise.mean(dim=(2, 3), keepdim=True).expand_as(rise), atol=1e-4, rtol=0)
+        assert (rise[:, 0, 0, 0].diff().abs() > 1e-3).any()  # each picture in its own way
+
+
 def test_the_same_numbers_give_the_same_pictures_and_others_do_not() -> None:
     changes = {"shift": 2, "mirror": True, "turn": 5.0, "erase": 0.5, "colour": 0.2, "cutmix": 0.3, "mixup": 0.3}
     first, again, other = (seen(some(8), seed, **changes)[1] for seed in (3, 3, 4))

@@ -15,10 +15,11 @@ from parity.peer import (
     assert_same_gradients,
     twins_of,
 )
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import MarianConfig, MarianMTModel, PreTrainedModel
 
-from cutaway.checkpoints import export
+from cutaway.checkpoints import export, load
 from cutaway.errors import CheckpointError
 from cutaway.families import build
 from cutaway.model.model import Model
@@ -102,6 +103,28 @@ def test_goes_out_and_is_kept(tmp_path: Path, case: str):
     both, batch = twins(tmp_path / "theirs", case), sentences()
     assert_goes_out_again(both, lambda it: their_answers(it, *batch), tmp_path / "out", COMPUTED)
     assert_kept_by_our_own_folder(both, lambda it: our_answers(it, *batch), tmp_path / "native")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_stored_positions_are_known_in_every_precision_and_others_are_refused(tmp_path: Path, dtype: torch.dtype):
+    """Older folders hold the tables that we compute, as exactly as their type can say them."""
+    model, stored = twins(tmp_path / "theirs", "MarianMTModel").ours, tmp_path / "stored"
+    stored.mkdir()
+    (stored / "config.json").write_bytes((tmp_path / "theirs" / "config.json").read_bytes())
+    tensors = load_file(tmp_path / "theirs" / "model.safetensors")
+    table, off = SinusoidalHalves(12, 24).rows(), 4 * max(torch.finfo(dtype).eps, 1e-4)
+    for side in ("encoder", "decoder"):
+        tensors[f"model.{side}.embed_positions.weight"] = table.to(dtype, copy=True)
+    save_file(tensors, stored / "model.safetensors")
+    assert all(map(torch.equal, load(stored).parameters(), model.parameters()))
+    for side in ("encoder", "decoder"):
+        name = f"model.{side}.embed_positions.weight"
+        for place in ((0, 0), (11, 23)):
+            other = table.clone()
+            other[place] += off
+            save_file(tensors | {name: other.to(dtype)}, stored / "model.safetensors")
+            with pytest.raises(CheckpointError, match=f"'{name}' is not the table that this model computes"):
+                load(stored)
 
 
 def test_three_matrices_for_one_vocabulary_are_refused(tmp_path: Path):

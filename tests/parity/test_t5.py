@@ -22,7 +22,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, T5Config, T5ForConditionalGeneration, T5Model
 
 from cutaway.checkpoints import load
+from cutaway.checkpoints.hf import layout_out
+from cutaway.checkpoints.layout import give_weights
 from cutaway.errors import CheckpointError, ConfigError
+from cutaway.families import build
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-6}  # it casts to fp32 inside its norms
 V11 = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}  # read as «do not scale the output»
@@ -117,6 +120,25 @@ def test_hidden_states(tmp_path: Path):
     ours = both.ours(source.ids, target.ids, source_real=source.real, real=target.real)
     assert_close(ours[target.real], run(both.theirs, source, target)[target.real], 1e-5)
     assert_goes_out_again(both, lambda theirs: run(theirs, source, target), tmp_path / "out")
+
+
+@pytest.mark.parametrize("variant", ["v1.0", "v1.1"])
+def test_first_weights_are_as_wide_as_theirs(variant: str):
+    """Every matrix has its own width: in T5's, queries are drawn narrower, in place of scores that are divided."""
+    torch.manual_seed(0)
+    tied, changes = VARIANTS[variant]
+    wide = {"d_model": 48, "d_kv": 16, "d_ff": 160, "num_heads": 6, "vocab_size": 200}
+    theirs = T5ForConditionalGeneration(tiny(**wide, relative_attention_num_buckets=64, **changes)).state_dict()
+    numbers = {"d_model": 48, "d_head": 16, "d_ff": 160, "n_heads": 6, "vocab_size": 200, "n_buckets": 64}
+    layers = {"n_encoder_layers": 1, "n_decoder_layers": 2, "tied": tied, "scale_output": tied, "gated": not tied}
+    ours = build("t5-small", seed=0, **numbers, **layers)
+    stored = give_weights(ours, layout_out(ours.config))
+    assert set(stored) == {
+        name for name in theirs if "embed_tokens" not in name and (name != "lm_head.weight" or not tied)
+    }
+    for name, tensor in stored.items():
+        width, wanted = (float(one.detach().double().square().mean().sqrt()) for one in (tensor, theirs[name]))
+        assert width == pytest.approx(wanted, rel=0.2), name
 
 
 def rewrite(folder: Path, **changes: Any) -> Path:

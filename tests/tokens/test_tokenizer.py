@@ -218,3 +218,21 @@ def test_a_published_tokenizer_says_what_a_text_begins_with() -> None:
     assert begins("<sos>", put=False)
     assert not begins("<sos>", put=False, ends=(ids.id("<sos>"),))
     assert not begins("<eos>", put=False)
+
+
+def test_where_a_published_tokenizer_only_ends_texts_its_end_begins_none() -> None:
+    """It says nothing of beginnings then: what also stands between two texts, by either's word, begins none."""
+    tokenizer = train_tokenizer([], kind="byte", special=["<s>"])
+    surround(tokenizer.backend, None, "<eos>")
+    start, end = tokenizer.id("<s>"), tokenizer.id("<eos>")
+    assert tokenizer.begins_with(start)
+    assert not tokenizer.begins_with(start, [start])
+    assert not tokenizer.begins_with(end)
+    assert not tokenizer.begins_with(end, [start])
+
+
+def test_the_highest_id_is_16777215(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever uses a vocabulary makes tables of its size."""
+    assert Tokenizer(tokenizers.Tokenizer(models.WordLevel({"a": 16_777_215}, unk_token="a"))).vocab_size == 1 << 24
+    with pytest.raises(CheckpointError, match="a token has the id 16,777,216; at most 16,777,216 are known"):
+        Tokenizer(tokenizers.Tokenizer(models.WordLevel({"a": 16_777_216}, unk_token="a")))

@@ -165,6 +165,17 @@ def test_wordpiece_gives_up_a_word_for_one_piece():
     ]
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_wordpiece_cuts_a_word_of_just_its_limit_and_gives_up_a_longer_one_unseen(known: bool):
+    tokenizer = wordpiece("a", "##a")
+    for length in (99, 100, 101):
+        text = "a" * length if known else "a" * (length - 1) + "x"
+        (word,) = trace_tokens(tokenizer, text).words
+        assert word.tokens == tokenizer.encode_full(text, special=False).tokens
+        seen = [text[n:] for n in range(length + known)] if length <= 100 else [text]
+        assert [step.rest for step in word.steps] == seen + ([] if known and length <= 100 else [""])
+
+
 def test_unigram_weighs_the_ways_to_cut():
     """log p: ▁hug −3, ▁h −4, ug −2, s −2, gs −3, u −5 …: ▁hug s (−5) before ▁h ug s (−8)."""
     vocab = [
@@ -197,7 +208,10 @@ def test_what_cannot_be_traced_is_told():
     assert len(trace_tokens(tokenizer, "x" * LONGEST).tokens) == LONGEST
     with pytest.raises(InputError, match="with dropout"):
         trace_tokens(tokenizer.with_dropout(0.1), "a text")
-    with pytest.raises(InputError, match="n_best=0"):
-        trace_tokens(tokenizer, "a text", n_best=0)
+    for n in (0, 1025):
+        with pytest.raises(InputError, match=f"n_best={n:,} must be 1 … 1,024"):
+            trace_tokens(tokenizer, "a text", n_best=n)
+    for n in (1, 1024):
+        assert trace_tokens(tokenizer, "a text", n_best=n).tokens == trace_tokens(tokenizer, "a text").tokens
     with pytest.raises(InputError, match="surrogates"):
         trace_tokens(tokenizer, "\ud800")

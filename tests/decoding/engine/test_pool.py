@@ -2,7 +2,9 @@
 
 import copy
 import pickle
+from dataclasses import replace
 
+import pytest
 from tiny import tiny
 
 from cutaway.decoding.engine.engine import Engine, Job
@@ -61,6 +63,17 @@ def test_another_kind_more_room_and_other_weights_need_another_engine():
     use(engine := lend(model))
     model.decoder[0].attention.output.weight.data = model.decoder[0].attention.output.weight.data.clone()
     assert lend(model) is not engine
+
+
+@pytest.mark.parametrize("what", ["most", "prompt", "source"])
+def test_an_engine_that_was_made_for_shorter_texts_is_too_small(what):
+    room = EngineSize(rows=2, most=70, prompt=70, source=70)
+    fewer, more = (replace(room, **{what: n}) for n in (69, 71))
+    assert [room.holds(other) for other in (fewer, room, more)] == [True, True, False]
+    model = tiny("gpt2", max_len=500)
+    small = EngineSize(rows=2, most=5, prompt=3, source=0)
+    use(engine := lend(model, room=small))
+    assert lend(model, room=replace(small, **{what: 65})) is not engine  # rounded up, it holds 64
 
 
 def test_a_copy_of_a_model_has_no_engine():

@@ -13,7 +13,7 @@ from written import beams, continuations, translations
 from cutaway.decoding import Hypothesis, Job, greedy, greedy_translate, run_jobs
 from cutaway.decoding.engine.engine import BLOCK
 from cutaway.decoding.search.beam import BeamSearch
-from cutaway.decoding.search.search import GreedySearch
+from cutaway.decoding.search.search import NEVER, GreedySearch
 from cutaway.errors import InputError
 from cutaway.model.model import Model
 
@@ -240,6 +240,29 @@ def test_groups_find_texts_that_differ_more():
         found = beams(model, source, n=6, beam=4, groups=4, diversity=price, end_ids=[])
         beginnings[price] = sum(len({h.ids[0] for h in row}) for row in found)
     assert beginnings[0.0] == 20 < beginnings[1.0] < beginnings[50.0] == 80
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("penalty", [-2.0, -0.5, 0.0, 0.5, 2.0])
+def test_never_gives_up_no_text_that_could_still_win(penalty, groups, monkeypatch):
+    """It finds what a beam finds that goes on to its limit, whether length is paid for or costs, and mostly sooner."""
+    n, rows, vocab = 8, 100, 6
+    following = 6 * torch.randn(n, rows, vocab, vocab, dtype=torch.float64)  # logits after each token
+
+    def found() -> tuple[list[list[Hypothesis]], int]:
+        room = {"rows": rows, "most": n, "ends": [0, 1], "device": torch.device("cpu"), "dtype": torch.float64}
+        search = BeamSearch(3 * groups, groups=groups, length_penalty=penalty, early_stopping="never", **room)
+        search.enter(slice(rows), [Job(prompt=[1], limit=n)] * rows)
+        last = torch.ones(rows, 3 * groups, dtype=torch.long)
+        for logits in following:
+            _, last = search.advance(logits[torch.arange(rows)[:, None], last])
+        return [search.found(row) for row in range(rows)], int(search.written.sum())
+
+    best, steps = found()
+    monkeypatch.setattr(BeamSearch, "_nothing_to_hope", lambda self, its, going_on: going_on.amax(dim=1) == NEVER)
+    patient, most = found()
+    assert best == patient
+    assert steps < most == n * rows
 
 
 @pytest.mark.parametrize("rows", [1, 3])

@@ -10,10 +10,10 @@ from tiny import ALL, DECODERS, TRANSLATORS, inputs, some_ids, tiny
 from torch import nn
 from written import beams, continuations, translations
 
-from cutaway.decoding.precision import with_precision
 from cutaway.errors import CheckpointError, ConfigError
 from cutaway.model.kernels import int8
 from cutaway.model.kernels.int8 import Int8Linear
+from cutaway.model.precision import with_precision
 
 Sizes = st.tuples(
     st.integers(1, 9) | st.integers(int8.MANY, int8.MANY + 9),

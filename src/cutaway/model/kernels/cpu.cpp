@@ -1,4 +1,4 @@
-// What a step of decoding spends its time on, for a CPU with AVX-512 and VNNI; `cpu_kernels.py` compiles and calls it.
+// What a step of decoding spends its time on, for a CPU with AVX-512 and VNNI; `cpu.py` compiles and calls it.
 //
 //   linear      rows times a matrix of 8 bits: bit for bit what `Int8Linear` gets from PyTorch, of finite numbers
 //   look_up     attention of single queries, which skips the keys that they may not see

@@ -2,7 +2,7 @@
 
 PyTorch's products of 8-bit matrices come near what a CPU can do; what stands around them does not: for a few rows,
 making bytes of activations, laying out small matrices for attention and sorting a vocabulary take longer than the
-products. `cpu_kernels.cpp` does each in one go. Where there is no compiler, no AVX-512 with VNNI, or a setting
+products. `cpu.cpp` does each in one go. Where there is no compiler, no AVX-512 with VNNI, or a setting
 CUTAWAY_KERNELS=0, PyTorch does it all; the answers are the same but for roundings in the last bit.
 
 The kernels work on the thread that calls them, but for products of many rows. Engines stand side by side
@@ -96,7 +96,7 @@ def cache_folder() -> Path:
 
 def compiled(folder: Path) -> Path:
     """The library in this folder, which is made if it is not there. An OSError where that cannot be."""
-    source = files("cutaway.model").joinpath("cpu_kernels.cpp").read_bytes()
+    source = files("cutaway.model.kernels").joinpath("cpu.cpp").read_bytes()
     ready = folder / f"kernels-{sha256(source + ' '.join(FLAGS).encode()).hexdigest()[:16]}.so"
     if ready.exists():
         return ready

@@ -115,7 +115,7 @@ class Told:
 
 def _smollm2() -> Path:
     sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-    from real.weights import real_weights
+    from helpers.real_weights import real_weights
 
     return real_weights("smollm2")
 

@@ -30,8 +30,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
 
-from faults.forks import SPOILT  # noqa: E402
-from faults.killing import (  # noqa: E402
+from helpers.faults.forks import SPOILT  # noqa: E402
+from helpers.faults.killed_runs import (  # noqa: E402
     Ended,
     Reference,
     Starter,

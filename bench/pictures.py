@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from picture_examples import KINDS, prepared
+from helpers.picture_examples import KINDS, prepared
 
 
 def main() -> None:

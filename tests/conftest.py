@@ -11,7 +11,7 @@ import torch
 
 CHECKED = os.environ.get("CUTAWAY_TYPECHECK") != "0"
 if CHECKED:
-    import shape_check
+    from helpers import shape_check
 
     shape_check.install()
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 from decoding.test_translate import translator
+from helpers.inside_commands import ASKED, write_models
 from jaxtyping import Bool, Int
-from looked_into import ASKED, write_models
 from tokens.test_tokenizer import byte_level
 from torch import Tensor
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from limits import limits
+from helpers.limits import limits
 
 from cutaway.errors import CheckpointError, ConfigError, InputError, MissingExtra
 from cutaway.files import (

@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from faults.instants import kill_before
+from helpers.faults.kill_before import kill_before
 
 from cutaway import folders
 from cutaway.errors import CheckpointError, InputError

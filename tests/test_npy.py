@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from limits import limits
+from helpers.limits import limits
 
 from cutaway.errors import CheckpointError
 from cutaway.npy import open_npy, read_header

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from limits import limits
+from helpers.limits import limits
 
 from cutaway.errors import InputError
 from cutaway.parquet import read_parquet, text_columns

@@ -1,7 +1,7 @@
 """Mistakes that code bases ship, one for each model: here those of masks.
 
 Each is a function of a model that is called inside a `with`: what it patches is undone behind it. `breaks` lists it for
-a family of `tests/tiny.py`, with the numbers that it needs to show.
+a family of `tests/helpers/tiny_models.py`, with the numbers that it needs to show.
 """
 
 import sys
@@ -28,7 +28,7 @@ class Break(NamedTuple):
 
     area: str
     said: str
-    family: str  # a name of tests/tiny.py
+    family: str  # a name of tests/helpers/tiny_models.py
     changes: dict[str, Any]
     precision: str
     do: Callable[[Any], Any]  # takes the model, gives a context manager

@@ -71,7 +71,7 @@ def run(seed: int, n: int = 200, jobs: int = 2) -> int:
 
 def _prepare(folder: Path, kind: str) -> None:
     """A run that nobody disturbed, the same run as it was at step STOPPED, its data and its cache."""
-    from toy import values, write_files
+    from helpers.toy_recipes import values, write_files
 
     from cutaway.training.recipe import recipe_from, to_toml
 

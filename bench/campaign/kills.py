@@ -470,7 +470,7 @@ def _trained(task: str = "", **tables: Any) -> Callable[[bool], Work]:
 
     def start(resume: bool) -> Work:
         def work() -> None:
-            from faults.killing import small
+            from helpers.faults.killed_runs import small
 
             from cutaway.training.recipe import recipe_from
             from cutaway.training.train import train

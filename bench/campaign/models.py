@@ -109,7 +109,7 @@ def everything() -> Iterator[tuple[str, Sound, Break | None]]:
 def judged(model: Sound, seed: int, broken: Break | None = None) -> tuple[str, str]:
     """What `verify` says of a model (a law failed, one broke off, it was refused, or all passed), and of which laws."""
     import torch
-    from tiny import tiny
+    from helpers.tiny_models import tiny
 
     from cutaway import verify
     from cutaway.errors import CutawayError

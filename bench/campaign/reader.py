@@ -49,6 +49,6 @@ def a_tokenizer() -> Any:
 
 def small(family: str) -> Any:
     import torch
-    from tiny import tiny
+    from helpers.tiny_models import tiny
 
     return tiny(family, dtype=torch.float32, d_model=24)

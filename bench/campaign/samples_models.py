@@ -27,7 +27,7 @@ def _model_file(folder: Path) -> Path:
 
 
 def _gguf(place: Path) -> Reader:
-    from parity.files import gguf_metadata, gguf_tensors, write_gguf
+    from helpers.parity.foreign_files import gguf_metadata, gguf_tensors, write_gguf
     from parity.test_gguf import made
 
     theirs = made()
@@ -61,7 +61,7 @@ def _gguf(place: Path) -> Reader:
 
 
 def _llama2c(place: Path) -> Reader:
-    from parity.files import write_llama2c
+    from helpers.parity.foreign_files import write_llama2c
     from parity.test_gguf import made
 
     theirs = made()

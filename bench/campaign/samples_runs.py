@@ -14,7 +14,7 @@ from campaign.reader import Reader, files_of, only, small
 
 
 def _recipes(place: Path) -> Reader:
-    from toy import KINDS, toy
+    from helpers.toy_recipes import KINDS, toy
 
     from cutaway.training.recipe import read_recipe, to_toml
 

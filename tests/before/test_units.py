@@ -6,9 +6,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from helpers.bert_tokenizer import bert_tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
-from pieces import bert_tokenizer
 from tokenizers import AddedToken
 
 from cutaway.before.units import Units, read_ids, units_of

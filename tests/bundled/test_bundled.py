@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from helpers.tiny_models import ALL, tiny
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import ALL, tiny
 
 import cutaway
 from cutaway import bundled

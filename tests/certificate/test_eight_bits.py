@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from tiny import tiny
+from helpers.tiny_models import tiny
 from torch import Tensor
 
 from cutaway import verify

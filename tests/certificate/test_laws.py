@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import ALL, SIZES, tiny
+from helpers.tiny_models import ALL, SIZES, tiny
 from tokens.test_tokenizer import byte_level
 from torch import Tensor
 from transformers import GPT2LMHeadModel

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import VOCAB, tiny
+from helpers.tiny_models import VOCAB, tiny
 from torch import Tensor
 
 from cutaway.certificate import text_laws

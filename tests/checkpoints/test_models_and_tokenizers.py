@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
 import torch
-from parity.files import gguf_metadata, gguf_tensors, write_gguf, write_llama2c
+from helpers import tiny_models as tiny
+from helpers.parity.foreign_files import gguf_metadata, gguf_tensors, write_gguf, write_llama2c
 from parity.test_gguf import made
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers

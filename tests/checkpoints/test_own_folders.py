@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from faults.instants import RENAMES, kill_before
-from tiny import tiny
+from helpers.faults.kill_before import RENAMES, kill_before
+from helpers.tiny_models import tiny
 
 from cutaway.checkpoints import export, import_model, load, load_tokenizer, save
 from cutaway.errors import InputError

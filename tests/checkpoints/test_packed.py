@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers.tiny_models import ALL, TRANSLATORS, close, inputs, tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import ALL, TRANSLATORS, close, inputs, tiny
 from torch import Tensor
 
 from cutaway.checkpoints import export, load, save

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-import tiny
 import torch
 import transformers
 from checkpoints.test_models_and_tokenizers import PLACES
+from helpers import tiny_models as tiny
 
 from cutaway.checkpoints import export, load, save
 from cutaway.checkpoints.hf import read_config

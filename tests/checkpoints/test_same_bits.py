@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import tiny
 import torch
+from helpers import tiny_models as tiny
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from limits import limits
+from helpers.limits import limits
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 

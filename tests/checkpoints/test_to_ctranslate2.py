@@ -9,7 +9,7 @@ import ctranslate2
 import pytest
 import tokenizers
 import torch
-from tiny import tiny
+from helpers.tiny_models import tiny
 
 from cutaway.checkpoints import export, export_to, to_ctranslate2
 from cutaway.checkpoints.agreement import Agreement

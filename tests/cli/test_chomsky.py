@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from looked_into import data, failed, run, said
+from helpers.inside_commands import data, failed, run, said
 
 from cutaway.before.chomsky import experiment
 from cutaway.before.chomsky.languages import LANGUAGES, language_named

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 from decoding.test_translate import quick
-from looked_into import check_page, data, failed, run, said, write_models
-from tiny import tiny
+from helpers.inside_commands import check_page, data, failed, run, said, write_models
+from helpers.tiny_models import tiny
 from tokens.test_tokenizer import byte_level
 from torch import Tensor
 

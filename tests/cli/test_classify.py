@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from evaluation.test_tasks import PAIRS, SENTENCES, classifier, wordpiece
+from helpers.tiny_models import tiny
 from PIL import Image
-from tiny import tiny
 from typer.testing import CliRunner
 
 from cutaway import classify, cli

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from looked_into import data, failed, said
+from helpers.inside_commands import data, failed, said
 
 from cutaway.pictures import Lines, read_picture
 

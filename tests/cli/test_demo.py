@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 from decoding.test_fill import masked, wordpiece
+from helpers.tiny_models import tiny
 from PIL import Image
 from rich.cells import cell_len
-from tiny import tiny
 from typer.testing import CliRunner
 
 from cutaway import bundled, classify, cli, load, load_tokenizer, translate

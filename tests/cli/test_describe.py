@@ -4,8 +4,8 @@ import subprocess
 import sys
 
 import pytest
-import tiny
 import transformers
+from helpers import tiny_models as tiny
 from typer.testing import CliRunner
 
 from cutaway import cli

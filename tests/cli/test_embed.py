@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from evaluation.test_tasks import SENTENCES, wordpiece
-from tiny import tiny
+from helpers.tiny_models import tiny
 from typer.testing import CliRunner
 
 from cutaway import cli, embed

@@ -8,7 +8,7 @@ import pytest
 import torch
 from decoding.test_translate import TEXTS, translator
 from evaluation.test_tasks import LABELS, SENTENCES, TAGGED, classifier, wordpiece
-from tiny import tiny
+from helpers.tiny_models import tiny
 from tokens.test_tokenizer import byte_level
 from typer.testing import CliRunner
 

@@ -7,7 +7,7 @@ import ctranslate2
 import pytest
 import tokenizers
 import torch
-from tiny import tiny
+from helpers.tiny_models import tiny
 from typer.testing import CliRunner
 
 from cutaway import cli

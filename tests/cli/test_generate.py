@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 from decoding.test_generate import byte_level_once, speaker
-from tiny import tiny
+from helpers.tiny_models import tiny
 from tokens.test_tokenizer import words
 from typer.testing import CliRunner
 

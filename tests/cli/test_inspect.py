@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from looked_into import ASKED, MORE, TEXT, check_page, data, failed, pieces, run, said, write_models
+from helpers.inside_commands import ASKED, MORE, TEXT, check_page, data, failed, pieces, run, said, write_models
+from helpers.tiny_models import tiny
 from PIL import Image
-from tiny import tiny
 
 from cutaway.checkpoints import load, save, tokenizer_of
 from cutaway.decoding.translate import translations

@@ -8,7 +8,7 @@ import pytest
 import torch
 from decoding.test_fill import wordpiece
 from evaluation.test_tasks import wordpiece as without_blanks
-from looked_into import ASKED, MORE, TEXT, check_page, data, failed, pieces, run, said, write_models
+from helpers.inside_commands import ASKED, MORE, TEXT, check_page, data, failed, pieces, run, said, write_models
 
 from cutaway.checkpoints import load
 from cutaway.cli.lens_tune import _with_blanks

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import tiny
+from helpers.tiny_models import tiny
 from typer.testing import CliRunner, Result
 
 from cutaway import bundled, cli

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from looked_into import failed, said
-from toy import values, write_files
+from helpers.inside_commands import failed, said
+from helpers.toy_recipes import values, write_files
 
 from cutaway.checkpoints import save
 from cutaway.families import build

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from looked_into import check_page, data, failed, pieces, run, said, write_models
+from helpers.inside_commands import check_page, data, failed, pieces, run, said, write_models
 
 from cutaway.checkpoints import load
 from cutaway.inside.patching.ablation import ablate_sweep

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from looked_into import data, failed, pieces, said
-from tiny import tiny
+from helpers.inside_commands import data, failed, pieces, said
+from helpers.tiny_models import tiny
 from typer.testing import CliRunner
 
 from cutaway import cli

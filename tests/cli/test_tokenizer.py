@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tokens.texts import varied_texts
+from helpers.varied_texts import varied_texts
 from typer.testing import CliRunner
 
 from cutaway import cli

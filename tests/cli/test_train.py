@@ -6,7 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from toy import toy
+from helpers.toy_recipes import toy
 from typer.testing import CliRunner, Result
 
 from cutaway import cli

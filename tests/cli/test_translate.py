@@ -5,7 +5,7 @@ from importlib import import_module
 
 import pytest
 from decoding.test_translate import quick
-from tiny import tiny
+from helpers.tiny_models import tiny
 from tokens.test_tokenizer import byte_level
 from typer.testing import CliRunner
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from faults.killing import (
+from helpers.faults.killed_runs import (
     STEPS,
     Reference,
     Starter,

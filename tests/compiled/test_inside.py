@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from decoding.test_translate import translator
-from tiny import inputs, tiny
+from helpers.tiny_models import inputs, tiny
 from tokens.test_tokenizer import byte_level
 
 from cutaway import look_inside

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from tiny import ALL, DECODERS, close, inputs, some_ids, tiny
+from helpers.tiny_models import ALL, DECODERS, close, inputs, some_ids, tiny
 from torch import Tensor
 
 from cutaway.model.model import DecoderModel, Model

@@ -7,7 +7,7 @@ from typing import Any
 import onnxruntime
 import pytest
 import torch
-from tiny import some_ids, tiny
+from helpers.tiny_models import some_ids, tiny
 from torch import Tensor
 
 from cutaway import watch

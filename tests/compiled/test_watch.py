@@ -1,7 +1,7 @@
 """A compiled model keeps chosen positions, and no bit of its output changes."""
 
 import torch
-from tiny import close, inputs, tiny
+from helpers.tiny_models import close, inputs, tiny
 
 from cutaway.model.tap import watch
 

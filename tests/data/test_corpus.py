@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from data.samples import REFUSED, bpe, bytes_only, wordpiece, write
+from helpers.data_samples import REFUSED, bpe, bytes_only, wordpiece, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

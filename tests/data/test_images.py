@@ -8,10 +8,10 @@ import zlib
 
 import numpy as np
 import pytest
-from data.samples import write
+from helpers.data_samples import write
+from helpers.limits import limits
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from limits import limits
 from PIL import Image
 
 from cutaway.data import images as module

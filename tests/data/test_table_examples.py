@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import tokenizers
-from data.samples import KINDS, REFUSED, bpe, wordpiece, write
+from helpers.data_samples import KINDS, REFUSED, bpe, wordpiece, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import models

@@ -8,7 +8,7 @@ import sys
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from data.samples import REFUSED, write
+from helpers.data_samples import REFUSED, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

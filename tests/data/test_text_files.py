@@ -4,7 +4,7 @@ import tracemalloc
 from itertools import chain, groupby
 
 import pytest
-from data.samples import KINDS, LINES, TEXTS, write
+from helpers.data_samples import KINDS, LINES, TEXTS, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

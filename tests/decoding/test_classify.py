@@ -7,8 +7,8 @@ import pytest
 import torch
 from decoding.test_generate import byte_fallback
 from evaluation.test_tasks import PAIRS, SENTENCES, alone, classifier, wordpiece
+from helpers.tiny_models import tiny
 from PIL import Image
-from tiny import tiny
 from tokens.test_tokenizer import byte_level
 
 from cutaway import classify

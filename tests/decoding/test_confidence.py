@@ -4,7 +4,7 @@ from math import exp, log
 
 import pytest
 import torch
-from tiny import tiny
+from helpers.tiny_models import tiny
 
 from cutaway.decoding.confidence import confidence_of
 from cutaway.decoding.generate import GenerationOptions, write_texts

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from evaluation.test_tasks import SENTENCES, wordpiece
-from tiny import DECODERS, ENCODERS, TRANSLATORS, tiny
+from helpers.tiny_models import DECODERS, ENCODERS, TRANSLATORS, tiny
 
 from cutaway import embed
 from cutaway.errors import InputError

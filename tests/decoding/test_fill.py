@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from pieces import bert_tokenizer
-from tiny import tiny
+from helpers.bert_tokenizer import bert_tokenizer
+from helpers.tiny_models import tiny
 from tokenizers import AddedToken
 
 from cutaway import fill

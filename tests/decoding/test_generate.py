@@ -11,9 +11,9 @@ import jaxtyping
 import pytest
 import tokenizers
 import torch
+from helpers.tiny_models import tiny
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import tiny
 from tokenizers import decoders, models
 from tokens.test_tokenizer import byte_level, words
 

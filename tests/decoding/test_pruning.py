@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 import torch
-from tiny import DECODERS, TRANSLATORS, tiny
+from helpers.tiny_models import DECODERS, TRANSLATORS, tiny
 
 from cutaway import watch
 from cutaway.decoding import Hypothesis, Job, run_jobs

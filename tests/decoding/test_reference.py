@@ -1,7 +1,7 @@
 """The engine writes what the textbook's greedy and beam search write, for every family, among other texts."""
 
 import pytest
-from tiny import DECODERS, RECURRENT, TRANSLATORS, tiny
+from helpers.tiny_models import DECODERS, RECURRENT, TRANSLATORS, tiny
 
 from cutaway.decoding import Job, run_jobs
 from cutaway.decoding.reference import beam_search, greedy_search

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
+from helpers.decode_batches import translations
+from helpers.limits import limits
+from helpers.tiny_models import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from limits import limits
-from tiny import tiny
 from tokenizers import AddedToken
 from tokens.test_tokenizer import byte_level
-from written import translations
 
 from cutaway.decoding import translate_all
 from cutaway.decoding.alignment import Alignment

@@ -1,7 +1,7 @@
 """The engine on a GPU: greedy, drawn and ruled words, alone as in any batch, and as on the CPU."""
 
 import torch
-from tiny import DECODERS, TRANSLATORS, some_ids, tiny
+from helpers.tiny_models import DECODERS, TRANSLATORS, some_ids, tiny
 
 from cutaway.decoding import Job, run_jobs
 from cutaway.decoding.rules.scores import BadWords, NoRepeat, Temperature, TopK, TopP

@@ -1,7 +1,7 @@
 """Beam search and perplexity on a GPU: the same answers as on the CPU."""
 
 import torch
-from written import continuations, translations
+from helpers.decode_batches import continuations, translations
 
 from cutaway.evaluation.perplexity import surprisal
 from cutaway.families import build

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from tiny import DECODERS, TRANSLATORS, some_ids, tiny
+from helpers.tiny_models import DECODERS, TRANSLATORS, some_ids, tiny
 
 from cutaway.decoding import Job, run_jobs
 from cutaway.decoding.engine.engine import Engine

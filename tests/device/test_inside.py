@@ -3,8 +3,8 @@
 from typing import Any
 
 import torch
-from pieces import bert_tokenizer
-from tiny import ALL, close, inputs, tiny
+from helpers.bert_tokenizer import bert_tokenizer
+from helpers.tiny_models import ALL, close, inputs, tiny
 from tokenizers import AddedToken
 from torch import Tensor
 

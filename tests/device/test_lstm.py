@@ -1,7 +1,7 @@
 """Recurrent models on a GPU: the CPU's numbers and words, and captured passes with the gradients of others."""
 
 import torch
-from tiny import RECURRENT, close, some_ids, tiny
+from helpers.tiny_models import RECURRENT, close, some_ids, tiny
 from torch import Tensor
 
 from cutaway.decoding import Job, run_jobs

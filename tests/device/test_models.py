@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import torch
-from tiny import ALL, DECODERS, READERS, TRANSLATORS, close, inputs, some_ids, tiny
+from helpers.tiny_models import ALL, DECODERS, READERS, TRANSLATORS, close, inputs, some_ids, tiny
 from torch import Tensor
 
 from cutaway.model.attention import look_up, look_up_fused

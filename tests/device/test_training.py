@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
-from tiny import tiny
+from helpers.tiny_models import tiny
 from torch import Tensor
 
 from cutaway.model.attention import look_up

@@ -3,7 +3,7 @@
 from tempfile import TemporaryDirectory
 
 import torch
-from tiny import tiny
+from helpers.tiny_models import tiny
 
 from cutaway import verify
 from cutaway.checkpoints import load, save

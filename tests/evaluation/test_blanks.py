@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from evaluation.test_tasks import SENTENCES
-from tiny import tiny
+from helpers.tiny_models import tiny
 from tokens.test_tokenizer import byte_level
 
 from cutaway.errors import InputError

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from evaluation.test_tasks import classifier, wordpiece
-from tiny import tiny
+from helpers.tiny_models import tiny
 from tokenizers import AddedToken
 
 from cutaway.decoding.translate import tag_for

@@ -10,7 +10,7 @@ import torch
 from decoding.test_translate import translator
 from evaluation.test_minimal_pairs import Knows, by_hand, writer
 from evaluation.test_tasks import classifier, wordpiece
-from tiny import DECODERS
+from helpers.tiny_models import DECODERS
 from tokens.test_tokenizer import byte_level
 
 from cutaway.errors import InputError

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 from evaluation.test_tasks import classifier
-from limits import limits
-from tiny import tiny
+from helpers.limits import limits
+from helpers.tiny_models import tiny
 
 from cutaway.errors import InputError
 from cutaway.evaluation import Pair

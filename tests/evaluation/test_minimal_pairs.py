@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from evaluation.test_tasks import SENTENCES, classifier, wordpiece
+from helpers.bert_tokenizer import bert_tokenizer
+from helpers.tiny_models import DECODERS, tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pieces import bert_tokenizer
-from tiny import DECODERS, tiny
 from tokenizers import AddedToken
 from tokens.test_tokenizer import byte_level
 from torch import Tensor

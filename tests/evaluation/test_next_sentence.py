@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from tiny import tiny
+from helpers.tiny_models import tiny
 
 from cutaway.data.sentence_pairs import SentencePairs
 from cutaway.evaluation import Sureness, evaluate

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 import torch
+from helpers.tiny_models import DECODERS, VOCAB, some_ids, tiny
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import DECODERS, VOCAB, some_ids, tiny
 from torch import Tensor
 
 import cutaway.evaluation.perplexity as module

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 from decoding.test_translate import TEXTS, translator
-from pieces import bert_tokenizer
-from tiny import tiny
+from helpers.bert_tokenizer import bert_tokenizer
+from helpers.tiny_models import tiny
 from tokens.test_tokenizer import byte_level
 
 from cutaway.decoding import translate_all

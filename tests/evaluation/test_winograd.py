@@ -9,7 +9,7 @@ import torch
 from decoding.test_translate import translator
 from evaluation.test_minimal_pairs import by_hand, hiding, writer
 from evaluation.test_tasks import classifier, wordpiece
-from tiny import DECODERS, ENCODERS, tiny
+from helpers.tiny_models import DECODERS, ENCODERS, tiny
 from tokens.test_tokenizer import byte_level
 
 from cutaway.errors import InputError

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from tiny import ALL, inputs, some_ids, tiny
+from helpers.tiny_models import ALL, inputs, some_ids, tiny
 
 from cutaway.families import bare, build, sizes
 from cutaway.model.positions import sinusoids

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 import torch
+from helpers.tiny_models import VOCAB, close, some_ids, tiny
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import VOCAB, close, some_ids, tiny
 from torch import Tensor
 
 from cutaway.decoding import Job, greedy, run_jobs

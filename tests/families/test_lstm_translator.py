@@ -5,11 +5,11 @@ from itertools import pairwise
 import pytest
 import torch
 import torch.nn.functional as F
+from helpers.decode_batches import beams, translations
+from helpers.tiny_models import VOCAB, close, some_ids, tiny
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import VOCAB, close, some_ids, tiny
 from torch import Tensor
-from written import beams, translations
 
 from cutaway.decoding import greedy_translate
 from cutaway.errors import ConfigError, InputError

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from faults.killing import Reference, Starter, small, undisturbed, write_text
+from helpers.faults.killed_runs import Reference, Starter, small, undisturbed, write_text
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy import toy
+from helpers.toy_recipes import toy
 
 from cutaway.training.train import train
 

@@ -4,8 +4,8 @@ counters, the order of batches, what is dropped out, the model folder."""
 from pathlib import Path
 
 import pytest
-from faults.forks import SPOILT
-from faults.killing import (
+from helpers.faults.forks import SPOILT
+from helpers.faults.killed_runs import (
     SEED,
     STEPS,
     Reference,

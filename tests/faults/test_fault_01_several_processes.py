@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults.killing import (
+from helpers.faults.killed_runs import (
     Ended,
     Starter,
     Values,

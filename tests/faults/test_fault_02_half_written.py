@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 
 import torch
-from faults.forks import TENSORS
-from faults.killing import Ended, Starter, checkpoint_folders
+from helpers.faults.forks import TENSORS
+from helpers.faults.killed_runs import Ended, Starter, checkpoint_folders
 
 from cutaway.training.checkpoint import checkpoints, clean, newest, read_checkpoint, write_checkpoint
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from faults.killing import (
+from helpers.faults.killed_runs import (
     STEPS,
     Reference,
     Starter,

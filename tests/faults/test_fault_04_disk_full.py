@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from faults.killing import Ended, Reference, Starter, checkpoint_folders, fingerprints, may_mount
+from helpers.faults.killed_runs import Ended, Reference, Starter, checkpoint_folders, fingerprints, may_mount
 
 from cutaway.training.checkpoint import newest
 

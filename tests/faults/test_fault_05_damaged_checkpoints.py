@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from faults.killing import Reference, Starter, checkpoint_folders, fingerprints, same_steps, steps_in
+from helpers.faults.killed_runs import Reference, Starter, checkpoint_folders, fingerprints, same_steps, steps_in
 
 from cutaway.errors import CheckpointError
 from cutaway.training.checkpoint import checkpoints, keep_newest, newest, read_checkpoint, write_checkpoint

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from faults.forks import SPOILT
-from faults.killing import Reference, Starter, checkpoint_folders, small, steps_in
+from helpers.faults.forks import SPOILT
+from helpers.faults.killed_runs import Reference, Starter, checkpoint_folders, small, steps_in
 from torch import Tensor
 from typer.testing import CliRunner
 

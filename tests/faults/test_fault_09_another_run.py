@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults.killing import Reference, Starter, checkpoint_folders, fingerprints, sha, small
+from helpers.faults.killed_runs import Reference, Starter, checkpoint_folders, fingerprints, sha, small
 
 from cutaway.errors import ConfigError
 from cutaway.training.recipe import recipe_from

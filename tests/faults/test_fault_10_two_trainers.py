@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from faults.killing import Reference, Starter, checkpoint_folders, fingerprints, same_steps
+from helpers.faults.killed_runs import Reference, Starter, checkpoint_folders, fingerprints, same_steps
 
 from cutaway.errors import CheckpointError
 from cutaway.training.lock import locked_run

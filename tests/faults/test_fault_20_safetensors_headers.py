@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from helpers.limits import limits
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from limits import limits
 
 from cutaway.checkpoints.tensors import open_tensors, write_tensors
 from cutaway.errors import CheckpointError

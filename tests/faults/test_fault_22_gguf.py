@@ -4,9 +4,9 @@ import struct
 from pathlib import Path
 
 import pytest
+from helpers.limits import limits
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from limits import limits
 
 from cutaway.checkpoints.gguf_file import GGUFFile
 from cutaway.errors import CheckpointError

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from limits import limits
-from parity.files import gguf_metadata, gguf_tensors, write_gguf, write_llama2c
+from helpers.limits import limits
+from helpers.parity.foreign_files import gguf_metadata, gguf_tensors, write_gguf, write_llama2c
 from parity.test_gguf import made
 
 from cutaway.checkpoints import load, load_tokenizer

@@ -11,9 +11,9 @@ from random import Random
 from typing import Any
 
 import pytest
+from helpers.limits import limits
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from limits import limits
 from tokenizers.pre_tokenizers import FixedLength
 
 from cutaway.errors import CheckpointError, CutawayError, InputError

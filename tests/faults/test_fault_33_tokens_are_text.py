@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
+from helpers.picture_examples import KINDS, example
 from hypothesis import given
 from hypothesis import strategies as st
-from picture_examples import KINDS, example
 
 from cutaway.pictures import HeatMap, Lines, Picture, heads, visible_text
 from cutaway.pictures.html import SCRIPT

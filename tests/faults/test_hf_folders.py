@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from limits import limits
+from helpers.limits import limits
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 

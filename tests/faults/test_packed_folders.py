@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers.tiny_models import tiny
 from safetensors.torch import load_file, save_file
-from tiny import tiny
 from torch import Tensor
 
 from cutaway.bundled.info import look_at

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import tiny
+from helpers.tiny_models import tiny
 
 from cutaway import folders
 from cutaway.checkpoints import save

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from faults.killing import Reference, Starter, checkpoint_folders, fingerprints, sha, small, undisturbed
+from helpers.faults.killed_runs import Reference, Starter, checkpoint_folders, fingerprints, sha, small, undisturbed
 
 from cutaway.errors import CheckpointError
 from cutaway.training.recipe import recipe_from

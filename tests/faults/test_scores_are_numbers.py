@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from looked_into import ASKED, run, write_models
-from tiny import ALL, tiny
+from helpers.inside_commands import ASKED, run, write_models
+from helpers.tiny_models import ALL, tiny
 
 import cutaway
 from cutaway.checkpoints import load, load_tokenizer, save

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-import tiny
 import torch
 import torch.nn.functional as F
+from helpers import tiny_models as tiny
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 

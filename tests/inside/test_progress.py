@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 from decoding.test_translate import translator
+from helpers.bert_tokenizer import bert_tokenizer
+from helpers.inside_commands import TEXT, pieces
+from helpers.tiny_models import inputs, some_ids, tiny
 from hypothesis import given
 from hypothesis import strategies as st
 from inside.circuits.test_coreference import TIRED, WIDE, WORDS
-from looked_into import TEXT, pieces
-from pieces import bert_tokenizer
-from tiny import inputs, some_ids, tiny
 from tokenizers import AddedToken
 from tokens.test_tokenizer import byte_level
 

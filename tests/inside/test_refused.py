@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 from decoding.test_alignment import translator
+from helpers.tiny_models import inputs, some_ids, tiny
+from helpers.toy_recipes import still
 from inside.circuits.test_find import asked_of
-from tiny import inputs, some_ids, tiny
 from tokens.test_tokenizer import byte_level
 from torch import nn
-from toy import still
 
 from cutaway.errors import InputError
 from cutaway.inside.attribution.by_gradient import integrated_gradients

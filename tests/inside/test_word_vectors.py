@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 from evaluation.test_minimal_pairs import hiding
+from helpers.tiny_models import DECODERS, ENCODERS, TRANSLATORS, tiny
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import DECODERS, ENCODERS, TRANSLATORS, tiny
 from tokens.test_tokenizer import byte_level
 
 from cutaway import watch

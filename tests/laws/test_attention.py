@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from helpers.tiny_models import ALL, close, inputs, tiny
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import ALL, close, inputs, tiny
 from torch import Tensor
 
 from cutaway.model.attention import few_queries, look_up, look_up_fused, pattern_of

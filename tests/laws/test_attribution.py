@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import DECODERS, ENCODERS, SIZES, TRANSLATORS, close, inputs, some_ids, tiny
+from helpers.tiny_models import DECODERS, ENCODERS, SIZES, TRANSLATORS, close, inputs, some_ids, tiny
+from helpers.toy_recipes import still
 from torch import Tensor, nn
-from toy import still
 
 from cutaway.errors import InputError
 from cutaway.inside.attribution.by_gradient import (

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import ALL, inputs, some_ids, tiny
+from helpers.tiny_models import ALL, inputs, some_ids, tiny
 from torch import Tensor, nn
 
 from cutaway.model.attention import Attention, CrossAttention, SelfAttention

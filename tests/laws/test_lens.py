@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import ALL, TRANSLATORS, VOCAB, close, inputs, some_ids, tiny
+from helpers.tiny_models import ALL, TRANSLATORS, VOCAB, close, inputs, some_ids, tiny
 from torch import Tensor
 
 from cutaway.errors import InputError

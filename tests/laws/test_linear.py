@@ -3,9 +3,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from helpers.tiny_models import close
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tiny import close
 
 from cutaway.model import linear as room
 from cutaway.model.linear import FEW, Linear, linear

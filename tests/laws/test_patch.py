@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import ALL, TRANSLATORS, close, inputs, some_ids, tiny
+from helpers.tiny_models import ALL, TRANSLATORS, close, inputs, some_ids, tiny
 from tokens.test_tokenizer import byte_level
 from torch import Tensor
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import ENCODERS, some_ids, tiny
+from helpers.tiny_models import ENCODERS, some_ids, tiny
 
 from cutaway.checkpoints import export
 from cutaway.errors import CheckpointError, ConfigError

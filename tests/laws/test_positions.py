@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from helpers.tiny_models import close, some_ids, tiny
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import close, some_ids, tiny
 from torch import Tensor
 
 from cutaway.model.attention import SelfAttention, scores_of

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from helpers.tiny_models import DECODERS, READERS, TRANSLATORS, close, some_ids, tiny
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import DECODERS, READERS, TRANSLATORS, close, some_ids, tiny
 
 from cutaway.errors import InputError
 from cutaway.model.model import DecoderModel, EncoderDecoderModel

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tiny import close, inputs, tiny
+from helpers.tiny_models import close, inputs, tiny
 from torch import Tensor
 
 from cutaway.model.norms import LayerNorm

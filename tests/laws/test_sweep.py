@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import ALL, DECODERS, TRANSLATORS, close, inputs, some_ids, tiny
+from helpers.tiny_models import ALL, DECODERS, TRANSLATORS, close, inputs, some_ids, tiny
 from torch import Tensor
 
 from cutaway.errors import InputError

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tiny import ALL, close, inputs, some_ids, tiny
+from helpers.tiny_models import ALL, close, inputs, some_ids, tiny
 
 from cutaway.errors import InputError
 from cutaway.model.tap import Part, edit, tap_names, watch, watching

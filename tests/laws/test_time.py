@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from helpers.tiny_models import DECODERS, READERS, TRANSLATORS, VOCAB, close, some_ids, tiny
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import DECODERS, READERS, TRANSLATORS, VOCAB, close, some_ids, tiny
 from torch import Tensor
 
 from cutaway.model.beam_cache import Tree

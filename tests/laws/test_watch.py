@@ -4,8 +4,8 @@ from threading import Thread
 
 import pytest
 import torch
-from jobs import ENDS, jobs_for, model_of
-from tiny import ALL, close, inputs, some_ids, tiny
+from helpers.engine_jobs import ENDS, jobs_for, model_of
+from helpers.tiny_models import ALL, close, inputs, some_ids, tiny
 
 from cutaway.decoding import Job, run_jobs
 from cutaway.decoding.engine.run import engine_for

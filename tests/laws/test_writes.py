@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tiny import ALL, TRANSLATORS, VOCAB, close, inputs, some_ids, tiny
+from helpers.tiny_models import ALL, TRANSLATORS, VOCAB, close, inputs, some_ids, tiny
 
 from cutaway.errors import InputError
 from cutaway.inside.residual.stream import writes

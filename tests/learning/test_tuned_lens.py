@@ -1,7 +1,7 @@
 """A tuned lens, trained in seconds on what a small model has learnt: closer to the last layer, at every layer."""
 
 import torch
-from tiny import tiny
+from helpers.tiny_models import tiny
 
 from cutaway.inside.residual.tuned_lens import kl_by_layer, train_lens
 from cutaway.objectives import next_token_loss

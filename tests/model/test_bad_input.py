@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from tiny import DECODERS, READERS, TRANSLATORS, VOCAB, inputs, some_ids, tiny
+from helpers.tiny_models import DECODERS, READERS, TRANSLATORS, VOCAB, inputs, some_ids, tiny
 from tokens.test_tokenizer import byte_level
 
 from cutaway.errors import ConfigError, CutawayError, InputError

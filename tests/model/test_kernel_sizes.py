@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import ALL, DECODERS, TRANSLATORS, inputs, some_ids, tiny
+from helpers.tiny_models import ALL, DECODERS, TRANSLATORS, inputs, some_ids, tiny
 from torch import Tensor
 
 from cutaway.model.beam_cache import Tree

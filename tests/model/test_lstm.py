@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import pytest
 import torch
+from helpers.tiny_models import close, tiny
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import close, tiny
 from torch import Tensor, nn
 
 from cutaway.families import build

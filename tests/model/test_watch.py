@@ -1,7 +1,7 @@
 """A watch refuses what it cannot keep. Here, where no shape check is faster."""
 
 import pytest
-from tiny import tiny
+from helpers.tiny_models import tiny
 
 from cutaway.errors import InputError
 from cutaway.model.tap import watch

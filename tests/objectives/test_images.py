@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from helpers.tiny_models import tiny
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import tiny
 from torch import Tensor
 
 from cutaway.objectives import IGNORED, Changes, Pictures, as_tensors, mean_loss

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from helpers.tiny_models import VOCAB, tiny
+from helpers.toy_recipes import gradient, loss_and_gradient, near
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import VOCAB, tiny
-from toy import gradient, loss_and_gradient, near
 
 from cutaway.errors import ConfigError
 from cutaway.model.model import Model

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from helpers.tiny_models import some_ids, tiny
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import some_ids, tiny
 from torch import Tensor
 
 from cutaway.model.tap import edit, watch

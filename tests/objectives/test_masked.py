@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from helpers.tiny_models import ENCODERS, tiny
+from helpers.toy_recipes import gradient, loss_and_gradient, near, still
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import ENCODERS, tiny
-from toy import gradient, loss_and_gradient, near, still
 
 from cutaway.objectives import IGNORED, Hiding, Masked, Pretraining, as_tensors, mean_loss
 from cutaway.objectives.masked import joined, packed

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from helpers.tiny_models import DECODERS, VOCAB, some_ids
+from helpers.toy_recipes import gradient, loss_and_gradient, near, still
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import DECODERS, VOCAB, some_ids
-from toy import gradient, loss_and_gradient, near, still
 
 from cutaway.objectives import IGNORED, NextToken, mean_loss, next_token_loss
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from helpers.toy_recipes import loss_and_gradient, near, still
 from hypothesis import given
 from hypothesis import strategies as st
-from toy import loss_and_gradient, near, still
 
 from cutaway.errors import ConfigError
 from cutaway.objectives import IGNORED, SpanCorruption

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from helpers.tiny_models import TRANSLATORS, VOCAB, tiny
+from helpers.toy_recipes import gradient, loss_and_gradient, near, still
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import TRANSLATORS, VOCAB, tiny
-from toy import gradient, loss_and_gradient, near, still
 
 from cutaway.objectives import IGNORED, Translation, mean_loss
 from cutaway.objectives.objective import as_tensors

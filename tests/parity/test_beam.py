@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from parity.padded import padded
-from parity.peer import Twins, draw, twins_of
+from helpers.decode_batches import beams, continuations
+from helpers.parity.padded_batches import padded
+from helpers.parity.twins import Twins, draw, twins_of
 from parity.test_greedy import LAST_NORM, gpt2, llama, marian, t5
 from torch import Tensor
 from transformers import GenerationConfig
-from written import beams, continuations
 
 from cutaway.checkpoints import load
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from captum.attr import InputXGradient, IntegratedGradients, LayerGradientXActivation, LayerIntegratedGradients
-from parity.peer import Twins, assert_close, twins_of
+from helpers.parity.twins import Twins, assert_close, twins_of
 from torch import Tensor
 from transformers import (
     BertConfig,

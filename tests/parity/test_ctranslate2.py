@@ -11,7 +11,7 @@ from typing import Any
 import ctranslate2
 import pytest
 import torch
-from tiny import TRANSLATORS, VOCAB, tiny
+from helpers.tiny_models import TRANSLATORS, VOCAB, tiny
 
 from cutaway.checkpoints import export
 from cutaway.decoding import Hypothesis, Job, run_jobs

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import tiny
+from helpers.tiny_models import tiny
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 import cutaway

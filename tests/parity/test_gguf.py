@@ -7,8 +7,8 @@ import gguf
 import numpy as np
 import pytest
 import torch
-from parity.files import gguf_metadata, gguf_tensors, quantised, write_gguf
-from parity.peer import assert_close, draw
+from helpers.parity.foreign_files import gguf_metadata, gguf_tensors, quantised, write_gguf
+from helpers.parity.twins import assert_close, draw
 from parity.test_llama import tiny
 from transformers import LlamaForCausalLM
 

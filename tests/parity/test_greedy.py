@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from parity.padded import SIDES, Side, padded
-from parity.peer import Twins, draw, twins_of
+from helpers.parity.padded_batches import SIDES, Side, padded
+from helpers.parity.twins import Twins, draw, twins_of
 from parity.test_llama import tiny as tiny_llama
 from parity.test_mistral import tiny as tiny_mistral
 from parity.test_t5 import tiny as tiny_t5

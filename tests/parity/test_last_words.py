@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from parity.peer import twins_of
+from helpers.parity.twins import twins_of
 from tokens.test_tokenizer import byte_level
 from transformers import GPT2Config, LlamaConfig
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from parity.files import write_llama2c
-from parity.peer import assert_close
+from helpers.parity.foreign_files import write_llama2c
+from helpers.parity.twins import assert_close
 from parity.test_gguf import made
 
 from cutaway.checkpoints import load

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from parity.padded import Batch, padded
-from parity.peer import (
+from helpers.parity.padded_batches import Batch, padded
+from helpers.parity.twins import (
     Twins,
     assert_close,
     assert_goes_out_again,

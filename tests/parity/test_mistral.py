@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from parity.exact import without_casts
-from parity.padded import SIDES, Side, padded
-from parity.peer import (
+from helpers.parity.padded_batches import SIDES, Side, padded
+from helpers.parity.twins import (
     Twins,
     assert_close,
     assert_goes_out_again,
@@ -16,6 +15,7 @@ from parity.peer import (
     assert_same_gradients,
     twins_of,
 )
+from helpers.parity.without_casts import without_casts
 from transformers import MistralConfig, MistralForCausalLM, MistralForSequenceClassification, MistralModel
 
 from cutaway.checkpoints import export, load

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from parity.hooked import hooked_twins
+from helpers.parity.hooked_twins import hooked_twins
 from torch import Tensor
 from transformer_lens import patching
 

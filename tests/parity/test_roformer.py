@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from parity.padded import SIDES, Batch, Side, padded
-from parity.peer import (
+from helpers.parity.padded_batches import SIDES, Batch, Side, padded
+from helpers.parity.twins import (
     Twins,
     assert_close,
     assert_goes_out_again,
@@ -15,7 +15,7 @@ from parity.peer import (
     assert_same_gradients,
     twins_of,
 )
-from parity.whole import our_answers, their_answers
+from helpers.parity.whole_answers import our_answers, their_answers
 from torch import Tensor
 from transformers import RoFormerConfig
 

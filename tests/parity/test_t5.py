@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from parity.exact import without_casts
-from parity.padded import SIDES, Batch, Side, padded
-from parity.peer import (
+from helpers.parity.padded_batches import SIDES, Batch, Side, padded
+from helpers.parity.twins import (
     Twins,
     assert_close,
     assert_goes_out_again,
@@ -17,6 +16,7 @@ from parity.peer import (
     draw,
     twins_of,
 )
+from helpers.parity.without_casts import without_casts
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel, T5Config, T5ForConditionalGeneration, T5Model

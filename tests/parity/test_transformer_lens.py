@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from parity.hooked import hooked_twins
-from parity.peer import assert_close
+from helpers.parity.hooked_twins import hooked_twins
+from helpers.parity.twins import assert_close
 
 from cutaway.inside.residual.logit_lens import logit_lens
 from cutaway.inside.residual.stream import writes

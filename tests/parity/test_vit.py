@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from parity.peer import (
+from helpers.parity.twins import (
     Twins,
     assert_close,
     assert_goes_out_again,

@@ -14,10 +14,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
+from helpers.picture_examples import KINDS, example
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from picture_examples import KINDS, example
 from PIL import Image
 
 from cutaway.errors import CheckpointError, InputError

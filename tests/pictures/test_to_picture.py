@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from looked_into import ASKED, TEXT, pieces, write_models
-from tiny import tiny
+from helpers.inside_commands import ASKED, TEXT, pieces, write_models
+from helpers.tiny_models import tiny
 
 from cutaway.checkpoints import load, tokenizer_of
 from cutaway.errors import InputError

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from real.weights import real_weights
+from helpers.real_weights import real_weights
 
 from cutaway.evaluation import Sureness
 from cutaway.evaluation.word_similarity import Analogy, Likeness, analogies, likeness

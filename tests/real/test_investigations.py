@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from investigations import PAGES, check, needs_smollm2
-from real.weights import real_weights
+from helpers.investigations import PAGES, check, needs_smollm2
+from helpers.real_weights import real_weights
 
 from cutaway.checkpoints import import_model
 

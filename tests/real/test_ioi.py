@@ -1,6 +1,6 @@
 """SmolLM2-135M and the indirect object, on our own sentences: who does it, by what they look at and what they write."""
 
-from real.weights import real_weights
+from helpers.real_weights import real_weights
 
 from cutaway.checkpoints import load, load_tokenizer
 from cutaway.inside.circuits.ioi import head_scores, make_prompts

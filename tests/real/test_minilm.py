@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import transformers
-from real.weights import real_weights
+from helpers.real_weights import real_weights
 from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import BertModel

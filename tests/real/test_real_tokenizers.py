@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 import tokenizers
+from helpers.real_weights import real_weights
+from helpers.token_reference import best_score_merge, byte_level_bpe, ranks_of, visible_bytes
+from helpers.varied_texts import varied_texts
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from real.weights import real_weights
-from tokens.reference import best_score_merge, byte_level_bpe, ranks_of, visible_bytes
-from tokens.texts import varied_texts
 from transformers import AutoTokenizer
 
 from cutaway.checkpoints.gguf_file import GGUFFile

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from real.peers import N, assembled, our_tokens, their_tokens
-from real.weights import real_weights
+from helpers.real_peers import N, assembled, our_tokens, their_tokens
+from helpers.real_weights import real_weights
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from real.peers import N, assembled, our_tokens, their_tokens
-from real.weights import real_weights
+from helpers.real_peers import N, assembled, our_tokens, their_tokens
+from helpers.real_weights import real_weights
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 

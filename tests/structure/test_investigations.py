@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from investigations import PAGES, check, difference, needs_smollm2, pictures
+from helpers.investigations import PAGES, check, difference, needs_smollm2, pictures
 
 PAGE = """# Two numbers
 ```python

@@ -5,8 +5,8 @@ import os
 import jaxtyping
 import pytest
 import torch
+from helpers.shape_check import FIRST, THEN, check, next_test, sampled
 from jaxtyping import Float
-from shape_check import FIRST, THEN, check, next_test, sampled
 from torch import Tensor
 
 from cutaway.model.norms import RMSNorm

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tokenizers
+from helpers.varied_texts import FRAGMENTS, varied_texts
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import models
 from tokens.test_sentencepiece_bpe import from_gguf
 from tokens.test_trace import OTHERS, TEXTS
-from tokens.texts import FRAGMENTS, varied_texts
 
 from cutaway.errors import InputError
 from cutaway.tokens import Tokenizer, train_tokenizer

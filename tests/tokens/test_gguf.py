@@ -4,11 +4,11 @@ import json
 
 import pytest
 import tokenizers
+from helpers.token_reference import byte_level_bpe, ranks_of
+from helpers.varied_texts import FRAGMENTS, varied_texts
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, trainers
-from tokens.reference import byte_level_bpe, ranks_of
-from tokens.texts import FRAGMENTS, varied_texts
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX as QWEN2_WORDS
 
 from cutaway.tokens import Tokenizer, gguf_tokenizer

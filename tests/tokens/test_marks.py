@@ -2,9 +2,9 @@
 
 import pytest
 import tokenizers
+from helpers import token_reference as reference
+from helpers.varied_texts import varied_texts
 from tokenizers import models, pre_tokenizers
-from tokens import reference
-from tokens.texts import varied_texts
 
 from cutaway.errors import InputError
 from cutaway.tokens import Tokenizer, train_tokenizer

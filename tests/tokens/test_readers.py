@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import tokenizers
+from helpers.varied_texts import FRAGMENTS, varied_texts
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from tokenizers import models, normalizers, pre_tokenizers, trainers
-from tokens.texts import FRAGMENTS, varied_texts
 from transformers import BertTokenizer, GPT2Tokenizer, OpenAIGPTTokenizer, RobertaTokenizer
 
 from cutaway.tokens import Tokenizer, find_tokenizer

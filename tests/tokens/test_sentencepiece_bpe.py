@@ -3,9 +3,9 @@
 import struct
 
 import pytest
+from helpers.token_reference import best_score_merge
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tokens.reference import best_score_merge
 
 from cutaway.tokens import Tokenizer, gguf_tokenizer, llama2c_tokenizer
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import tokenizers
+from helpers.varied_texts import FRAGMENTS, varied_texts
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, processors, trainers
-from tokens.texts import FRAGMENTS, varied_texts
 from transformers import AutoTokenizer
 
 from cutaway.errors import CheckpointError, InputError

@@ -5,10 +5,10 @@ import math
 
 import pytest
 import tokenizers
+from helpers.varied_texts import FRAGMENTS, varied_texts
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
-from tokens.texts import FRAGMENTS, varied_texts
 
 from cutaway.errors import InputError
 from cutaway.tokens import Tokenizer, trace_tokens, train_tokenizer

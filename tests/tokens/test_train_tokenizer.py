@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from helpers.varied_texts import FRAGMENTS, varied_texts
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tokens.texts import FRAGMENTS, varied_texts
 from transformers import PreTrainedTokenizerFast
 
 from cutaway.errors import ConfigError, InputError
@@ -137,7 +137,7 @@ def test_no_special_token_is_read_where_its_characters_were_never_seen():
 
 TRAIN = """
 import sys
-from tokens.texts import varied_texts
+from helpers.varied_texts import varied_texts
 from cutaway.tokens import train_tokenizer
 size = int(sys.argv[2]) or None
 print(train_tokenizer(varied_texts(), kind=sys.argv[1], vocab_size=size, tags=["de"]).backend.to_str(), end="")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from toy import toy
+from helpers.toy_recipes import toy
 
 from cutaway.errors import ConfigError, InputError
 from cutaway.training.datasets import prepare

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from toy import near, toy
+from helpers.toy_recipes import near, toy
 
 from cutaway.data.batches import Batch
 from cutaway.model.model import Model

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from data.test_dedup import book, printed_otherwise, written
-from toy import KINDS, toy, values, write_files
+from helpers.toy_recipes import KINDS, toy, values, write_files
 
 from cutaway.data.batches import Windows
 from cutaway.decoding.single_pass import rows_of

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from helpers.toy_recipes import toy
 from hypothesis import given
 from hypothesis import strategies as st
-from toy import toy
 
 from cutaway.data.batches import Batch, Windows
 from cutaway.data.buckets import LADDER

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from toy import toy
+from helpers.toy_recipes import toy
 
 from cutaway.checkpoints import load
 from cutaway.training import train as train_module

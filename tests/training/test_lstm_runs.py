@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import RECURRENT, close, inputs, some_ids, tiny
-from toy import values
+from helpers.tiny_models import RECURRENT, close, inputs, some_ids, tiny
+from helpers.toy_recipes import values
 from training.test_train import run, same_weights, told
 from typer.testing import CliRunner
 

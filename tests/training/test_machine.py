@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import tiny
-from toy import toy
+from helpers.tiny_models import tiny
+from helpers.toy_recipes import toy
 
 from cutaway.errors import ConfigError
 from cutaway.objectives import NextToken

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 import torch
+from helpers.tiny_models import ALL, some_ids, tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import ALL, some_ids, tiny
 from torch import Tensor, nn
 
 from cutaway.checkpoints.tensors import open_tensors, write_tensors

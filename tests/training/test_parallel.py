@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import some_ids, tiny
+from helpers.tiny_models import some_ids, tiny
+from helpers.toy_recipes import near, toy
 from torch import Tensor, nn
-from toy import near, toy
 
 from cutaway.checkpoints import load
 from cutaway.checkpoints.tensors import open_tensors, write_tensors

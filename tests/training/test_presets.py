@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny import tiny
-from toy import write_files
+from helpers.tiny_models import tiny
+from helpers.toy_recipes import write_files
 
 from cutaway.checkpoints import load, save
 from cutaway.errors import ConfigError, InputError

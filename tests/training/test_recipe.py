@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
+from helpers.limits import limits
+from helpers.toy_recipes import toy, values
 from hypothesis import given
 from hypothesis import strategies as st
-from limits import limits
-from toy import toy, values
 
 from cutaway.errors import ConfigError
 from cutaway.training.recipe import OBJECTIVES, SHARES, Recipe, differences, read_recipe, recipe_from, to_toml

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny import tiny
-from toy import toy, values
+from helpers.tiny_models import tiny
+from helpers.toy_recipes import toy, values
 
 from cutaway.checkpoints import load, save
 from cutaway.errors import ConfigError

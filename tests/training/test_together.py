@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from helpers.toy_recipes import toy
 from torch import Tensor
-from toy import toy
 
 from cutaway.checkpoints import load
 from cutaway.checkpoints.tensors import open_tensors

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from toy import KINDS, toy, values
+from helpers.toy_recipes import KINDS, toy, values
 
 from cutaway.checkpoints import load, load_tokenizer
 from cutaway.checkpoints.tensors import open_tensors

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from helpers.toy_recipes import KINDS, toy
 from sklearn.metrics import accuracy_score, f1_score
-from toy import KINDS, toy
 
 from cutaway.decoding.single_pass import Row, first_tokens, rows_of
 from cutaway.errors import ConfigError

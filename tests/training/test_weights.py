@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import ALL, READERS, TRANSLATORS, inputs, some_ids, tiny
+from helpers.tiny_models import ALL, READERS, TRANSLATORS, inputs, some_ids, tiny
+from helpers.toy_recipes import near
 from torch import nn
-from toy import near
 
 from cutaway.checkpoints import load, save
 from cutaway.checkpoints.tensors import open_tensors, write_tensors

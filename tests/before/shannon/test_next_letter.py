@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from looked_into import TEXT, pieces
-from tiny import tiny
+from helpers.inside_commands import TEXT, pieces
+from helpers.tiny_models import tiny
 
 from cutaway.before.shannon import next_letter
 from cutaway.before.shannon.bounds import LETTERS, folded

@@ -7,8 +7,8 @@ import pytest
 import torch
 from decoding.test_fill import masked, wordpiece
 from evaluation.test_tasks import classifier
+from helpers.tiny_models import tiny
 from rich.cells import cell_len
-from tiny import tiny
 from typer.testing import CliRunner
 
 from cutaway import cli

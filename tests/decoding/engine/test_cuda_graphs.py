@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from tiny import VOCAB, tiny
+from helpers.tiny_models import VOCAB, tiny
 from torch import Tensor
 
 from cutaway.decoding.engine.cuda_graphs import MOST, RecordedSteps

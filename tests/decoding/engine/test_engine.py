@@ -5,10 +5,10 @@ from functools import cache
 
 import pytest
 import torch
+from helpers.engine_jobs import ENDS, jobs_for, model_of, texts
+from helpers.tiny_models import DECODERS, TRANSLATORS, VOCAB
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jobs import ENDS, jobs_for, model_of, texts
-from tiny import DECODERS, TRANSLATORS, VOCAB
 
 from cutaway import watch
 from cutaway.decoding import Engine, Job, finished_jobs, run_jobs

@@ -5,7 +5,7 @@ import pickle
 from dataclasses import replace
 
 import pytest
-from tiny import tiny
+from helpers.tiny_models import tiny
 
 from cutaway.decoding.engine.engine import Engine, Job
 from cutaway.decoding.engine.pool import EnginePool, EngineSize, pooled_engine

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from jobs import ENDS, SIZES, jobs_for, model_of, texts
+from helpers.engine_jobs import ENDS, SIZES, jobs_for, model_of, texts
 
 from cutaway import watch
 from cutaway.decoding import Engine, Job, finished_jobs, run_jobs

@@ -10,9 +10,9 @@ from itertools import cycle, product
 import pytest
 import torch
 from decoding.test_generate import byte_fallback, letters
+from helpers.tiny_models import VOCAB, some_ids, tiny
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tiny import VOCAB, some_ids, tiny
 from tokens.test_tokenizer import byte_level
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 

@@ -6,9 +6,9 @@ from itertools import product
 import pytest
 import torch
 from decoding.test_translate import TEXTS, quick, translator
+from helpers.tiny_models import tiny
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tiny import tiny
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 from tokens.test_tokenizer import byte_level

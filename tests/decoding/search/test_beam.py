@@ -4,11 +4,11 @@ import itertools
 
 import pytest
 import torch
+from helpers.decode_batches import beams, continuations, translations
+from helpers.tiny_models import DECODERS, TRANSLATORS, some_ids, tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import DECODERS, TRANSLATORS, some_ids, tiny
 from torch import Tensor
-from written import beams, continuations, translations
 
 from cutaway.decoding import Hypothesis, Job, greedy, greedy_translate, run_jobs
 from cutaway.decoding.engine.engine import BLOCK

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 from decoding.search.test_beam import START, STOPS, log_p, sources, translator
-from tiny import DECODERS, some_ids, tiny
+from helpers.tiny_models import DECODERS, some_ids, tiny
 
 from cutaway.decoding import BeamTrace, Job, run_jobs, trace_beam
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tiny import DECODERS, TRANSLATORS, some_ids, tiny
+from helpers.tiny_models import DECODERS, TRANSLATORS, some_ids, tiny
 
 from cutaway.decoding import greedy, greedy_translate
 from cutaway.errors import InputError

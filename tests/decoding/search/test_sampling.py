@@ -3,9 +3,9 @@
 import pytest
 import scipy.stats
 import torch
+from helpers.tiny_models import DECODERS, VOCAB, some_ids, tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import DECODERS, VOCAB, some_ids, tiny
 
 from cutaway.decoding import Job, run_jobs
 from cutaway.decoding.rules.scores import Temperature, TopK, TopP

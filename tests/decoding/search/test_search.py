@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tiny import some_ids, tiny
+from helpers.tiny_models import some_ids, tiny
 
 from cutaway.decoding import Job, run_jobs
 from cutaway.decoding.rules.scores import BadWords, MinLength, RepetitionPenalty, Temperature, TopK

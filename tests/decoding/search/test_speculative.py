@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tiny import DECODERS, TRANSLATORS, VOCAB, some_ids, tiny
+from helpers.tiny_models import DECODERS, TRANSLATORS, VOCAB, some_ids, tiny
 from torch import Tensor
 
 from cutaway.decoding import Job, run_jobs, speculative

@@ -9,7 +9,7 @@ import torch
 from decoding.test_alignment import spelling as spelling  # a fixture
 from decoding.test_alignment import translator
 from decoding.test_fill import masked, wordpiece
-from tiny import close, tiny
+from helpers.tiny_models import close, tiny
 from tokenizers import decoders
 from tokens.test_tokenizer import byte_level
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tiny import inputs, some_ids, tiny
+from helpers.tiny_models import inputs, some_ids, tiny
 
 from cutaway.errors import InputError
 from cutaway.inside.circuits.circuit import Circuit

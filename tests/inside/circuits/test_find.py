@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tiny import some_ids, tiny
+from helpers.tiny_models import some_ids, tiny
 
 from cutaway.inside.circuits.circuit_eval import Trial, place_of, trial
 from cutaway.inside.circuits.find import find_circuit, grow

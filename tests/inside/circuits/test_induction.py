@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from tiny import DECODERS, VOCAB, tiny
+from helpers.tiny_models import DECODERS, VOCAB, tiny
 from torch import Tensor
 
 from cutaway.checkpoints import load

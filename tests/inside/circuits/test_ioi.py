@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import close, tiny
+from helpers.tiny_models import close, tiny
 from torch import Tensor
 
 from cutaway.errors import InputError

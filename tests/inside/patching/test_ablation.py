@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 import torch
-from tiny import close, inputs, tiny
+from helpers.tiny_models import close, inputs, tiny
 
 from cutaway.errors import InputError
 from cutaway.inside.circuits.circuit import Circuit, minimality

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import TRANSLATORS, close, inputs, tiny
+from helpers.tiny_models import TRANSLATORS, close, inputs, tiny
 from torch import Tensor
 
 from cutaway.errors import InputError

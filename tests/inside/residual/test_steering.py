@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import close, inputs, some_ids, tiny
+from helpers.tiny_models import close, inputs, some_ids, tiny
 
 from cutaway.checkpoints.tensors import write_tensors
 from cutaway.decoding import greedy

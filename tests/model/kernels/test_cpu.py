@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import tiny
+from helpers.tiny_models import tiny
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad

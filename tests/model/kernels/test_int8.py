@@ -4,11 +4,11 @@ import copy
 
 import pytest
 import torch
+from helpers.decode_batches import beams, continuations, translations
+from helpers.tiny_models import ALL, DECODERS, TRANSLATORS, inputs, some_ids, tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import ALL, DECODERS, TRANSLATORS, inputs, some_ids, tiny
 from torch import nn
-from written import beams, continuations, translations
 
 from cutaway.errors import CheckpointError, ConfigError
 from cutaway.model.kernels import int8

@@ -25,7 +25,7 @@ def install() -> None:
     """Before cutaway is imported. A check takes a tenth of a millisecond, several times what it checks: the calls of a
     loop that were not the first ones are sampled."""
     jaxtyping.jaxtyped = sampled
-    jaxtyping.install_import_hook("cutaway", "shape_check.check")
+    jaxtyping.install_import_hook("cutaway", "helpers.shape_check.check")
 
 
 def sampled(*, typechecker: Any) -> Callable[[Any], Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from parity.peer import Twins, twins_of
+from helpers.parity.twins import Twins, twins_of
 from transformer_lens.model_bridge import TransformerBridge
 from transformer_lens.model_bridge.sources import build_bridge_from_module
 from transformers import GPT2Config, GPT2LMHeadModel

@@ -12,8 +12,8 @@ from decoding.test_fill import masked, wordpiece
 from decoding.test_translate import quick
 from evaluation.test_tasks import classifier
 from evaluation.test_tasks import wordpiece as its_words
+from helpers.tiny_models import tiny
 from PIL import Image
-from tiny import tiny
 from tokens.test_tokenizer import byte_level
 from typer.testing import CliRunner, Result
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from tiny import tiny
+from helpers.tiny_models import tiny
 from torch import Tensor
 
 from cutaway.model.model import Model

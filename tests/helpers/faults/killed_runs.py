@@ -13,8 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from faults import forks
-from faults.forks import TENSORS, Event
+from helpers.faults import forks
+from helpers.faults.forks import TENSORS, Event
 
 SEED = 2017  # of the random instants
 STEPS = 40

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from parity.padded import Batch
+from helpers.parity.padded_batches import Batch
 from torch import Tensor
 from transformers import PreTrainedModel
 

@@ -4,7 +4,7 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from parity.peer import Twins
+from helpers.parity.twins import Twins
 from torch import Tensor, nn
 from transformers.models.llama.modeling_llama import LlamaRMSNorm, LlamaRotaryEmbedding
 from transformers.models.mistral.modeling_mistral import MistralRMSNorm, MistralRotaryEmbedding

@@ -1,7 +1,7 @@
 """Jobs of many sizes for tiny models, and what they wrote."""
 
 import torch
-from tiny import TRANSLATORS, VOCAB, tiny
+from helpers.tiny_models import TRANSLATORS, VOCAB, tiny
 
 from cutaway.decoding import Hypothesis, Job
 from cutaway.model.model import DecoderModel

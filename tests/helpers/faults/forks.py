@@ -1,7 +1,7 @@
 """A process that imports torch once and has no threads: every run of a test is a fork of it, which begins at once.
 
 A fork can be killed from outside, a random while after a step, or by itself, at a chosen call that reaches the disk.
-`killing.Starter` starts it and speaks with it, a line of JSON for each request and each answer.
+`killed_runs.Starter` starts it and speaks with it, a line of JSON for each request and each answer.
 """
 
 import ctypes

@@ -1,6 +1,6 @@
 """The pages of docs/inside run, block after block, and show what their blocks print and draw.
 
-    python tests/investigations.py docs/inside/1-one-sentence.md     writes what they print, and their pictures, anew
+    python tests/helpers/investigations.py docs/inside/1-one-sentence.md   writes what they print, and their pictures
 
 A ```text block behind a ```python block is what that one prints. Words and whole numbers are compared exactly, numbers
 with a point within 2 % or one unit of the last digit shown, so that another CPU passes; name a head
@@ -22,7 +22,7 @@ import numpy as np
 
 from cutaway.pictures import read_picture
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "inside").glob("[0-9]-*.md"))
 BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.M | re.S)
 PICTURE = re.compile(r"!\[[^\]]*\]\(([^)]*)\)")

@@ -297,7 +297,7 @@ def test_what_stands_twice_is_translated_once(tokenizer, monkeypatch):
 
     jobs, real = [], module.finished_jobs
     monkeypatch.setattr(
-        module, "written", lambda model, some, **more: (jobs.extend(some), real(model, some, **more))[1]
+        module, "finished_jobs", lambda model, some, **more: (jobs.extend(some), real(model, some, **more))[1]
     )
     said = translate(quick(), tokenizer, ["Hi. Hi.", "Hi.", "Yes."], beam=1)
     assert len(jobs) == 2

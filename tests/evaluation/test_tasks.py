@@ -251,7 +251,7 @@ def test_every_option_of_a_text_arrives(monkeypatch):
 
 def test_masked_words_are_asked_without_special_tokens_and_by_the_seed(monkeypatch):
     """The objective puts its own [CLS] and [SEP] around each row; blanks and pairs are drawn by one seed."""
-    filled, paired = heard(monkeypatch, "fill_blanks"), heard(monkeypatch, "tell_what_follows")
+    filled, paired = heard(monkeypatch, "fill_blanks"), heard(monkeypatch, "score_next_sentences")
     words = train_tokenizer(SENTENCES, kind="wordpiece", vocab_size=60)
     assert words.encode("a man") != words.encode("a man", special=False)
     model = tiny("bert", task="pretrain", vocab_size=words.vocab_size)

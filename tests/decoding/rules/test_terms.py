@@ -236,7 +236,7 @@ def test_a_term_is_found_by_how_it_begins(sources, text):
     glossary = Glossary(dict.fromkeys(sources, "fox"), byte_level())
     asked = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "places", lambda text, term: asked.append(term) or iter(()))
+        patch.setattr(module, "places_of_term", lambda text, term: asked.append(term) or iter(()))
         glossary.wanted(text)
     there = {source.strip() for source in sources if contains(text, source.strip())}
     assert there <= set(asked)
@@ -247,7 +247,7 @@ def test_of_many_terms_few_are_looked_for(monkeypatch):
     terms = {f"word{n}": "fox" for n in range(1000)} | {f"the hot dog{n}": "fox" for n in range(1000)}
     glossary, asked = Glossary(terms, byte_level()), []
     whole = module.places_of_term
-    monkeypatch.setattr(module, "places", lambda text, term: asked.append(term) or whole(text, term))
+    monkeypatch.setattr(module, "places_of_term", lambda text, term: asked.append(term) or whole(text, term))
     assert glossary.wanted("The hot dog7 and word12, word") == ("fox",)
     assert sorted(asked) == ["the hot dog7", "word12"]
 

@@ -24,14 +24,37 @@ def python_blocks(text: str) -> list[tuple[int, str]]:
     ]
 
 
+def commands(text: str) -> list[list[str]]:
+    """The words of each line of each ```sh block, without its comment."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.M | re.S)
+    return [shlex.split(line, comments=True) for block in blocks for line in block.splitlines()]
+
+
 def test_readme_python_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": "__main__"}
-    blocks = python_blocks(README.read_text())
-    assert len(blocks) == 2
-    for line, source in blocks[:1]:  # the second needs SmolLM2: tests/real/test_smollm2.py runs it
-        # Blank lines in front, so that a traceback shows the README's own line numbers.
-        exec(compile("\n" * line + source, str(README), "exec"), names)
+    ((line, source),) = python_blocks(README.read_text())
+    # Blank lines in front, so that a traceback shows the README's own line numbers.
+    exec(compile("\n" * line + source, str(README), "exec"), {"__name__": "__main__"})
+
+
+def test_readme_commands_run_from_top_to_bottom(tmp_path, monkeypatch):
+    """In a folder that looks like a fresh clone; trainings take two steps."""
+    for name in ("docs", "recipes", "src"):
+        (tmp_path / name).symlink_to(README.parent / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUTAWAY_CACHE", str(tmp_path / "cache"))
+    first, activate, *others = commands(README.read_text())
+    assert (first, activate) == (["make", "demo"], [".", ".venv/bin/activate"])
+    assert len(others) > 12
+    for program, *words in others:
+        assert program == "cutaway"
+        few = ["--set", "train.steps=2", "--set", "schedule.warmup=1"] if words[0] == "train" else []
+        ran = CliRunner().invoke(app, [*words, *few])
+        assert ran.exit_code == 0, (words, ran.output)
+
+
+def test_the_readme_is_short():
+    assert len(README.read_text().splitlines()) <= 120
 
 
 def test_the_guide_to_training_runs(tmp_path, monkeypatch):
@@ -84,11 +107,10 @@ def test_the_guide_to_decoding_runs(tmp_path, monkeypatch):
     names: dict[str, object] = {"__name__": "__main__"}
     for line, source in python_blocks(guide.read_text()):
         exec(compile("\n" * line + source, str(guide), "exec"), names)
-    blocks = re.findall(r"^```sh\n(.*?)^```$", guide.read_text(), re.M | re.S)
-    commands = [line for block in blocks for line in block.splitlines()]
-    assert len(commands) > 15
-    for command in commands:
-        words, target = shlex.split(command), None
+    shown = commands(guide.read_text())
+    assert len(shown) > 15
+    for command in shown:
+        words, target = command, None
         if ">" in words:
             words, target = words[: words.index(">")], words[-1]
         words, source = (words[: words.index("<")], words[-1]) if "<" in words else (words, None)
@@ -102,5 +124,6 @@ def test_the_guide_to_decoding_runs(tmp_path, monkeypatch):
 
 
 def test_blocks_are_found():
+    assert commands("a\n```sh\nmake 'a b'   # c\n. d\n```\n```sh\ne\n```\n") == [["make", "a b"], [".", "d"], ["e"]]
     text = "a\n```python\nx = 1\n```\n```\nmake test\n```\n\n```python\ny = x\n```\n"
     assert python_blocks(text) == [(2, "x = 1\n"), (9, "y = x\n")]

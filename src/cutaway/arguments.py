@@ -27,7 +27,6 @@ import os
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from math import isfinite
 from numbers import Integral, Real
 from pathlib import Path
@@ -80,9 +79,9 @@ def option(
     default: Any,
     help: str,
     *,
-    least: float | None = None,
-    above: float | None = None,
-    most: float | None = None,
+    least: int | float | None = None,
+    above: int | float | None = None,
+    most: int | float | None = None,
     **command: Any,
 ) -> Any:
     """A field of an `Options` class: its default, what it does, and its bounds: at least, above, at most.
@@ -151,6 +150,8 @@ def _check_known(function: Callable[..., Any], names: Iterable[str], known: Coll
     """Refuses an argument that the function does not have, and names the one that may be meant."""
     for name in names:
         if name not in known:
+            from difflib import get_close_matches
+
             meant = [other for other in OTHER_NAMES.get(name, ()) if other in known] or get_close_matches(name, known)
             hint = f"did you mean {meant[0]}?" if meant else f"its arguments are {', '.join(known)}"
             raise UnknownArgument(f"{function.__name__} has no argument {name!r}: {hint}")

@@ -95,9 +95,10 @@ def evaluate(
     device: On = Device.auto,
     as_json: Json = False,
 ) -> None:
-    """Score a model on data: BLEU, bits per byte, GLUE's metrics, BLiMP, WSC273, LAMBADA, analogies.
+    """Score a model on data, with confidence intervals.
 
-    MODEL may also be a file of word vectors (GloVe, word2vec, .vec, .npy), for analogies and pairs of words.
+    BLEU, bits per byte, accuracy, F1 and correlations, minimal pairs (BLiMP), WSC273, LAMBADA, analogies. MODEL may
+    also be a file of word vectors (GloVe, word2vec, .vec, .npy), for analogies and pairs of words.
     """
     import torch
 

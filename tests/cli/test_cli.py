@@ -86,12 +86,14 @@ OFFERED = {
         "--length-penalty",
         "--limit",
         "--no-start",
+        "--precision",
         "--prune",
         "--resamples",
         "--second-column",
         "--seed",
         "--source-column",
         "--split",
+        "--start",
         "--stride",
         "--target-column",
         "--text-column",
@@ -230,6 +232,7 @@ OFFERED = {
         "--json",
         "--length-penalty",
         "--model",
+        "--n-best",
         "--nbest",
         "--output",
         "--precision",
@@ -237,6 +240,7 @@ OFFERED = {
         "--prune",
         "--resume",
         "--scores",
+        "--split",
         "--term",
         "--terms",
         "--to",
@@ -270,7 +274,12 @@ def cutaway(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
 def options(help_: str) -> list[str]:
     _, _, listed = help_.partition("Options:")
     return sorted(
-        {word.rstrip(",") for line in listed.splitlines() for word in line.split()[:2] if word.startswith("--")}
+        {
+            word.rstrip(",")
+            for line in listed.splitlines()
+            for word in line.replace(" / ", " ").split()[:2]
+            if word.startswith("--")
+        }
     )
 
 
@@ -305,7 +314,7 @@ def test_version():
 
 
 def test_no_arguments_show_the_help():
-    assert "Commands:" in CliRunner().invoke(cli.app, []).output
+    assert "Use a model:" in CliRunner().invoke(cli.app, []).output
 
 
 def test_an_unknown_command_is_wrong_input_and_names_the_near_one():

@@ -8,7 +8,8 @@ import pytest
 from helpers.tiny_models import tiny
 
 from cutaway.decoding.engine.engine import Engine, Job
-from cutaway.decoding.engine.pool import EnginePool, EngineSize, pooled_engine
+from cutaway.decoding.engine.pool import EnginePool, pooled_engine
+from cutaway.decoding.engine.run import EngineSize
 from cutaway.decoding.search.search import GreedySearch
 from cutaway.model.model import DecoderModel
 

@@ -24,6 +24,8 @@ SOURCES = 16  # places of sources are counted in blocks: fewer kinds of graph
 class RecordedSteps:
     """One engine's graphs. `take` is the step: of so many rows, with sources of so many places."""
 
+    block = SOURCES
+
     def __init__(self, search: Search, most_rows: int, take: Callable[[int, int], None]) -> None:
         self.search, self.most_rows, self.take, self.device = search, most_rows, take, search.done.device
         self.tried: set[Kind] = set()

@@ -9,21 +9,23 @@ that waits may enter (Yu et al. 2022, Orca: continuous batching). No text's word
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from cutaway.decoding.engine.cuda_graphs import SOURCES, RecordedSteps
 from cutaway.decoding.search.beam import BeamSearch
 from cutaway.decoding.search.search import Hypothesis, NoNumbers, Search, gaps, move_up
 from cutaway.decoding.search.search import Job as Job
 from cutaway.model.beam_cache import Tree
 from cutaway.model.cache import Cache
 from cutaway.model.device import threads_for
-from cutaway.model.finite import no_numbers
 from cutaway.model.kernels.live_rows import Packing
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
 from cutaway.model.tap import decoding, watching
+
+if TYPE_CHECKING:
+    from cutaway.decoding.engine.cuda_graphs import RecordedSteps
 
 BLOCK = {"cuda": 32, "cpu": 4}  # slots are looked at in blocks: less to read while texts are short
 NOTHING_VIEWED = (0, 0, 0, False)
@@ -52,7 +54,12 @@ class Engine:
         self._viewed, self._last_view = NOTHING_VIEWED, cache
         self.busy = False
         self._at_once = PLACES if self.ids.device.type == "cpu" else None
-        self.recorded = RecordedSteps(search, rows, self._again) if self.ids.is_cuda else None
+        self.recorded = self._recorded_steps() if self.ids.is_cuda else None
+
+    def _recorded_steps(self) -> "RecordedSteps":
+        from cutaway.decoding.engine.cuda_graphs import RecordedSteps
+
+        return RecordedSteps(self.search, self.most_rows, self._again)
 
     def run(self, jobs: Iterable[Job]) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The hypotheses of each job, by its number, as they are done."""
@@ -106,7 +113,7 @@ class Engine:
             texts.append([job.prompt[:-1] for job in jobs])
             room.append(self.most_prompt - 1)
         if self.recorded is not None and not watching():
-            rounded = [side_by_side(its, SOURCES, most) for its, most in zip(texts, room, strict=True)]
+            rounded = [side_by_side(its, self.recorded.block, most) for its, most in zip(texts, room, strict=True)]
             if self.recorded.reads(rows, rounded):
                 with torch.inference_mode():
                     self.recorded.read(rows, rounded, self._take_in)
@@ -222,6 +229,8 @@ class Engine:
         try:
             left = self.search.leaving(done)
         except NoNumbers:
+            from cutaway.model.finite import no_numbers
+
             raise no_numbers(self.model) from None
         for row, found in zip(done, left, strict=True):
             yield self.jobs[row], found

@@ -4,37 +4,10 @@ A model keeps one, with room for a little more than was asked for, and its memor
 """
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from math import inf
 
 from cutaway.decoding.engine.engine import Engine
+from cutaway.decoding.engine.run import EngineSize
 from cutaway.model.model import DecoderModel
-
-
-@dataclass(frozen=True, kw_only=True)
-class EngineSize:
-    """How much an engine has to hold."""
-
-    rows: int
-    most: int  # new tokens of a text
-    prompt: int
-    source: int
-
-    def holds(self, other: "EngineSize") -> bool:
-        """Whether the other's texts fit in, as many at a time."""
-        return (
-            self.rows == other.rows
-            and self.most >= other.most
-            and self.prompt >= other.prompt
-            and self.source >= other.source
-        )
-
-    def rounded(self, max_len: int | None) -> "EngineSize":
-        """A little more, so that the next texts find room too."""
-        most, prompt = _up(self.most, 64), _up(self.prompt, 64)
-        if prompt - 1 + most > (inf if max_len is None else max_len):
-            most, prompt = self.most, self.prompt
-        return EngineSize(rows=self.rows, most=most, prompt=prompt, source=_up(self.source, 64))
 
 
 class EnginePool:
@@ -68,7 +41,3 @@ def pooled_engine(
     engine.busy = True
     shelf.kept = (kind, weights), room, engine
     return engine
-
-
-def _up(n: int, block: int) -> int:
-    return -(-n // block) * block

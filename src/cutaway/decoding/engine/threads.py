@@ -12,17 +12,8 @@ import torch
 
 from cutaway.decoding.engine.engine import Engine, Job
 from cutaway.decoding.search.search import Hypothesis
-from cutaway.model.model import DecoderModel
-from cutaway.model.tap import watching
 
 Found = tuple[int, list[Hypothesis]]
-EACH = 4  # texts for each core; of fewer, all cores work on the same
-
-
-def n_engines(model: DecoderModel, jobs: Sequence[Job]) -> int:
-    """How many engines are worth their while. What somebody watches or listens to comes from one."""
-    alone = model.device.type != "cpu" or watching() or any(job.hear is not None for job in jobs)
-    return 1 if alone else max(1, min(torch.get_num_threads(), len(jobs) // EACH))
 
 
 def run_in_threads(make: Callable[[], Engine], jobs: Sequence[Job], n: int) -> Iterator[Found]:

@@ -10,7 +10,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from cutaway.decoding.rules.scores import NEVER, Rule, Scores, Text
+from cutaway.decoding.rules.scores import Rule, Scores, Text
+from cutaway.decoding.search.search import NEVER
 from cutaway.errors import InputError
 
 

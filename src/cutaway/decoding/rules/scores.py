@@ -19,9 +19,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from cutaway.decoding.search.search import NEVER
 from cutaway.errors import InputError
-
-NEVER = float("-inf")  # the score of what may not come, and of a place where no text stands
 
 Scores = Float[Tensor, "row vocab"]
 

@@ -10,17 +10,19 @@ from copy import copy
 from dataclasses import dataclass
 from importlib.util import find_spec
 from math import isfinite, log10
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cutaway.decoding.rules.scores import NEVER as NEVER
-from cutaway.decoding.rules.scores import Rule, Text
 from cutaway.decoding.search.topk import topk
 from cutaway.errors import InputError
 
+if TYPE_CHECKING:
+    from cutaway.decoding.rules.scores import Rule
+
+NEVER = float("-inf")  # the score of a token that may not come next, and of a row without a text
 DIGITS = 30  # of what a score is divided by, so that a quotient is a float32 too
 HAS_TRITON = find_spec("triton") is not None
 
@@ -32,7 +34,7 @@ class Job:
     prompt: Sequence[int]
     limit: int  # new tokens at most
     source: Sequence[int] = ()  # what the encoder reads
-    rules: tuple[Rule, ...] = ()  # of what may come next, one after another
+    rules: "tuple[Rule, ...]" = ()  # of what may come next, one after another
     seed: int | None = None  # words are drawn; without one, the likeliest is taken
     hear: Callable[[list[int]], bool] | None = None  # told after every step what is written; True ends the text
 
@@ -130,7 +132,7 @@ class Search:
                 scores = scores.index_copy(0, rows, self._apply(its, scores[rows], rows))
         return scores
 
-    def _regroup(self, rules: tuple[tuple[Rule, ...], ...]) -> None:
+    def _regroup(self, rules: "tuple[tuple[Rule, ...], ...]") -> None:
         """Which rows share which rules: this changes only when texts enter, leave or move."""
         rows: dict[tuple[Rule, ...], list[int]] = {}
         for row, its in enumerate(rules):
@@ -143,8 +145,10 @@ class Search:
         ]
 
     def _apply(
-        self, rules: tuple[Rule, ...], scores: Float[Tensor, "some hypothesis vocab"], rows: slice | Tensor
+        self, rules: "tuple[Rule, ...]", scores: Float[Tensor, "some hypothesis vocab"], rows: slice | Tensor
     ) -> Float[Tensor, "some hypothesis vocab"]:
+        from cutaway.decoding.rules.scores import Text
+
         text = Text(
             prompts=self.prompts[rows].repeat_interleave(self.width, dim=0),
             tokens=self.tokens[rows].flatten(0, 1),

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from campaign.breaks import breaks, instead
 
 from cutaway.families import lstm, lstm_translator
-from cutaway.model import embeddings, feed_forward, heads
+from cutaway.model import embeddings, feed_forward, heads, precision
 from cutaway.model.dropout import Dropout
 from cutaway.model.kernels import int8
 
@@ -64,7 +64,7 @@ def _wraps_round(model: Any) -> Iterator[None]:
 @breaks("8 bits", "t5")
 def _scale_of_the_head(model: Any) -> Iterator[None]:
     """the head in 8 bits forgets its scale"""
-    with patch.object(int8.Int8LanguageModelHead, "forward", lambda self, hidden, real=None: self.words(hidden)):
+    with patch.object(precision.Int8LanguageModelHead, "forward", lambda self, hidden, real=None: self.words(hidden)):
         yield
 
 

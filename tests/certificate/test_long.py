@@ -109,12 +109,12 @@ def test_the_cache_takes_them_alone() -> None:
 
 @pytest.mark.parametrize("name", ["gpt2", "bert"])
 def test_a_kernel_that_changes_its_way_with_the_length(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    fused = attention.look_up_fused
+    fused = attention.attend
 
     def other(query: Tensor, key: Tensor, value: Tensor, *given: Any, **more: Any) -> Tensor:
         return fused(query, key, value, *given, **more) * (1.001 if key.shape[2] > FAR else 1.0)
 
-    monkeypatch.setattr(attention, "look_up_fused", other)
+    monkeypatch.setattr(attention, "attend", other)
     assert "fused" in failed(sound(name))
 
 

@@ -121,7 +121,7 @@ def evaluate(
     from cutaway.evaluation import evaluate as score
     from cutaway.evaluation.examples import Columns, read_examples
     from cutaway.evaluation.word_tests import read_word_test
-    from cutaway.model.kernels.int8 import to_int8
+    from cutaway.model.precision import to_int8
 
     sure = Sureness(seed=seed, resamples=resamples)
     questions = None if header else read_word_test(_files(data), limit)

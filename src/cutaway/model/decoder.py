@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from jaxtyping import Float
 from torch import Tensor
 
-from cutaway.model.attention import Bias
 from cutaway.model.cache import KeysValues, Step
 from cutaway.model.encoder import Stack
+from cutaway.model.kernels.attend import Bias
 from cutaway.model.masks import EVERYWHERE, Mask
 from cutaway.model.positions import Rotation
 

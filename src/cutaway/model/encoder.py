@@ -6,8 +6,8 @@ from typing import cast
 from jaxtyping import Float
 from torch import Tensor
 
-from cutaway.model.attention import Bias
 from cutaway.model.blocks import Block
+from cutaway.model.kernels.attend import Bias
 from cutaway.model.masks import EVERYWHERE, Mask
 from cutaway.model.positions import Rotation
 from cutaway.model.tap import Part

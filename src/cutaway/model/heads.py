@@ -12,7 +12,7 @@ from cutaway.errors import ConfigError
 from cutaway.model.config import Config
 from cutaway.model.embeddings import TokenEmbedding, TokenMatrix
 from cutaway.model.feed_forward import activation_named
-from cutaway.model.linear import linear
+from cutaway.model.kernels.linear import linear
 from cutaway.model.tap import Part
 
 Hidden = Float[Tensor, "batch seq d_model"]

@@ -1,7 +1,7 @@
 // What a step of decoding spends its time on, for a CPU with AVX-512 and VNNI; `cpu.py` compiles and calls it.
 //
 //   linear      rows times a matrix of 8 bits: bit for bit what `Int8Linear` gets from PyTorch, of finite numbers
-//   look_up     attention of single queries, which skips the keys that they may not see
+//   attend      attention of single queries, which skips the keys that they may not see
 //   layer_norm  with two passes over each vector, which stays near
 //   append      new keys and values into a cache
 //   keep        those that are still needed, moved together
@@ -192,9 +192,9 @@ void linear(const float* x, long rows, const int8_t* panels, const float* scale,
 
 // n queries [query][head][d]. Of query i, row rows[i] of keys and values is looked at, where line lines[i] of the table,
 // which is added to the scores, is not −∞. Without `rows`: query i is number i % each of row i / each.
-void look_up(const float* queries, long query_stride, const float* keys, const float* values, long row_stride,
+void attend(const float* queries, long query_stride, const float* keys, const float* values, long row_stride,
              long head_stride, long slot_stride, const float* table, long table_row, long table_line, const int64_t* rows,
-             const int64_t* places, long n, long each, long heads, long slots, long d, float scale, float* out) {
+            const int64_t* places, long n, long each, long heads, long slots, long d, float scale, float* out) {
     static thread_local std::vector<int32_t> seen;
     static thread_local std::vector<float> added, pattern;
     seen.resize(slots);

@@ -41,7 +41,7 @@ UNAVAILABLE = (OSError, RuntimeError, subprocess.TimeoutExpired, AttributeError)
 _address, _count = ctypes.c_void_p, ctypes.c_long
 ARGUMENTS = {
     "linear": [_address, _count, *[_address] * 4, _count, _count, _address, _count],
-    "look_up": [
+    "attend": [
         _address, _count, _address, _address, *[_count] * 3, _address, _count, _count, _address, _address,
         *[_count] * 5, ctypes.c_float, _address,
     ],
@@ -143,8 +143,8 @@ def linear(x: Float[Tensor, "*rows in"], panels: Panels) -> Float[Tensor, "*rows
     return found
 
 
-def looks_up(query: Tensor, key: Tensor, value: Tensor, *, packed: bool) -> bool:
-    """Whether `look_up` may take these."""
+def attends(query: Tensor, key: Tensor, value: Tensor, *, packed: bool) -> bool:
+    """Whether `attend` may take these."""
     return (
         query.shape[-1] in WIDTHS
         and (packed or len(key) == len(query))
@@ -156,7 +156,7 @@ def looks_up(query: Tensor, key: Tensor, value: Tensor, *, packed: bool) -> bool
     )
 
 
-def look_up(
+def attend(
     query: Float[Tensor, "rows head query d_head"],
     key: Float[Tensor, "batch head key d_head"],
     value: Float[Tensor, "batch head key d_head"],
@@ -170,7 +170,7 @@ def look_up(
     strides = (0, 0) if table is None else (table.stride(0) * (len(table) > 1), table.stride(2) * (table.shape[2] > 1))
     asked = (None, None) if packing is None else (packing.rows.data_ptr(), packing.places.data_ptr())
     query, stride = _by_token(query)
-    _library().look_up(
+    _library().attend(
         query.data_ptr(), stride, key.data_ptr(), value.data_ptr(), *key.stride()[:3], _at(table), *strides,
         *asked, n_rows * each, each, heads, key.shape[2], d_head, scale, found.data_ptr(),
     )  # fmt: skip

@@ -14,22 +14,16 @@ they get 7. Elsewhere (a GPU, a CPU without the kernel) the same whole numbers a
 
 import warnings
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int8, UInt8
-from torch import Tensor, nn
+from torch import Tensor
 
-from cutaway.errors import ConfigError
-from cutaway.model.attention import Attention
-from cutaway.model.feed_forward import FeedForward, GatedFeedForward
-from cutaway.model.heads import LanguageModelHead, Real
 from cutaway.model.kernels import cpu
-from cutaway.model.model import Model
 from cutaway.model.tap import Part
 
-M = TypeVar("M", bound=Model)
 SMALLEST = torch.tensor(2.0**-100)  # a row of zeros is divided by it
 MANY = 48
 
@@ -144,30 +138,3 @@ class Int8Linear(Part):
             "_packed_for_many": None,
             "_panels": None,
         }  # the packed matrix can be neither copied nor saved
-
-
-class Int8LanguageModelHead(Part):
-    """De-embedding with a matrix in 8 bits."""
-
-    taps = LanguageModelHead.taps
-
-    def __init__(self, head: LanguageModelHead) -> None:
-        super().__init__()
-        self.words, self.scale = Int8Linear(head.matrix, head.bias), head.scale
-
-    def forward(self, hidden: Float[Tensor, "*batch d_model"], real: Real = None) -> Float[Tensor, "*batch vocab"]:
-        hidden = hidden if self.scale == 1.0 else hidden * self.scale
-        return self.tap("logits", self.words(hidden))
-
-
-def to_int8(model: M) -> M:
-    """The matrices of the blocks and of the vocabulary become 8-bit, in place; the model can only be run then."""
-    if any(isinstance(part, Int8Linear) for part in model.modules()):
-        raise ConfigError("this model has 8-bit matrices already")
-    for owner in list(model.modules()):
-        for name, part in list(owner.named_children()):
-            if isinstance(part, LanguageModelHead):
-                setattr(owner, name, Int8LanguageModelHead(part))
-            elif isinstance(part, nn.Linear) and isinstance(owner, (Attention, FeedForward, GatedFeedForward)):
-                setattr(owner, name, Int8Linear(part.weight, part.bias))
-    return model.eval()

@@ -51,3 +51,6 @@ class Packing:
 
     def spread_heads(self, x: Shaped[Tensor, "1 head living d_head"]) -> Shaped[Tensor, "batch head hypothesis d_head"]:
         return self.spread(x[0].transpose(0, 1)).transpose(1, 2)
+
+    def gather_heads(self, x: Shaped[Tensor, "batch head hypothesis d_head"]) -> Shaped[Tensor, "1 head living d_head"]:
+        return self.gather(x.transpose(1, 2))[None].transpose(1, 2)

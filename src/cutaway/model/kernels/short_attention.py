@@ -37,7 +37,7 @@ def fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
     )
 
 
-def look_up_short(
+def attend_short(
     query: Queries,
     key: Keys,
     value: Keys,
@@ -47,7 +47,7 @@ def look_up_short(
     scale: float | None,
 ) -> Queries:
     """softmax(QKᵀ · scale) V for a pair of short sequences."""
-    return _look_up(query, key, value, may_look, causal, query.shape[-1] ** -0.5 if scale is None else scale)
+    return _attend(query, key, value, may_look, causal, query.shape[-1] ** -0.5 if scale is None else scale)
 
 
 def _side_by_side(x: Tensor) -> Tensor:
@@ -60,8 +60,8 @@ def _dense(x: Tensor) -> Tensor:
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
-@torch.library.custom_op("cutaway::look_up_short", mutates_args=(), device_types="cuda")
-def _look_up(query: Tensor, key: Tensor, value: Tensor, may_look: Tensor | None, causal: bool, scale: float) -> Tensor:
+@torch.library.custom_op("cutaway::attend_short", mutates_args=(), device_types="cuda")
+def _attend(query: Tensor, key: Tensor, value: Tensor, may_look: Tensor | None, causal: bool, scale: float) -> Tensor:
     from cutaway.model.kernels import short_attention_triton
 
     found = _side_by_side(query)
@@ -69,12 +69,12 @@ def _look_up(query: Tensor, key: Tensor, value: Tensor, may_look: Tensor | None,
     return found
 
 
-@_look_up.register_fake
+@_attend.register_fake
 def _(query: Tensor, key: Tensor, value: Tensor, may_look: Tensor | None, causal: bool, scale: float) -> Tensor:
     return _side_by_side(query)
 
 
-@torch.library.custom_op("cutaway::look_up_short_backward", mutates_args=(), device_types="cuda")
+@torch.library.custom_op("cutaway::attend_short_backward", mutates_args=(), device_types="cuda")
 def _backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, may_look: Tensor | None, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -103,4 +103,4 @@ def _gradient(ctx, grad):  # type: ignore[no-untyped-def]
     return (*_backward(grad, query, key, value, may_look, ctx.causal, ctx.scale), None, None, None)
 
 
-_look_up.register_autograd(_gradient, setup_context=_remember)
+_attend.register_autograd(_gradient, setup_context=_remember)

@@ -1,4 +1,4 @@
-"""The kernels of `gpu_step`, in Triton.
+"""The kernels of `gpu`, in Triton.
 
 A kernel may begin while the one before it still runs, and fetch its weights meanwhile: `gdc_wait` is where it needs the
 other's numbers (programmatic dependent launch; EARLY says whether the GPU can). What is read before that line must not

@@ -1,6 +1,7 @@
-"""GPT (Radford et al. 2018): the first decoder by itself. Learned positions, post-norm as in 2017, GELU.
+"""GPT (Radford et al. 2018): a decoder by itself. Learned positions, post-norm as in 2017, GELU, tied de-embedding.
 
-It is trained to predict the next token, then fine-tuned, with the language-model loss as a companion.
+It is trained to predict the next token, and then fine-tuned with language modelling as an auxiliary objective.
+GPT-2 (`gpt2`) is the same network with pre-norm.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from cutaway.families.parts import decoder_head, draw_normal, either
 from cutaway.model.attention import SelfAttention
-from cutaway.model.blocks import Block, post_norm
+from cutaway.model.blocks import Block, post_norm, pre_norm
 from cutaway.model.cache import Cache
 from cutaway.model.config import Config, check_heads
 from cutaway.model.decoder import Decoder
@@ -38,8 +39,8 @@ class GPTConfig(Config):
     activation: str = "gelu_tanh"
     norm_eps: float = 1e-5
     dropout: float = 0.1
-    attention_dropout: float | None = None  # None: as elsewhere
-    embedding_dropout: float | None = None  # None: as elsewhere
+    attention_dropout: float | None = None  # None: as `dropout`
+    embedding_dropout: float | None = None  # None: as `dropout`
     tied: bool = True
 
     def check(self) -> None:
@@ -53,23 +54,29 @@ SIZES: dict[str, Config] = {"gpt": GPTConfig()}
 class GPT(DecoderModel):
     """`logits = model(ids)`."""
 
+    pre_norm: ClassVar[bool] = False
+
     def __init__(self, config: GPTConfig) -> None:
         super().__init__(config)
         c = config
         self.max_len, self.vocab_size = c.max_len, c.vocab_size
+        norm = partial(LayerNorm, c.d_model, eps=c.norm_eps)
         tokens = TokenEmbedding(c.vocab_size, c.d_model)
         self.embedding = Embedding(
             tokens, positions=Learned(c.max_len, c.d_model), dropout=either(c.embedding_dropout, c.dropout)
         )
         self.decoder = Decoder(
-            Block(
-                SelfAttention(c.d_model, c.n_heads, dropout=either(c.attention_dropout, c.dropout)),
-                FeedForward(c.d_model, c.d_ff, c.activation),
-                norm=partial(LayerNorm, c.d_model, eps=c.norm_eps),
-                wiring=post_norm,
-                dropout=c.dropout,
-            )
-            for _ in range(c.n_layers)
+            (
+                Block(
+                    SelfAttention(c.d_model, c.n_heads, dropout=either(c.attention_dropout, c.dropout)),
+                    FeedForward(c.d_model, c.d_ff, c.activation),
+                    norm=norm,
+                    wiring=pre_norm if self.pre_norm else post_norm,
+                    dropout=c.dropout,
+                )
+                for _ in range(c.n_layers)
+            ),
+            final_norm=norm() if self.pre_norm else None,
         )
         self.head = decoder_head(c, c.d_model, c.vocab_size, tokens if c.tied else None)
 

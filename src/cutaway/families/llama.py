@@ -1,4 +1,4 @@
-"""Llama (Touvron et al. 2023), and what followed in its layout: SmolLM2, Mistral, the stories of llama2.c.
+"""Llama (Touvron et al. 2023) and models with its layout: SmolLM2, Mistral, the stories of llama2.c.
 
 A decoder by itself: rotary positions, RMSNorm before each sub-layer, SwiGLU, grouped queries, no biases.
 """
@@ -40,13 +40,13 @@ class LlamaConfig(Config):
     d_ff: int = 11008
     activation: str = "silu"
     rotary_base: float = 10000.0
-    rotary_scaling: str | None = None  # for longer texts than in training: linear or llama3, and their numbers,
+    rotary_scaling: str | None = None  # "linear" or "llama3", for texts longer than those of training
     rotary_scaling_numbers: tuple[float, ...] | None = None  # (factor,) or (factor, slow, fast, trained_len)
-    window: int | None = None  # Mistral: how far back a block looks
+    window: int | None = None  # Mistral: each token attends to itself and the window - 1 tokens before it
     attention_bias: bool = False
     norm_eps: float = 1e-5
     dropout: float = 0.0
-    attention_dropout: float | None = None  # None: as elsewhere
+    attention_dropout: float | None = None  # None: as `dropout`
     tied: bool = False
 
     def check(self) -> None:
@@ -60,7 +60,7 @@ class LlamaConfig(Config):
         self.scaling()
 
     def scaling(self) -> Stretch | StretchSlow | None:
-        """How rotary positions are slowed down, where they are."""
+        """How rotary positions are slowed down for long texts; None if they are not."""
         if self.rotary_scaling is None:
             if self.rotary_scaling_numbers is not None:
                 raise ConfigError("rotary_scaling_numbers without rotary_scaling: say which scaling they are for")

@@ -11,11 +11,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from cutaway.families.parts import decoder_head
 from cutaway.model.cache import Cache
 from cutaway.model.config import Config
 from cutaway.model.dropout import Dropout
 from cutaway.model.embeddings import Embedding, TokenEmbedding, check_ids, check_like
-from cutaway.model.heads import decoder_head
 from cutaway.model.lstm import LSTM, Layers, draw_weights, forwards
 from cutaway.model.lstm_cache import Past
 from cutaway.model.masks import document_starts

@@ -111,7 +111,7 @@ class LSTMTranslator(EncoderDecoderModel):
         cache: Cache | None = None,
     ) -> Float[Tensor, "batch seq d_model"]:
         check_ids(ids, self.vocab_size, real=real)
-        across = self.across(len(ids), memory, memory_real, cache)  # before the cache is written to
+        across = self.across(len(ids), memory, memory_real, cache)  # may raise, so before the cache is written to
         looked_at, mask = across["memory"][0], across["memory_mask"]
         x = self.target_embedding(ids, ids)
         if cache is None:

@@ -7,7 +7,7 @@ from cutaway.model.kernels.linear import linear
 
 
 class Linear(nn.Linear):
-    """`nn.Linear`, which is also fast for a few rows."""
+    """`nn.Linear`, also fast for a few rows."""
 
     def forward(self, x: Float[Tensor, "*batch in"]) -> Float[Tensor, "*batch out"]:
         return linear(x, self.weight, self.bias)

@@ -20,7 +20,7 @@ from cutaway.decoding.search.search import Job as Job
 from cutaway.model.beam_cache import Tree
 from cutaway.model.cache import Cache
 from cutaway.model.device import threads_for
-from cutaway.model.finite import no_numbers
+from cutaway.model.finite import scores_error
 from cutaway.model.kernels.live_rows import Packing
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
 from cutaway.model.tap import decoding, watching
@@ -222,7 +222,7 @@ class Engine:
         try:
             left = self.search.leaving(done)
         except NoNumbers:
-            raise no_numbers(self.model) from None
+            raise scores_error(self.model) from None
         for row, found in zip(done, left, strict=True):
             yield self.jobs[row], found
         rows, to = gaps(len(self.jobs), done)

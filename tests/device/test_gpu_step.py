@@ -55,7 +55,7 @@ def states(model: DecoderModel, width: int) -> torch.Tensor:
     for step in range(4):
         found.append(read(some_ids(3, width, seed=step).to(DEVICE), cache=cache))
         if isinstance(cache, Tree):
-            cache.follow(torch.randint(width, (3, width), generator=torch.Generator().manual_seed(step)).to(DEVICE))
+            cache.reorder(torch.randint(width, (3, width), generator=torch.Generator().manual_seed(step)).to(DEVICE))
     return torch.stack(found).float()
 
 

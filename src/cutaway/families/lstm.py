@@ -54,7 +54,7 @@ class LSTMModel(DecoderModel):
         self.head = decoder_head(c, c.d_model, c.vocab_size, tokens if c.tied else None)
 
     @property
-    def kept(self) -> tuple[int, int, int]:
+    def cache_shape(self) -> tuple[int, int, int]:
         return len(self.decoder), 1, self.decoder[0].d_out
 
     def hidden(  # type: ignore[override]

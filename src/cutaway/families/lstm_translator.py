@@ -88,7 +88,7 @@ class LSTMTranslator(EncoderDecoderModel):
             self.head = LanguageModelHead(c.d_model, c.vocab_size, tied_to=target if c.tied else None, bias=True)
 
     @property
-    def kept(self) -> tuple[int, int, int]:
+    def cache_shape(self) -> tuple[int, int, int]:
         return len(self.decoder), 1, self.decoder[0].cross.d_head
 
     def encode(

@@ -31,7 +31,7 @@ class Past:
         self.known = before.any(dim=-1)
         self.parents = before.int().argmax(dim=-1)
         # tokens of one depth, one of each hypothesis, do not wait for each other
-        together = cache.deepens(n) == 1
+        together = cache.growth(n) == 1
         width = self.known.shape[1]
         self.parts = [slice(0, width)] if together else [slice(i, i + 1) for i in range(width)]
 

@@ -206,12 +206,12 @@ def _not_sorted_back(model: Any) -> Iterator[None]:
 @breaks("batches", "lstm")
 def _reads_padding_first(model: Any) -> Iterator[None]:
     """padding on the left is read as text"""
-    with patch.object(lstm, "forwards", lambda real: None):
+    with patch.object(lstm, "forward_order", lambda real: None):
         yield
 
 
 @breaks("batches", "lstm-translator")
 def _backwards_from_padding(model: Any) -> Iterator[None]:
     """the layer that reads backwards begins with the padding"""
-    with instead(lstm_translator, "backwards", lambda right: lambda tokens, real: right(tokens, None)):
+    with instead(lstm_translator, "backward_order", lambda right: lambda tokens, real: right(tokens, None)):
         yield

@@ -8,18 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from jaxtyping import Bool, Float, Int
-from torch import Tensor
-
-from cutaway.families.parts import decoder_head, draw_normal, either
+from cutaway.families.parts import DecoderOnly, decoder_head, draw_normal, either
 from cutaway.model.attention import SelfAttention
 from cutaway.model.blocks import Block, post_norm, pre_norm
-from cutaway.model.cache import Cache
 from cutaway.model.config import Config, check_heads
 from cutaway.model.decoder import Decoder
-from cutaway.model.embeddings import Embedding, TokenEmbedding, check_ids
+from cutaway.model.embeddings import Embedding, TokenEmbedding
 from cutaway.model.feed_forward import FeedForward
-from cutaway.model.model import DecoderModel
 from cutaway.model.norms import LayerNorm
 from cutaway.model.positions import Learned
 
@@ -51,7 +46,7 @@ class GPTConfig(Config):
 SIZES: dict[str, Config] = {"gpt": GPTConfig()}
 
 
-class GPT(DecoderModel):
+class GPT(DecoderOnly):
     """`logits = model(ids)`."""
 
     pre_norm: ClassVar[bool] = False
@@ -79,18 +74,6 @@ class GPT(DecoderModel):
             final_norm=norm() if self.pre_norm else None,
         )
         self.head = decoder_head(c, c.d_model, c.vocab_size, tokens if c.tied else None)
-
-    def hidden(  # type: ignore[override]
-        self,
-        ids: Int[Tensor, "batch seq"],
-        *,
-        real: Bool[Tensor, "batch seq"] | None = None,
-        documents: Int[Tensor, "batch seq"] | None = None,
-        cache: Cache | None = None,
-    ) -> Float[Tensor, "batch seq d_model"]:
-        check_ids(ids, self.vocab_size, real=real)
-        step = self.step(ids, real, documents, cache)
-        return self.decoder(self.embedding(ids, step.positions), step)
 
     def initialise(self) -> None:
         draw_normal(self, 0.02)

@@ -1,13 +1,41 @@
-"""What several families do in the same way: choose the head for a task, and draw the first weights."""
+"""What several families share: decoders by themselves, the head for a task, the first weights."""
 
 import torch
-from torch import nn
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
 
 from cutaway.errors import ConfigError
+from cutaway.model.cache import Cache
 from cutaway.model.config import Config
-from cutaway.model.embeddings import TokenEmbedding
+from cutaway.model.embeddings import Embedding, TokenEmbedding, check_ids
 from cutaway.model.heads import HiddenStates, LanguageModelHead, LastTokenHead
+from cutaway.model.model import DecoderModel
+from cutaway.model.positions import Rotation
 from cutaway.model.tap import Part
+
+
+class DecoderOnly(DecoderModel):
+    """Embedding and decoder, without an encoder: `logits = model(ids)`."""
+
+    embedding: Embedding
+    vocab_size: int
+
+    def hidden(  # type: ignore[override]
+        self,
+        ids: Int[Tensor, "batch seq"],
+        *,
+        real: Bool[Tensor, "batch seq"] | None = None,
+        documents: Int[Tensor, "batch seq"] | None = None,
+        cache: Cache | None = None,
+    ) -> Float[Tensor, "batch seq d_model"]:
+        check_ids(ids, self.vocab_size, real=real)
+        step = self.step(ids, real, documents, cache)
+        x = self.embedding(ids, step.positions)
+        return self.decoder(x, step, rotation=self.rotation(step.positions))
+
+    def rotation(self, positions: Int[Tensor, "#batch seq"]) -> Rotation | None:
+        """None unless a family has rotary positions."""
+        return None
 
 
 def either(special: float | None, usual: float) -> float:

@@ -143,10 +143,10 @@ def _normed_twice(model: Any) -> Iterator[None]:
 def _cell_forgotten(model: Any) -> Iterator[None]:
     """a cache brings back the state and not the cell"""
 
-    def read_on(right: Any) -> Any:
+    def run(right: Any) -> Any:
         return lambda self, layer, x, begin, go: right(self, layer, x, begin, lambda e, s, c: go(e, s, c * 0))
 
-    with instead(lstm_cache.Past, "read_on", read_on):
+    with instead(lstm_cache.PreviousStates, "run", run):
         yield
 
 

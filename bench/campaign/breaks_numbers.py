@@ -10,6 +10,7 @@ from campaign.breaks import breaks, instead
 from cutaway.families import bert, llama
 from cutaway.model import attention, embeddings, positions
 from cutaway.model import model as models
+from cutaway.model.kernels import attend as kernels_attend
 from cutaway.model.masks import Mask
 
 # --- positions --------------------------------------------------------------------------------------------------------
@@ -151,7 +152,7 @@ def _segments(model: Any) -> Iterator[None]:
 @breaks("attention", "t5")
 def _scaled_twice(model: Any) -> Iterator[None]:
     """the fused kernel divides by √d, which T5 does not"""
-    with instead(attention, "look_up_fused", lambda right: lambda *a, **k: right(*a, **k | {"scale": None})):
+    with instead(attention, "attend", lambda right: lambda *a, **k: right(*a, **k | {"scale": None})):
         yield
 
 
@@ -170,7 +171,7 @@ def _groups_repeated(model: Any) -> Iterator[None]:
     def repeat(x: Any, n: int) -> Any:
         return x.repeat(1, n // x.shape[1], 1, 1)
 
-    with patch.object(attention, "for_all_heads", repeat):
+    with patch.object(attention, "repeat_heads", repeat):
         yield
 
 
@@ -182,7 +183,7 @@ def _last_head(model: Any) -> Iterator[None]:
     def fused(right: Any) -> Any:
         return lambda *a, **k: torch.cat([(found := right(*a, **k))[:, :-1], 0 * found[:, -1:]], dim=1)
 
-    with instead(attention, "look_up_fused", fused):
+    with instead(attention, "attend", fused):
         yield
 
 
@@ -192,9 +193,9 @@ def _few_without_a_mask(model: Any) -> Iterator[None]:
     """the way for few queries has no mask"""
 
     def few(right: Any) -> Any:
-        return lambda query, key, value, table, *, scale: right(query, key, value, None, scale=scale)
+        return lambda query, key, value, table, scale: right(query, key, value, None, scale)
 
-    with instead(attention, "look_up_few", few):
+    with instead(kernels_attend, "_attend_few", few):
         yield
 
 
@@ -208,7 +209,7 @@ def _half_beyond_64(model: Any) -> Iterator[None]:
 
         return wrong
 
-    with instead(attention, "look_up_fused", fused):
+    with instead(attention, "attend", fused):
         yield
 
 
@@ -223,5 +224,5 @@ def _causal_only(model: Any) -> Iterator[None]:
 
         return wrong
 
-    with instead(attention, "look_up_fused", fused):
+    with instead(attention, "attend", fused):
         yield

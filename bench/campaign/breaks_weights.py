@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from campaign.breaks import breaks, instead
 
 from cutaway.families import lstm, lstm_translator
-from cutaway.model import embeddings, feed_forward, heads
+from cutaway.model import embeddings, feed_forward, heads, precision
 from cutaway.model.dropout import Dropout
 from cutaway.model.kernels import int8
 
@@ -64,7 +64,7 @@ def _wraps_round(model: Any) -> Iterator[None]:
 @breaks("8 bits", "t5")
 def _scale_of_the_head(model: Any) -> Iterator[None]:
     """the head in 8 bits forgets its scale"""
-    with patch.object(int8.Int8LanguageModelHead, "forward", lambda self, hidden, real=None: self.words(hidden)):
+    with patch.object(precision.Int8LanguageModelHead, "forward", lambda self, hidden, real=None: self.words(hidden)):
         yield
 
 
@@ -206,12 +206,12 @@ def _not_sorted_back(model: Any) -> Iterator[None]:
 @breaks("batches", "lstm")
 def _reads_padding_first(model: Any) -> Iterator[None]:
     """padding on the left is read as text"""
-    with patch.object(lstm, "forwards", lambda real: None):
+    with patch.object(lstm, "forward_order", lambda real: None):
         yield
 
 
 @breaks("batches", "lstm-translator")
 def _backwards_from_padding(model: Any) -> Iterator[None]:
     """the layer that reads backwards begins with the padding"""
-    with instead(lstm_translator, "backwards", lambda right: lambda tokens, real: right(tokens, None)):
+    with instead(lstm_translator, "backward_order", lambda right: lambda tokens, real: right(tokens, None)):
         yield

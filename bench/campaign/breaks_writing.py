@@ -51,7 +51,7 @@ def _last_of_the_source(model: Any) -> Iterator[None]:
     def across(right: Any) -> Any:
         return lambda self, n, full=False: right(self, max(1, n - 1), full=full)
 
-    with instead(Cache, "across", across):
+    with instead(Cache, "first_of_memory", across):
         yield
 
 
@@ -70,7 +70,7 @@ def _padding_of_the_source(model: Any) -> Iterator[None]:
 @breaks("decoding", "gpt2", "int8")
 def _not_reordered(model: Any) -> Iterator[None]:
     """beams change places, and the cache does not"""
-    with patch.object(Tree, "follow", lambda self, parents: None):
+    with patch.object(Tree, "reorder", lambda self, parents: None):
         yield
 
 
@@ -78,7 +78,7 @@ def _not_reordered(model: Any) -> Iterator[None]:
 @breaks("decoding", "transformer-rotary")
 def _beams_of_the_first_row(model: Any) -> Iterator[None]:
     """the cache of every row follows the beams of the first"""
-    with instead(Tree, "follow", lambda right: lambda self, parents: right(self, parents[:1].expand(parents.shape))):
+    with instead(Tree, "reorder", lambda right: lambda self, parents: right(self, parents[:1].expand(parents.shape))):
         yield
 
 

@@ -11,7 +11,7 @@ from tokens.test_tokenizer import byte_level
 
 from cutaway import verify
 from cutaway.certificate import Certificate, certificate_path, fingerprint, read_certificate
-from cutaway.certificate.inputs import SENTENCES, questions
+from cutaway.certificate.inputs import SENTENCES, short_inputs
 from cutaway.checkpoints import load, save
 from cutaway.errors import CheckpointError
 
@@ -70,7 +70,7 @@ def test_a_file_has_its_certificate_beside_it(tmp_path: Path) -> None:
     ("change", "said"),
     [
         ({"schema": 2}, "not a certificate of version 3"),
-        ({"spare": 1}, "'spare' is missing, or nobody knows it"),
+        ({"spare": 1}, "'spare' is missing, or is not a key of a certificate"),
         ({"seed": "0"}, "seed='0'"),
         ({"seed": None}, "seed=None"),
         ({"length": 18.5}, "length=18.5"),
@@ -118,14 +118,14 @@ def test_without_a_certificate_it_says_who_writes_one(folder: Path) -> None:
 
 def test_sentences_are_asked_where_there_is_a_tokenizer() -> None:
     model, tokenizer = tiny("gpt2", vocab_size=400, max_len=16), byte_level()
-    asked = questions(model, tokenizer, 0)
+    asked = short_inputs(model, tokenizer, 0)
     assert asked.rows[8:] == [tokenizer.encode(text)[:16] for text in SENTENCES]
     assert max(map(len, asked.rows)) == 16
-    translator = questions(tiny("transformer", vocab_size=400, start_id=1), tokenizer, 0)
+    translator = short_inputs(tiny("transformer", vocab_size=400, start_id=1), tokenizer, 0)
     assert len(translator.rows) == len(translator.targets) == 12
     assert all(row[0] == 1 for row in translator.targets[8:])
 
 
 def test_a_padding_token_is_never_asked() -> None:
-    asked = questions(tiny("roberta", vocab_size=4, pad_id=1), None, 0)
+    asked = short_inputs(tiny("roberta", vocab_size=4, pad_id=1), None, 0)
     assert {id for row in asked.rows for id in row} == {0, 2, 3}

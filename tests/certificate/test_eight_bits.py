@@ -63,7 +63,7 @@ def test_a_wrong_product(wrong: Callable[..., Any], monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Int8Linear, "forward", wrong)
     certificate = verify(in_8_bits("bert"), quick=True)
     assert failed(certificate) == {"int8 ≈ fp32"}
-    assert certificate.entry("int8 ≈ fp32").why.endswith("is not multiplied as it says")
+    assert certificate.entry("int8 ≈ fp32").why.startswith("the product with ")
 
 
 @pytest.mark.parametrize("grad", [True, False])  # each has packed for itself

@@ -15,7 +15,7 @@ from transformers import GPT2LMHeadModel
 from cutaway import verify
 from cutaway.certificate import Certificate, export_laws, laws, subject
 from cutaway.certificate.entry import NotMeasured, difference
-from cutaway.certificate.inputs import questions
+from cutaway.certificate.inputs import short_inputs
 from cutaway.checkpoints import hf
 from cutaway.decoding.search.beam import BeamSearch
 from cutaway.decoding.search.search import GreedySearch, Search
@@ -126,7 +126,7 @@ def test_a_cache_that_forgets(name: str, precision: str, monkeypatch: pytest.Mon
 def test_beams_that_change_places_and_take_nothing_along(
     name: str, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Tree, "follow", lambda self, parents: None)
+    monkeypatch.setattr(Tree, "reorder", lambda self, parents: None)
     found = failed(verify(with_precision(sound(name), precision), quick=True))
     assert found == {SCORES}  # the others compare such beams with themselves
 
@@ -185,7 +185,9 @@ def test_a_table_that_was_not_filled(name: str) -> None:
     next(table.buffers())[-1] = 0.0
     entry = verify(model, quick=True).entry("tables = formulas")
     assert (entry.verdict, entry.value) == ("failed", 1)
-    assert entry.why == f"{next(path for path, part in model.named_modules() if part is table)} is not its formula"
+    assert (
+        entry.why == f"{next(path for path, part in model.named_modules() if part is table)} differs from its formula"
+    )
 
 
 def test_a_tokenizer_that_knows_more_than_the_model_is_refused() -> None:
@@ -267,7 +269,7 @@ def test_numbers_that_are_none_fail_everywhere_and_can_be_written(name: str, tmp
         elif entry.law in DECODING:
             assert entry.verdict == "not applicable" or "this model's scores are not finite numbers" in entry.why
         elif entry.verdict not in ("not applicable", "not measured"):
-            assert (entry.verdict, entry.why) == ("failed", "an answer is not a finite number")
+            assert (entry.verdict, entry.why) == ("failed", "a result is not a finite number")
     certificate.write(tmp_path / "certificate.json")
 
 
@@ -282,7 +284,7 @@ def test_one_row_that_is_no_number_shows() -> None:
 def test_small_answers_are_held_to_the_same_bound() -> None:
     assert difference([torch.tensor([1e-6])], [torch.tensor([2e-6])]) == 0.5
     assert difference([torch.ones(1)], [torch.zeros(1)]) == 1
-    with pytest.raises(NotMeasured, match="every answer is 0"):
+    with pytest.raises(NotMeasured, match="all results are 0"):
         difference([torch.zeros(1)], [torch.zeros(1)])
 
 
@@ -341,7 +343,7 @@ def test_8_bits_that_are_no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(laws, "with_precision", infinite)
     entry = verify(sound("gpt2"), quick=True).entry("int8 ≈ fp32")
-    assert (entry.verdict, entry.why) == ("failed", "an answer is not a finite number")
+    assert (entry.verdict, entry.why) == ("failed", "a result is not a finite number")
 
 
 # --- what is not there ------------------------------------------------------------------------------------------------
@@ -351,7 +353,11 @@ def test_without_transformers_its_line_is_not_measured(monkeypatch: pytest.Monke
     monkeypatch.setattr(export_laws, "find_spec", lambda name: None)
     certificate = verify(sound("bert"), quick=True)
     entry = certificate.entry("transformers = native")
-    assert (entry.verdict, entry.why, certificate.passed) == ("not measured", "extra missing: transformers", True)
+    assert (entry.verdict, entry.why, certificate.passed) == (
+        "not measured",
+        "the package transformers is not installed",
+        True,
+    )
 
 
 def test_the_peer_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,6 +371,6 @@ def test_the_peer_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_seed_chooses_the_inputs_and_leaves_others_alone() -> None:
     model = sound("gpt2")
     state = torch.get_rng_state()
-    first, again, other = (questions(model, None, seed) for seed in (0, 0, 1))
+    first, again, other = (short_inputs(model, None, seed) for seed in (0, 0, 1))
     assert first.rows == again.rows != other.rows
     assert torch.equal(state, torch.get_rng_state())

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from cutaway import verify
 from cutaway.certificate import Certificate, inputs, laws
-from cutaway.certificate.entry import Entry, Measure, judged
-from cutaway.certificate.inputs import bearable_length, long_questions
+from cutaway.certificate.entry import Entry, Measure, judge
+from cutaway.certificate.inputs import default_length, long_inputs
 from cutaway.certificate.subject import Subject
 from cutaway.errors import InputError
 from cutaway.model import attention, masks
@@ -36,10 +36,10 @@ def sound(name: str, **changes: Any) -> Model:
 
 def verdicts(model: Model) -> dict[str, Entry]:
     """Of each of these laws, on long rows alone."""
-    long = long_questions(model, bearable_length(model), 0)
+    long = long_inputs(model, default_length(model), 0)
     assert long is not None
     with Subject(model, long) as subject:
-        return {name: judged(name, lambda law=law: law(subject)) for name, law in LAWS.items()}  # type: ignore[misc]
+        return {name: judge(name, lambda law=law: law(subject)) for name, law in LAWS.items()}  # type: ignore[misc]
 
 
 def failed(model: Model) -> set[str]:
@@ -109,12 +109,12 @@ def test_the_cache_takes_them_alone() -> None:
 
 @pytest.mark.parametrize("name", ["gpt2", "bert"])
 def test_a_kernel_that_changes_its_way_with_the_length(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    fused = attention.look_up_fused
+    fused = attention.attend
 
     def other(query: Tensor, key: Tensor, value: Tensor, *given: Any, **more: Any) -> Tensor:
         return fused(query, key, value, *given, **more) * (1.001 if key.shape[2] > FAR else 1.0)
 
-    monkeypatch.setattr(attention, "look_up_fused", other)
+    monkeypatch.setattr(attention, "attend", other)
     assert "fused" in failed(sound(name))
 
 
@@ -136,7 +136,7 @@ def test_one_of_the_two_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in (True, False):
 
         def law(subject: Subject, wrong: bool = wrong) -> Measure:
-            return Measure(value=0.5 if subject.asked.long is wrong else 0.0, inputs=str(wrong))
+            return Measure(value=0.5 if subject.inputs.long is wrong else 0.0, inputs=str(wrong))
 
         monkeypatch.setattr(whole, "LAWS", {"law": law})
         assert certified(model).entry("law").value == 0.5
@@ -179,14 +179,14 @@ def test_a_picture_has_no_length() -> None:
 
 def test_what_takes_long_is_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
     model = sound("gpt2", max_len=1024)
-    assert bearable_length(model) == 1024
-    monkeypatch.setattr(inputs, "BEARABLE", 50e6)
-    n = bearable_length(model)
+    assert default_length(model) == 1024
+    monkeypatch.setattr(inputs, "MAX_OPERATIONS", 50e6)
+    n = default_length(model)
     assert n is not None
     each = 2 * model.n_parameters() + 2 * 4 * 24 * n  # of two blocks: queries by keys, and the pattern by values
     assert n * each == pytest.approx(50e6, rel=0.01)
-    monkeypatch.setattr(inputs, "BEARABLE", 1.0)
-    assert bearable_length(model) == 18
+    monkeypatch.setattr(inputs, "MAX_OPERATIONS", 1.0)
+    assert default_length(model) == 18
 
 
 def test_a_weight_that_no_question_touches() -> None:

@@ -8,8 +8,8 @@ from helpers.tiny_models import VOCAB, tiny
 from torch import Tensor
 
 from cutaway.certificate import text_laws
-from cutaway.certificate.entry import TOLERANCE, judged
-from cutaway.certificate.inputs import questions
+from cutaway.certificate.entry import TOLERANCE, judge
+from cutaway.certificate.inputs import short_inputs
 from cutaway.certificate.subject import Subject
 from cutaway.decoding.search.beam import BeamSearch
 from cutaway.decoding.search.search import GreedySearch
@@ -19,13 +19,13 @@ from cutaway.model.model import Model
 
 def found_by_scores(model: Model) -> bool:
     """Whether the law of scores, by itself, finds something wrong."""
-    with Subject(model, questions(model, None, 0)) as asked:
-        entry = judged("scores = uncached", lambda: text_laws.scores_are_uncached(asked))
+    with Subject(model, short_inputs(model, None, 0)) as asked:
+        entry = judge("scores = uncached", lambda: text_laws.scores_are_uncached(asked))
     assert entry.value is not None, entry
     return entry.value > TOLERANCE
 
 
-follow, collect = Tree.follow, Tree.collect
+reorder, collect = Tree.reorder, Tree.collect
 
 
 def stays(self: Tree, parents: Tensor) -> None:
@@ -37,7 +37,7 @@ def mixes(self: Tree, parents: Tensor) -> None:
 
 
 def swaps(self: Tree, parents: Tensor) -> None:
-    follow(self, parents.flip(1))
+    reorder(self, parents.flip(1))
 
 
 def forgets(self: Tree, rows: Tensor) -> list[int]:
@@ -49,7 +49,7 @@ def forgets(self: Tree, rows: Tensor) -> list[int]:
 @pytest.mark.parametrize("wrong", [stays, mixes, swaps, forgets])
 @pytest.mark.parametrize("name", ["gpt2", "llama", "llama-window", "transformer", "transformer-rotary", "t5"])
 def test_hypotheses_that_go_on_from_others(name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Tree, "collect" if wrong is forgets else "follow", wrong)
+    monkeypatch.setattr(Tree, "collect" if wrong is forgets else "reorder", wrong)
     assert found_by_scores(tiny(name, dtype=torch.float32))
 
 
@@ -57,7 +57,7 @@ def test_hypotheses_that_go_on_from_others(name: str, wrong: Any, monkeypatch: p
 def test_beams_are_seen_where_every_text_ends_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny(name, dtype=torch.float32, end_ids=list(range(VOCAB)))
     assert not found_by_scores(model)
-    monkeypatch.setattr(Tree, "follow", stays)
+    monkeypatch.setattr(Tree, "reorder", stays)
     assert found_by_scores(model)
 
 

@@ -48,7 +48,7 @@ def test_the_certificate_of_a_bundled_model_is_kept(folder: Path, monkeypatch: p
     monkeypatch.setattr(sys.modules["cutaway.cli.verify"], "HERE", folder.parent)
     ran = verify(folder, "--quick")
     assert ran.exit_code == 0, ran.output
-    assert "--out FILE writes this one" in ran.stderr
+    assert "use --out FILE to write this one" in ran.stderr
     assert not (folder / "certificate.json").exists()
     verify(folder, "--quick", "--out", folder / "mine.json")
     assert (folder / "mine.json").exists()

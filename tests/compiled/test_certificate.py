@@ -8,8 +8,8 @@ from helpers.tiny_models import tiny
 from torch import Tensor
 
 from cutaway.certificate import laws
-from cutaway.certificate.entry import TOLERANCE, Entry, judged
-from cutaway.certificate.inputs import questions
+from cutaway.certificate.entry import TOLERANCE, Entry, judge
+from cutaway.certificate.inputs import short_inputs
 from cutaway.certificate.subject import Subject
 from cutaway.model.blocks import Block
 from cutaway.model.feed_forward import FeedForward
@@ -17,8 +17,8 @@ from cutaway.model.feed_forward import FeedForward
 
 def compiled(name: str) -> Entry:
     model = tiny(name, dtype=torch.float32)
-    with Subject(model, questions(model, None, 0)) as subject:
-        entry = judged("compiled = eager", lambda: laws.compiled_is_eager(subject))
+    with Subject(model, short_inputs(model, None, 0)) as subject:
+        entry = judge("compiled = eager", lambda: laws.compiled_is_eager(subject))
     assert all("forward" not in vars(part) for part in model.modules() if isinstance(part, Block))
     return entry
 

@@ -10,9 +10,9 @@ from cutaway.decoding import Job, run_jobs
 from cutaway.decoding.engine.engine import Engine
 from cutaway.decoding.rules.scores import NoRepeat, RepetitionPenalty, Temperature, TopP
 from cutaway.decoding.search.search import GreedySearch
-from cutaway.model import linear
+from cutaway.model import kernels
 from cutaway.model.beam_cache import Tree
-from cutaway.model.kernels import gpu_step, gpu_step_triton
+from cutaway.model.kernels import gpu_triton
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
 from cutaway.model.tap import watch
 
@@ -29,12 +29,12 @@ def wide(name: str, dtype: torch.dtype, device: str = DEVICE) -> DecoderModel:
 @contextmanager
 def plainly() -> Iterator[None]:
     """Without the kernels."""
-    kept = gpu_step.kernels_serve, linear.kernels_serve
-    gpu_step.kernels_serve = linear.kernels_serve = lambda x: False
+    serves = kernels.gpu_serves
+    kernels.gpu_serves = lambda x: False
     try:
         yield
     finally:
-        gpu_step.kernels_serve, linear.kernels_serve = kept
+        kernels.gpu_serves = serves
 
 
 @torch.no_grad()
@@ -55,15 +55,15 @@ def states(model: DecoderModel, width: int) -> torch.Tensor:
     for step in range(4):
         found.append(read(some_ids(3, width, seed=step).to(DEVICE), cache=cache))
         if isinstance(cache, Tree):
-            cache.follow(torch.randint(width, (3, width), generator=torch.Generator().manual_seed(step)).to(DEVICE))
+            cache.reorder(torch.randint(width, (3, width), generator=torch.Generator().manual_seed(step)).to(DEVICE))
     return torch.stack(found).float()
 
 
 def test_a_fast_step_gives_the_numbers_of_the_plain_way():
     called = []
     for name in ("project", "attend"):
-        kernel = getattr(gpu_step_triton, name)
-        setattr(gpu_step_triton, name, lambda *a, k=kernel, n=name, **m: called.append(n) or k(*a, **m))
+        kernel = getattr(gpu_triton, name)
+        setattr(gpu_triton, name, lambda *a, k=kernel, n=name, **m: called.append(n) or k(*a, **m))
     for dtype, tolerance in ((torch.float32, 1e-5), (torch.bfloat16, 0.03)):
         for name in (*DECODERS, *TRANSLATORS):
             for width in (1, 2, 4):

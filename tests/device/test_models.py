@@ -7,8 +7,9 @@ import torch
 from helpers.tiny_models import ALL, DECODERS, READERS, TRANSLATORS, close, inputs, some_ids, tiny
 from torch import Tensor
 
-from cutaway.model.attention import look_up, look_up_fused
+from cutaway.model.attention import attention
 from cutaway.model.cache import Cache
+from cutaway.model.kernels.attend import attend
 from cutaway.model.masks import CAUSAL, EVERYWHERE, Mask
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
 from cutaway.model.tap import edit, tap_names, watch
@@ -39,7 +40,7 @@ def test_fused_equals_explicit_and_a_query_that_may_look_nowhere_gives_zeros() -
                 q, k, v = (torch.randn(2, n, 40, 32, device=GPU, dtype=dtype) for n in (4, n_kv_heads, n_kv_heads))
                 q, k, v = (x.requires_grad_() for x in (q, k, v))
                 ways = []
-                for way in (look_up, look_up_fused):
+                for way in (attention, attend):
                     out = way(q, k, v, mask)
                     ways.append((out, *torch.autograd.grad(out.float().sin().sum(), (q, k, v))))
                 for plain, fused in zip(*ways, strict=True):
@@ -58,7 +59,7 @@ def test_gradients_stay_numbers_where_every_score_of_a_query_is_low() -> None:
         q, k, v = (x.requires_grad_() for x in (q, k, v))
         rows = torch.ones(2, 1, places, places, dtype=torch.bool, device=GPU)
         rows[1] = False  # a filler row
-        out = look_up_fused(q, k, v, Mask(rows))
+        out = attend(q, k, v, Mask(rows))
         for gradient in torch.autograd.grad(out.float().sin().sum(), (q, k, v)):
             assert gradient.isfinite().all(), places
 
@@ -73,7 +74,7 @@ def test_fused_equals_explicit_with_a_bias_too() -> None:
             bias = torch.randn(1, 4, 40, 40, device=GPU, dtype=dtype)
             q, k, v, bias = (x.requires_grad_() for x in (q * 32**-0.5, k, v, bias))  # small, as T5 draws its queries
             ways = []
-            for way in (look_up, look_up_fused):
+            for way in (attention, attend):
                 out = way(q, k, v, mask, bias=bias, scale=1.0)
                 ways.append((out, *torch.autograd.grad(out.float().sin().sum(), (q, k, v, bias))))
             for plain, fused in zip(*ways, strict=True):

@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from helpers.tiny_models import tiny
 from torch import Tensor
 
-from cutaway.model.attention import look_up
+from cutaway.model.attention import attention
 from cutaway.model.dropout import Dropout
-from cutaway.model.kernels.short_attention import fits, look_up_short
+from cutaway.model.kernels.short_attention import attend_short, fits
 from cutaway.model.masks import CAUSAL, EVERYWHERE, Mask
 from cutaway.model.model import Model
 from cutaway.model.tap import watch
@@ -45,8 +45,8 @@ def test_short_attention_gives_the_formulas_numbers_and_gradients() -> None:
             for mask in masks + ([CAUSAL] if n_query == n_key else []):
                 short = [x.detach().requires_grad_() for x in (query, key, value)]
                 exact = [x.detach().double().requires_grad_() for x in (query, key, value)]
-                found = look_up_short(*short, mask.may_look, causal=mask.causal, scale=None)
-                expected = look_up(*exact, mask)
+                found = attend_short(*short, mask.may_look, causal=mask.causal, scale=None)
+                expected = attention(*exact, mask)
                 grad = torch.randn_like(found)
                 gradients = torch.autograd.grad(found, short, grad)
                 expected_gradients = torch.autograd.grad(expected, exact, grad.double())

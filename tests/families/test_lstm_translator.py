@@ -219,5 +219,5 @@ def test_who_edits_the_pattern_chooses_what_is_read() -> None:
 def test_what_is_wrong_is_said() -> None:
     with pytest.raises(ConfigError, match="d_model=7 is odd"):
         build("lstm-translator", d_model=7)
-    with pytest.raises(InputError, match="nothing to look across at"):
+    with pytest.raises(InputError, match="no memory to attend to"):
         MODEL.decode(some_ids(1, 2))

@@ -29,8 +29,8 @@ from cutaway.inside.inspect import look_inside
 from cutaway.inside.patching.sweep import sweep
 from cutaway.inside.residual.logit_lens import logit_lens
 from cutaway.model.finite import check_scores, not_finite
-from cutaway.model.kernels.int8 import to_int8
 from cutaway.model.model import Model
+from cutaway.model.precision import to_int8
 
 TEXT = ASKED["gpt2"]
 IDS = torch.arange(8)[None]

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, tensor
 
 from cutaway.errors import ConfigError
-from cutaway.model.attention import SelfAttention, look_up, mix, pattern_of, scores_of
+from cutaway.model.attention import SelfAttention, attention, mix, pattern_of, scores_of
 from cutaway.model.embeddings import TokenEmbedding
 from cutaway.model.feed_forward import FeedForward
 from cutaway.model.heads import LanguageModelHead
@@ -71,7 +71,7 @@ class TestPart5MasksAsAttention:
     def test_with_softmax_it_is_attention(self) -> None:
         query = F.one_hot(tensor(self.words.index("ran")), len(self.words)).float()[None, None, None]
         key, value = self.masks().T[None, None], self.votes()[None, None]
-        found = look_up(query, key, value, padding(self.active()[None].bool()), scale=1000.0)
+        found = attention(query, key, value, padding(self.active()[None].bool()), scale=1000.0)
         assert found[0, 0, 0].tolist() == [1.0, 0.0]
 
 
@@ -125,20 +125,20 @@ class TestPart10Positions:
 
 
 class TestPart11Attention:
-    def test_a_soft_dictionary_look_up(self) -> None:
+    def test_a_soft_dictionary_attention(self) -> None:
         """The query «order_104» against all keys at once; the values are mixed by how well the keys match."""
         keys = torch.eye(3)[None, None]  # order_103, order_104, order_105
         values = tensor([[[[10.0], [20.0], [30.0]]]])
         query = keys[:, :, 1:2]
-        assert look_up(query, keys, values, scale=1000.0).item() == 20.0
-        soft = look_up(query, keys, values, scale=1.0).item()
+        assert attention(query, keys, values, scale=1000.0).item() == 20.0
+        soft = attention(query, keys, values, scale=1.0).item()
         e = torch.e
         assert soft == pytest.approx((10 + 20 * e + 30) / (2 + e))
 
     def test_the_formula(self) -> None:
         q, k, v = (torch.randn(1, 1, 4, 9, dtype=torch.float64) for _ in range(3))
         by_hand = torch.softmax(q[0, 0] @ k[0, 0].T / 3, dim=-1) @ v[0, 0]  # √9 = 3
-        assert torch.allclose(look_up(q, k, v)[0, 0], by_hand, atol=1e-14)
+        assert torch.allclose(attention(q, k, v)[0, 0], by_hand, atol=1e-14)
 
     def test_the_future_scores_minus_infinity_and_a_position_sees_itself(self) -> None:
         pattern = pattern_of(torch.zeros(1, 1, 3, 3), CAUSAL)[0, 0]

@@ -26,8 +26,8 @@ from cutaway.inside.patching.metrics import LogitDifference, Measure, last_real
 from cutaway.model import tap
 from cutaway.model.embeddings import Embedding, TokenEmbedding
 from cutaway.model.heads import LanguageModelHead
-from cutaway.model.kernels.int8 import to_int8
 from cutaway.model.model import Model
+from cutaway.model.precision import to_int8
 from cutaway.model.tap import watch
 
 FAMILIES = ["gpt2", "llama", "transformer", "transformer-pre-norm", "bert", "vit"]

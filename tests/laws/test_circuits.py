@@ -16,7 +16,7 @@ from cutaway.inside.circuits.circuit_eval import Trial, nodes_of, place_of, tria
 from cutaway.inside.circuits.find import curve, find_circuit, grow
 from cutaway.inside.patching.metrics import Logit, LogitDifference
 from cutaway.inside.patching.patch import Ablate, intervene, means, record
-from cutaway.model.kernels.int8 import to_int8
+from cutaway.model.precision import to_int8
 
 
 def others(name: str, batch: int = 4) -> tuple[Tensor, ...]:

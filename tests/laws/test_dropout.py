@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from cutaway.model.attention import Attention, CrossAttention, SelfAttention
 from cutaway.model.blocks import Block, Wiring, post_norm, pre_norm
-from cutaway.model.dropout import scrambled_dropout
+from cutaway.model.dropout import hashed_dropout
 from cutaway.model.embeddings import Embedding, PatchEmbedding, TokenEmbedding
 from cutaway.model.feed_forward import FeedForward, GatedFeedForward
 from cutaway.model.heads import ClassificationHead, First, Pooler, TaggingHead
@@ -190,10 +190,10 @@ def test_what_leaves_each_stack_of_t5_is_dropped_or_doubled() -> None:
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
-def test_scrambled_places_are_dropped_or_made_up_for_and_differ_from_call_to_call(p: float) -> None:
+def test_hashed_places_are_dropped_or_made_up_for_and_differ_from_call_to_call(p: float) -> None:
     torch.manual_seed(0)
     x = some_states(40, 50, 20).abs() + 1
-    found = [scrambled_dropout(x, p) for _ in range(2)]
+    found = [hashed_dropout(x, p) for _ in range(2)]
     gone = [one == 0 for one in found]
     for one, zero in zip(found, gone, strict=True):
         torch.testing.assert_close(one, torch.where(zero, 0.0, x / (1 - p)), atol=0, rtol=1e-6)
@@ -202,4 +202,4 @@ def test_scrambled_places_are_dropped_or_made_up_for_and_differ_from_call_to_cal
     for places, share in zip(together, [p, p, *[p * p] * 4], strict=True):
         assert abs(places.double().mean() - share) < 5 * (share * (1 - share) / x.numel()) ** 0.5 * 1.5
     torch.manual_seed(0)
-    assert torch.equal(scrambled_dropout(x, p), found[0])
+    assert torch.equal(hashed_dropout(x, p), found[0])

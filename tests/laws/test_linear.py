@@ -7,8 +7,10 @@ from helpers.tiny_models import close
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cutaway.model import linear as room
-from cutaway.model.linear import FEW, Linear, linear
+from cutaway.model.kernels import linear as room
+from cutaway.model.kernels.linear import FEW_ROWS as FEW
+from cutaway.model.kernels.linear import linear
+from cutaway.model.linear import Linear
 
 SHAPES = [(n,) for n in range(1, FEW + 2)] + [(1, 1), (2, 3), (1, 0), ()]
 
@@ -32,9 +34,7 @@ def test_a_few_rows_find_what_many_do(shape: tuple[int, ...], has_bias: bool, se
 def ways(monkeypatch: pytest.MonkeyPatch, x: torch.Tensor) -> tuple[torch.Tensor, bool]:
     """The answer of a large matrix, and whether it went the way of a few rows."""
     part, right = Linear(512, 512), []
-    monkeypatch.setattr(
-        room, "_reading_is_all", lambda *a, ask=room._reading_is_all: right.append(ask(*a)) or right[-1]
-    )
+    monkeypatch.setattr(room, "_few_rows", lambda *a, ask=room._few_rows: right.append(ask(*a)) or right[-1])
     return part(x), any(right)
 
 

@@ -15,7 +15,7 @@ from cutaway.inside.patching.estimate import agreement, estimate_sweep
 from cutaway.inside.patching.metrics import Kl, LogitDifference, LogProbability, last_real
 from cutaway.inside.patching.patch import Ablate, Patch, Place, intervene, record
 from cutaway.inside.patching.sweep import Sweep, sweep
-from cutaway.model.kernels.int8 import to_int8
+from cutaway.model.precision import to_int8
 from cutaway.model.tap import watch
 
 METRIC = LogitDifference([1, 2], 3)

@@ -174,7 +174,7 @@ def descend(
         for i, token in enumerate(new.flatten().tolist()):
             texts[i].append(token)
             yield i // 3, texts[i], states[i // 3, i % 3]
-        tree.follow(torch.tensor(parents).view(2, 3))
+        tree.reorder(torch.tensor(parents).view(2, 3))
         texts = [list(texts[i // 3 * 3 + parent]) for i, parent in enumerate(parents)]
         if tidied[depth]:
             used = tree.ancestors.any(dim=1).sum(dim=1)

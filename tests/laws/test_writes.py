@@ -6,8 +6,8 @@ from helpers.tiny_models import ALL, TRANSLATORS, VOCAB, close, inputs, some_ids
 
 from cutaway.errors import InputError
 from cutaway.inside.residual.stream import writes
-from cutaway.model.kernels.int8 import to_int8
 from cutaway.model.model import Model
+from cutaway.model.precision import to_int8
 from cutaway.model.tap import edit, tap_names, watch
 
 

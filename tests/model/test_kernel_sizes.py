@@ -80,13 +80,13 @@ def test_hypotheses_read_on_as_exactly(name: str, pack: bool) -> None:
         first, second = some_ids(3, 3, seed=4), some_ids(3, 3, seed=5)
         scores = read(first, tree)
         parents = torch.tensor([[1, 1, 0], [0, 2, 1], [2, 0, 0]])
-        tree.follow(parents)
+        tree.reorder(parents)
         living = torch.ones(3, 3, dtype=torch.bool)
         if pack:
             living[0, 1] = living[2, 0] = living[2, 2] = False
             packing = Packing.of(living)
             assert packing is not None
-            found = read(second[living][None], tree.among(packing))[0]
+            found = read(second[living][None], tree.pack(packing))[0]
         else:
             found = read(second, tree)[living]
     begun = [row[is_real] for row, is_real in zip(ids, real, strict=True)]

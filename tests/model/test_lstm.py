@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from cutaway.families import build
-from cutaway.model.lstm import GATES, LSTM, arranged, back, backwards, forwards
+from cutaway.model.lstm import GATES, LSTM, backward_order, forward_order, reorder, restore_order
 from cutaway.model.tap import edit, watch
 
 D_IN, D = 5, 3
@@ -44,7 +44,7 @@ def test_one_step_written_out() -> None:
     """σ(0) = ½ and tanh(0) = 0: each gate by itself, with numbers that can be read."""
     ours = layer()
     gates = torch.zeros(1, 1, 4 * D, dtype=torch.float64)
-    one = ours.turn(gates, torch.full((1, 1, D), 2.0, dtype=torch.float64))
+    one = ours.apply_gates(gates, torch.full((1, 1, D), 2.0, dtype=torch.float64))
     assert torch.equal(one.cell, torch.ones_like(one.cell))  # ½ · 2 + ½ · 0
     assert torch.allclose(one.state, 0.5 * one.cell.tanh())
     big = 50.0
@@ -52,7 +52,7 @@ def test_one_step_written_out() -> None:
         pushed = gates.clone()
         pushed[..., 2 * D : 3 * D] = big  # what is new: 1
         pushed[..., gate * D : (gate + 1) * D] = big
-        one = ours.turn(pushed, torch.full((1, 1, D), 2.0, dtype=torch.float64))
+        one = ours.apply_gates(pushed, torch.full((1, 1, D), 2.0, dtype=torch.float64))
         assert torch.allclose(one.cell, torch.full_like(one.cell, keeps * 2 + adds))
         assert torch.allclose(one.state, shows * one.cell.tanh())
 
@@ -67,7 +67,7 @@ def test_both_orders_of_reading_are_torchs_bidirectional_lstm(seed: int) -> None
         getattr(back_.engine, name).data = getattr(both, f"{name}_reverse").data
     real = some_reals(seed)
     x = torch.randn(*real.shape, D_IN, dtype=torch.float64)
-    found = torch.cat([there(x, order=forwards(real)), back_(x, order=backwards(real.long(), real))], dim=-1)
+    found = torch.cat([there(x, order=forward_order(real)), back_(x, order=backward_order(real.long(), real))], dim=-1)
     for row, its in enumerate(real):
         if its.any():
             assert close(found[row, its], both(x[row, its][None])[0][0])
@@ -77,12 +77,12 @@ def test_both_orders_of_reading_are_torchs_bidirectional_lstm(seed: int) -> None
 def test_an_order_is_undone(seed: int) -> None:
     real = some_reals(seed)
     x = torch.randn(*real.shape, 2)
-    for order in (forwards(real), backwards(real.long(), real), backwards(real.long(), None)):
+    for order in (forward_order(real), backward_order(real.long(), real), backward_order(real.long(), None)):
         assert order is not None
         assert (order.sort(dim=1).values == torch.arange(real.shape[1])).all()
-        assert torch.equal(back(arranged(x, order), order), x)
-    assert forwards(None) is None
-    assert torch.equal(arranged(x, backwards(real.long(), None)), x.flip(1))
+        assert torch.equal(restore_order(reorder(x, order), order), x)
+    assert forward_order(None) is None
+    assert torch.equal(reorder(x, backward_order(real.long(), None)), x.flip(1))
 
 
 def test_where_a_document_starts_the_past_is_forgotten() -> None:

@@ -13,7 +13,6 @@ from helpers.real_weights import real_weights
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
-import cutaway
 from cutaway.checkpoints import export, import_model, load, load_tokenizer
 from cutaway.decoding import greedy
 from cutaway.model.model import Model

@@ -1,13 +1,13 @@
-"""The certificate: does this model, on this machine, keep the laws that decoding is built on? Measured, not promised.
+"""The certificate: does this model, on this machine, give the same results in every way of running it?
 
     certificate = verify("models/en-de")         # `cutaway verify models/en-de`
-    certificate.passed                           # nothing failed
+    certificate.passed                           # no law failed
     certificate.write(certificate_path("models/en-de"))
 
-A law says that two ways of computing give the same: alone or in a batch, padded left or right, with a cache or without,
-by a fused kernel or written out, here or in another library. Each entry holds what was measured, on which inputs, the
-number, the tolerance and the verdict. A certificate names the files that it speaks of by their SHA-256, so that one of
-other weights is known to be stale.
+A law says that two ways of computing give the same results: alone or in a batch, padded on the left or the right, with
+or without a cache, by a fused kernel or by the formula, here or in another library. Each entry holds what was measured
+on which inputs, the value, the tolerance and the verdict. A certificate records the SHA-256 of the model's files, so
+that it is known to be stale when one of them changes.
 """
 
 from cutaway.certificate.certificate import Certificate, certificate_path, fingerprint, read_certificate

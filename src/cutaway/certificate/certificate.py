@@ -1,4 +1,4 @@
-"""The certificate as a file beside the weights: `certificate.json`, strict when it is read."""
+"""The certificate as a file next to the weights, `certificate.json`. Reading it is strict."""
 
 import hashlib
 from dataclasses import dataclass, fields
@@ -29,30 +29,30 @@ KINDS: dict[str, type] = {
     "max_len": int,
     "entries": list,
 }
-MAYBE = ("length", "max_len")  # may be null
+NULLABLE = ("length", "max_len")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """What was measured, of which files, with what, where and when."""
+    """What was measured, for which files, with which versions, where and when."""
 
     family: str
     task: str
     parameters: int
-    precision: str  # that it was measured in
-    files: dict[str, str]  # name → SHA-256 of the weights, and of the config that says what they mean
+    precision: str  # of the measured model: "fp32", or "int8" for weights in 8 bits
+    files: dict[str, str]  # name → SHA-256
     versions: dict[str, str]
     machine: dict[str, str]
     date: str
     seed: int
     quick: bool
-    length: int | None  # tokens of the longest row; None of pictures
-    max_len: int | None  # tokens that the model reads; None where nothing bounds them
+    length: int | None  # of the longest row in tokens; None for images
+    max_len: int | None  # of the model; None if it has no limit
     entries: list[Entry]
 
     @property
     def passed(self) -> bool:
-        """No law failed, and none broke off; some may be left out."""
+        """No law failed or stopped with an error; some may not have been measured."""
         return all(entry.verdict not in ("failed", "error") for entry in self.entries)
 
     def entry(self, law: str) -> Entry:
@@ -66,19 +66,19 @@ class Certificate:
         write_json(Path(path), self.to_dict())
 
     def changed(self, model: Path | str) -> list[str]:
-        """The files of a model that are not those of which this certificate speaks: if there are any, it is stale."""
+        """The files that have changed since the certificate was written; if there are any, it is stale."""
         now = fingerprint(Path(model))
         return sorted(name for name in now.keys() | self.files.keys() if now.get(name) != self.files.get(name))
 
 
 def certificate_path(model: Path | str) -> Path:
-    """Beside the weights: in a model's folder, or next to a file and named after it."""
+    """Where a model's certificate is: in its folder, or next to its file, with the file's name before its own."""
     model = Path(model)
     return model / NAME if model.is_dir() else model.with_name(f"{model.name}.{NAME}")
 
 
 def read_certificate(path: Path | str) -> Certificate:
-    """A certificate from its file; another version, an unknown key or a value of another kind is refused."""
+    """Reads a certificate. Refuses other versions, unknown keys and values of the wrong type."""
     path = Path(path)
     if not path.exists():
         raise CheckpointError(f"{path} does not exist: `cutaway verify` writes it")
@@ -89,19 +89,19 @@ def read_certificate(path: Path | str) -> Certificate:
         )
     if values.keys() != KINDS.keys():
         wrong = sorted(values.keys() ^ KINDS.keys())
-        raise CheckpointError(f"{path}: {wrong[0]!r} is missing, or nobody knows it")
+        raise CheckpointError(f"{path}: {wrong[0]!r} is missing, or is not a key of a certificate")
     for name, kind in KINDS.items():
         value = values[name]
-        right = type(value) is kind or (value is None and name in MAYBE)
+        right = type(value) is kind or (value is None and name in NULLABLE)
         if right and kind is dict:
             right = all(isinstance(text, str) for text in value.values())
         if not right:
-            raise CheckpointError(f"{path}: {name}={value!r} is not what a certificate holds")
+            raise CheckpointError(f"{path}: {name}={value!r} cannot be in a certificate")
     return Certificate(**values | {"entries": [Entry.from_dict(entry, str(path)) for entry in values["entries"]]})
 
 
 def fingerprint(model: Path) -> dict[str, str]:
-    """The SHA-256 of every file that makes the model's answers."""
+    """The SHA-256 of every file that determines the results of a model: config, weights, tokenizer."""
     finish_replacing(model)
     if not model.is_dir():
         return {model.name: _sha256(model)}

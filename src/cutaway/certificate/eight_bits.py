@@ -1,9 +1,9 @@
-"""A model with 8-bit matrices, measured in two steps.
+"""Models with 8-bit matrices, which are measured in two steps.
 
-Activations are rounded to whole numbers there, and another last bit may tip a rounding over: scores then move by a
-hundredth in a sound model, and by no more in some broken ones. So the laws are measured with the same matrices and with
-activations as they are, where they hold as closely as in any model (`unrounded`). And each product by itself is held
-against double precision, on numbers that rounding leaves alone (`worst_product`).
+They round activations to integers, where a difference in the last bit can change the result of rounding: scores of a
+sound model then differ by a hundredth, and those of some broken models by no more. So the laws are measured with the
+8-bit matrices but without rounding activations, which makes them as exact as in any model (`unrounded`). And each
+product by itself is compared with double precision, on numbers that rounding does not change (`worst_product`).
 """
 
 from collections.abc import Iterator
@@ -18,10 +18,10 @@ from torch import Tensor
 from cutaway.model.kernels.int8 import Int8Linear
 from cutaway.model.model import Model
 
-ROWS = 64  # of a batch, more than a kernel for a few takes
-ALONE = 8  # that are multiplied by themselves besides
-SIZES = range(-10, 4)  # powers of two that one step of an activation is worth, another in the next row
-AT_ONCE = 4096  # outputs that are computed in double precision
+ROWS = 64  # of a batch; more than the kernels for a few rows take
+ALONE = 8  # rows that are also multiplied one by one
+SIZES = range(-10, 4)  # exponents of the scale of a row of activations; each row has another one
+AT_ONCE = 4096  # outputs that are computed in double precision at a time
 
 
 def matrices_of(model: Model) -> dict[str, Int8Linear]:
@@ -34,7 +34,7 @@ def has_8_bits(model: Model) -> bool:
 
 @contextmanager
 def unrounded(model: Model) -> Iterator[None]:
-    """Activations are not rounded for a while."""
+    """Inside this context, activations are not rounded."""
     parts = matrices_of(model).values()
     try:
         for part in parts:
@@ -47,7 +47,7 @@ def unrounded(model: Model) -> Iterator[None]:
 
 @torch.no_grad()
 def worst_product(part: Int8Linear) -> float:
-    """How far its products are from those in double precision, of each row's largest number."""
+    """The largest error of its products, relative to the largest number of each row in double precision."""
     x = unroundable(part)
     bias = None if part.bias is None else part.bias.double().split(AT_ONCE)
     exact = torch.cat(
@@ -57,9 +57,9 @@ def worst_product(part: Int8Linear) -> float:
         ],
         dim=-1,
     )
-    product = partial(type(part).forward, part)  # its own, whatever stands in for it
+    product = partial(type(part).forward, part)  # its own forward, also inside `unrounded`
     off = []
-    for grad in (False, True):  # each has kernels of its own
+    for grad in (False, True):  # with and without gradients there are different kernels
         with torch.set_grad_enabled(grad):
             alone = torch.cat([product(row[None]) for row in x[:ALONE]])
             off += [product(x).detach() - exact, alone.detach() - exact[:ALONE]]
@@ -69,10 +69,10 @@ def worst_product(part: Int8Linear) -> float:
 
 
 def unroundable(part: Int8Linear) -> Float[Tensor, "row in"]:
-    """Whole numbers times a power of two, which rounding leaves alone, each row with a scale of its own.
+    """Integers times a power of two, another one for each row: rounding does not change them.
 
-    Half of the rows have only largest numbers, of the signs of an output that may become largest: if its sum does not
-    overflow, none does. The others are random.
+    Half of the rows are random. In the others every number is the largest integer, with the sign of one output's
+    weights, for the outputs with the largest sums: if these do not overflow, none does.
     """
     generator = torch.Generator().manual_seed(0)
     largest = part.weight.abs().sum(dim=1, dtype=torch.long).argsort(descending=True)[: ROWS // 2]

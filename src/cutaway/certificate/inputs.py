@@ -1,8 +1,8 @@
-"""What a model is asked for its certificate.
+"""The inputs that a certificate is measured on.
 
-Rows of random ids of many lengths, and with a tokenizer real sentences; sources and targets for a translator; random
-pictures for a model that reads those. Then two long rows, one of them as long as the model reads: masks, windows,
-positions and caches may go wrong where no short row gets to.
+Rows of random ids of many lengths, and real sentences if there is a tokenizer; sources and targets for a translator;
+random images for a model that reads images. Then two long rows, one of them as long as the model can read: errors in
+masks, windows, positions and caches may show only there.
 """
 
 import math
@@ -21,9 +21,9 @@ from cutaway.tokens import Tokenizer
 Side = Literal["left", "right"]
 Ids = list[int]
 LENGTHS = (1, 2, 3, 4, 6, 9, 13, 18)
-MOST = 18  # tokens of a sentence that are read
-UNBOUNDED = 256  # tokens of the longest row, where the model knows no longest text
-BEARABLE = 250e9  # multiplications and additions of one pass: five seconds on one core, and there are about thirty
+MAX_TOKENS = 18  # tokens of a row or sentence, at most
+UNBOUNDED = 256  # tokens of the longest row, if the model has no limit
+MAX_OPERATIONS = 250e9  # of one pass: five seconds on one core, and there are about thirty passes
 PICTURES = 4
 SENTENCES = (
     "Wait!",
@@ -35,74 +35,75 @@ SENTENCES = (
 
 @dataclass(frozen=True)
 class Inputs:
-    """Rows of ids with their segments; of a translator sources, with the targets beside them."""
+    """Rows of ids and their segments. For a translator, `rows` are the sources."""
 
-    inputs: str  # in words
+    description: str
     rows: list[Ids] = field(default_factory=list)
     targets: list[Ids] = field(default_factory=list)
     segments: list[Ids] = field(default_factory=list)
     pictures: Float[Tensor, "batch channel height width"] | None = None
-    long: bool = False  # so long that the head, which scores every place by itself, is asked at a few places only
+    long: bool = False  # the head is then evaluated at some positions only
 
     def __len__(self) -> int:
         return len(self.rows) if self.pictures is None else len(self.pictures)
 
     def only(self, i: int) -> "Inputs":
-        """One row, or one picture."""
+        """One row, or one image."""
         pictures = None if self.pictures is None else self.pictures[i : i + 1]
         rows, targets, segments = (of[i : i + 1] for of in (self.rows, self.targets, self.segments))
-        return Inputs(self.inputs, rows, targets, segments, pictures, self.long)
+        return Inputs(self.description, rows, targets, segments, pictures, self.long)
 
     def shortened(self, n: int) -> "Inputs":
-        """The same, the first row cut to n tokens."""
+        """The same inputs with the first row cut to n tokens."""
         cut = ([of[0][:n], *of[1:]] if of else [] for of in (self.rows, self.targets, self.segments))
         rows, targets, segments = cut
-        return Inputs(self.inputs, rows, targets, segments, self.pictures, self.long)
+        return Inputs(self.description, rows, targets, segments, self.pictures, self.long)
 
 
 def full_length(model: Model) -> int | None:
-    """The longest text that a model reads, or that is tried where it knows none; None of a model that reads none."""
+    """The maximum length of a model, or UNBOUNDED if it has none; None for a model that reads images."""
     if "image_size" in model.config.to_dict():
         return None
     return getattr(model, "max_len", None) or UNBOUNDED
 
 
-def bearable_length(model: Model) -> int | None:
-    """The longest text of which one pass is bearable, at most the full length."""
+def default_length(model: Model) -> int | None:
+    """The full length, or less if a pass over so many tokens would take more than MAX_OPERATIONS."""
     full = full_length(model)
     if full is None:
         return None
-    each = 2 * sum(x.numel() for x in (*model.parameters(), *model.buffers()))
-    pairs = 4 * sum(part.n_heads * part.d_head for part in model.modules() if isinstance(part, Attention))
-    bearable = 2 * BEARABLE / (each + math.sqrt(each**2 + 4 * pairs * BEARABLE))  # each · n + pairs · n² = BEARABLE
-    return min(full, max(MOST, int(bearable)))
+    per_token = 2 * sum(x.numel() for x in (*model.parameters(), *model.buffers()))
+    per_pair = 4 * sum(part.n_heads * part.d_head for part in model.modules() if isinstance(part, Attention))
+    # per_token · n + per_pair · n² = MAX_OPERATIONS
+    affordable = 2 * MAX_OPERATIONS / (per_token + math.sqrt(per_token**2 + 4 * per_pair * MAX_OPERATIONS))
+    return min(full, max(MAX_TOKENS, int(affordable)))
 
 
-def questions(model: Model, tokenizer: Tokenizer | None, seed: int) -> Inputs:
-    """What this model can read."""
+def short_inputs(model: Model, tokenizer: Tokenizer | None, seed: int) -> Inputs:
+    """Rows of up to MAX_TOKENS tokens, or images."""
     numbers, generator = model.config.to_dict(), torch.Generator().manual_seed(seed)
     if "image_size" in numbers:
         shape = (PICTURES, numbers["n_channels"], numbers["image_size"], numbers["image_size"])
         pictures = torch.randn(shape, generator=generator).to(model.device, model.dtype)
         return Inputs(f"{PICTURES} random pictures", pictures=pictures)
-    max_len = getattr(model, "max_len", None) or MOST
+    max_len = getattr(model, "max_len", None) or MAX_TOKENS
     translates = isinstance(model, EncoderDecoderModel)
     lengths = [min(n, max_len) for n in LENGTHS]
     rows, targets = random_rows(model, lengths, lengths[3:] + lengths[:3], generator)
-    said = f"{len(rows)} rows of {lengths[0]} … {lengths[-1]} random ids"
+    description = f"{len(rows)} rows of {lengths[0]} … {lengths[-1]} random ids"
     if tokenizer is not None:
-        rows += [ids[: min(MOST, max_len)] for ids in tokenizer.encode_batch(SENTENCES)]
+        rows += [ids[: min(MAX_TOKENS, max_len)] for ids in tokenizer.encode_batch(SENTENCES)]
         if translates:
             start = [model.config.start_id or 0]
             plain = tokenizer.encode_batch(SENTENCES[::-1], special=False)
-            targets += [[*start, *ids][: min(MOST, max_len)] for ids in plain]
-        said += f" and {len(SENTENCES)} sentences"
-    return Inputs(said, rows, targets, two_segments(rows, numbers.get("n_segments") or 1))
+            targets += [[*start, *ids][: min(MAX_TOKENS, max_len)] for ids in plain]
+        description += f" and {len(SENTENCES)} sentences"
+    return Inputs(description, rows, targets, two_segments(rows, numbers.get("n_segments") or 1))
 
 
-def long_questions(model: Model, length: int | None, seed: int) -> Inputs | None:
-    """A row of this length and one of a quarter of it; None where the other questions are as long already."""
-    if length is None or length <= MOST:
+def long_inputs(model: Model, length: int | None, seed: int) -> Inputs | None:
+    """A row of this length and one of a quarter of it; None if short rows are as long already."""
+    if length is None or length <= MAX_TOKENS:
         return None
     lengths = [length, length // 4]
     rows, targets = random_rows(model, lengths, lengths[::-1], torch.Generator().manual_seed(seed + 1))
@@ -113,11 +114,11 @@ def long_questions(model: Model, length: int | None, seed: int) -> Inputs | None
 def random_rows(
     model: Model, lengths: Sequence[int], of_targets: Sequence[int], generator: torch.Generator
 ) -> tuple[list[Ids], list[Ids]]:
-    """Rows of these lengths, and of a translator targets."""
+    """Rows of these lengths, and targets if the model is a translator."""
     numbers = model.config.to_dict()
 
     def random(vocab_size: int, lengths: Sequence[int]) -> list[Ids]:
-        known = [id for id in range(vocab_size) if id != model.config.pad_id]  # others take it for padding
+        known = [id for id in range(vocab_size) if id != model.config.pad_id]  # which other libraries take for padding
         return [[known[int(i)] for i in torch.randint(len(known), (n,), generator=generator)] for n in lengths]
 
     rows = random(numbers.get("source_vocab_size") or numbers["vocab_size"], lengths)
@@ -125,14 +126,14 @@ def random_rows(
 
 
 def two_segments(rows: Sequence[Ids], n_segments: int) -> list[Ids]:
-    """The second half of each row belongs to the second segment, where a model tells segments apart."""
+    """The second half of each row belongs to the second segment, if the model has segments."""
     return [[int(2 * at >= len(row)) for at in range(len(row))] for row in rows] if n_segments > 1 else []
 
 
 def padded_inputs(
     rows: Sequence[Ids], side: Side, filler: int, device: torch.device
 ) -> tuple[Int[Tensor, "batch seq"], Bool[Tensor, "batch seq"]]:
-    """Rows side by side, and where they are real."""
+    """Rows padded to one length, and where they are real."""
     longest = max(map(len, rows))
     lengths = torch.tensor([len(row) for row in rows])[:, None]
     along = torch.arange(longest)[None]

@@ -1,4 +1,4 @@
-"""The laws of the forward pass: two ways to the same numbers."""
+"""The laws of the forward pass: two ways of computing the same numbers."""
 
 import copy
 import math
@@ -13,7 +13,7 @@ from torch import Tensor
 from cutaway.certificate.eight_bits import ROWS, has_8_bits, matrices_of, worst_product
 from cutaway.certificate.entry import TOLERANCE, Measure, NotApplicable, NotMeasured, difference
 from cutaway.certificate.inputs import Ids, Inputs, padded_inputs
-from cutaway.certificate.subject import Subject, batch_of, states, together
+from cutaway.certificate.subject import Subject, batch_answers, batch_of, by_position
 from cutaway.model.blocks import Block, has_blocks
 from cutaway.model.finite import not_finite
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
@@ -21,15 +21,15 @@ from cutaway.model.positions import Rotary, Sinusoidal
 from cutaway.model.precision import with_precision
 from cutaway.model.tap import edit
 
-# The length of the error, of that of the answers: a bound that was chosen, not a law (SmolLM2-135M: about 0.12). How
-# good an 8-bit model is, its score on real data says.
+# ‖error‖ / ‖results‖: a bound that was chosen, not a law (SmolLM2-135M: about 0.12). The quality of an 8-bit model is
+# its score on real data.
 INT8 = 0.25
 ROOM = 128  # tokens of a packed row
-SINGLE = 10  # tokens of a long row that are read alone, twice
+SINGLE = 10  # tokens of a long row that are read one by one, in its middle and at its end
 
 
 def weights_are_finite(subject: Subject) -> Measure:
-    """Every number of every tensor is one, also where none of the questions gets to."""
+    """Every number of every tensor is finite, also those that no input reaches."""
     named = [*subject.model.named_parameters(), *subject.model.named_buffers()]
     damaged = not_finite(subject.model)
     why = f"{damaged[0]}" + (f", and {len(damaged) - 1} more" if len(damaged) > 1 else "") if damaged else ""
@@ -38,33 +38,35 @@ def weights_are_finite(subject: Subject) -> Measure:
 
 
 def batch_is_single(subject: Subject) -> Measure:
-    """A row's answers do not depend on its neighbours, nor on the padding that they bring."""
-    return Measure(value=difference(subject.together, subject.alone), inputs=subject.asked.inputs)
+    """The results of a row do not depend on the other rows of a batch, nor on padding."""
+    return Measure(value=difference(subject.batched, subject.single), inputs=subject.inputs.description)
 
 
 def left_is_right(subject: Subject) -> Measure:
-    """Padding may stand before a row or behind it."""
-    if subject.asked.pictures is not None:
-        raise NotApplicable("pictures are not padded")
-    left = together(subject.model, batch_of(subject.model, subject.asked, "left"), long=subject.asked.long)
-    return Measure(value=difference(left, subject.together), inputs=subject.asked.inputs)
+    """Padding may be on the left or on the right."""
+    if subject.inputs.pictures is not None:
+        raise NotApplicable("images are not padded")
+    left = batch_answers(subject.model, batch_of(subject.model, subject.inputs, "left"), long=subject.inputs.long)
+    return Measure(value=difference(left, subject.batched), inputs=subject.inputs.description)
 
 
 @torch.no_grad()
 def cached_is_uncached(subject: Subject) -> Measure:
-    """Reading half of a row at once, then token by token, gives what reading it at once gives; of a long row only the
-    tokens behind its half and at its end come alone."""
+    """Half of a row at once and the rest token by token give the same as the whole row at once.
+
+    In a long row, only some tokens after the first half and at the end are read one by one.
+    """
     if not isinstance(subject.model, DecoderModel):
         raise NotApplicable("no decoder, so no cache")
-    steps = [states(subject.model, x, long=subject.asked.long) for x in _cached(subject.model, subject.asked)]
-    return Measure(value=difference(steps, subject.states_alone), inputs=subject.asked.inputs)
+    steps = [by_position(subject.model, x, long=subject.inputs.long) for x in _cached(subject.model, subject.inputs)]
+    return Measure(value=difference(steps, subject.single_by_position), inputs=subject.inputs.description)
 
 
-def _cached(model: DecoderModel, asked: Inputs) -> list[Tensor]:
-    rows = asked.targets or asked.rows
+def _cached(model: DecoderModel, inputs: Inputs) -> list[Tensor]:
+    rows = inputs.targets or inputs.rows
     longest = max(map(len, rows))
     if isinstance(model, EncoderDecoderModel):
-        source, real = padded_inputs(asked.rows, "right", 0, model.device)
+        source, real = padded_inputs(inputs.rows, "right", 0, model.device)
         cache = model.new_memory_cache(model.encode(source, real), real, longest)
     else:
         cache = model.new_cache(len(rows), longest)
@@ -79,7 +81,7 @@ def _cached(model: DecoderModel, asked: Inputs) -> list[Tensor]:
 
 
 def in_pieces(row: Ids) -> Iterator[Ids]:
-    """Half of a row, then its tokens one by one; of a long one those in between at once."""
+    """Half of a row, then its tokens one by one; in a long row, those in between at once."""
     half, alone = max(1, len(row) // 2), len(row) - SINGLE
     yield row[:half]
     if alone - half > SINGLE:
@@ -90,43 +92,42 @@ def in_pieces(row: Ids) -> Iterator[Ids]:
 
 
 def fused_is_explicit(subject: Subject) -> Measure:
-    """Fused kernels give what the formulas give, softmax(QKᵀ / √d) V and those of the norms, when they are written out,
-    as they are for whoever edits them."""
+    """Fused kernels give the same as the formulas of attention and norms, which are used when their taps are edited."""
     if not has_blocks(subject.model):
-        raise NotApplicable("no attention of this family is fused")
+        raise NotApplicable("this family has no fused kernels")
     with edit(subject.model, dict.fromkeys(("*.pattern", "*.scale"), lambda value: value)):
-        explicit = together(subject.model, subject.batch, long=subject.asked.long)
-    return Measure(value=difference(subject.together, explicit), inputs=subject.asked.inputs)
+        explicit = batch_answers(subject.model, subject.batch, long=subject.inputs.long)
+    return Measure(value=difference(subject.batched, explicit), inputs=subject.inputs.description)
 
 
 @torch.no_grad()
 def packed_is_unpacked(subject: Subject) -> Measure:
-    """Several texts in one row do not see each other."""
-    model, asked = subject.model, subject.asked
-    if asked.pictures is not None or isinstance(model, EncoderDecoderModel):
-        raise NotApplicable("this family reads one text in a row")
-    if asked.long:  # so much less of the first that both have room in one row
-        subject = Subject(model, asked.shortened(len(asked.rows[0]) - len(asked.rows[1])))
-        asked = subject.asked
-    packs = _packs(asked.rows, sum(map(len, asked.rows)) if asked.long else getattr(model, "max_len", None) or ROOM)
-    joined = [[id for i in pack for id in asked.rows[i]] for pack in packs]
+    """Several texts packed into one row do not see each other."""
+    model, inputs = subject.model, subject.inputs
+    if inputs.pictures is not None or isinstance(model, EncoderDecoderModel):
+        raise NotApplicable("this family reads one text per row")
+    if inputs.long:  # the first row is shortened so that both fit into one row
+        subject = Subject(model, inputs.shortened(len(inputs.rows[0]) - len(inputs.rows[1])))
+        inputs = subject.inputs
+    packs = _packs(inputs.rows, sum(map(len, inputs.rows)) if inputs.long else getattr(model, "max_len", None) or ROOM)
+    joined = [[id for i in pack for id in inputs.rows[i]] for pack in packs]
     ids, real = padded_inputs(joined, "right", 0, model.device)
-    numbers = [[number for number, i in enumerate(pack) for _ in asked.rows[i]] for pack in packs]
+    numbers = [[number for number, i in enumerate(pack) for _ in inputs.rows[i]] for pack in packs]
     documents, _ = padded_inputs(numbers, "right", -1, model.device)
     more = {}
-    if asked.segments:
-        segments = [[one for i in pack for one in asked.segments[i]] for pack in packs]
+    if inputs.segments:
+        segments = [[one for i in pack for one in inputs.segments[i]] for pack in packs]
         more["segments"], _ = padded_inputs(segments, "right", 0, model.device)
     hidden = model.hidden(ids, real=real, documents=documents, **more)
     packed: list[Tensor] = []
     for row, pack in enumerate(packs):
-        lengths = [len(asked.rows[i]) for i in pack]
-        packed += states(model, hidden[row][real[row]], long=asked.long).split(lengths)
-    return Measure(value=difference(packed, subject.states_alone), inputs=asked.inputs)
+        lengths = [len(inputs.rows[i]) for i in pack]
+        packed += by_position(model, hidden[row][real[row]], long=inputs.long).split(lengths)
+    return Measure(value=difference(packed, subject.single_by_position), inputs=inputs.description)
 
 
 def _packs(rows: list[Ids], room: int) -> list[list[int]]:
-    """Numbers of rows, in their order, that fit into one row together."""
+    """The rows, in their order, in groups that fit into one row."""
     packs: list[list[int]] = []
     left = 0
     for i, row in enumerate(rows):
@@ -139,24 +140,24 @@ def _packs(rows: list[Ids], room: int) -> list[list[int]]:
 
 
 def compiled_is_eager(subject: Subject) -> Measure:
-    """torch.compile changes the speed only."""
+    """torch.compile changes the speed and nothing else."""
     if not has_blocks(subject.model):
-        raise NotApplicable("blocks are compiled, and this family has none")
+        raise NotApplicable("this family has no blocks to compile")
     if torch._dynamo.config.disable:
         raise NotMeasured("torch.compile is switched off: unset TORCH_COMPILE_DISABLE")
     try:
         with _compiled_blocks(subject.model):
-            fast = together(subject.model, subject.batch, long=subject.asked.long)
+            fast = batch_answers(subject.model, subject.batch, long=subject.inputs.long)
     except torch._dynamo.exc.BackendCompilerFailed as error:
         if _compiles_anything(subject.model.device):
             raise
         raise NotMeasured(f"torch.compile does not work here ({_first_line(error)}): see cutaway doctor") from None
-    return Measure(value=difference(fast, subject.together), inputs=subject.asked.inputs)
+    return Measure(value=difference(fast, subject.batched), inputs=subject.inputs.description)
 
 
 @contextmanager
 def _compiled_blocks(model: Model) -> Iterator[None]:
-    """All blocks run the same code, so one is compiled and serves them all, as in training: seconds, not minutes."""
+    """All blocks run the same code, so one compiled forward serves all, as in training: seconds, not minutes."""
     fast = torch.compile(Block.forward, dynamic=False, fullgraph=True)
     blocks = [part for part in model.modules() if isinstance(part, Block)]
     try:
@@ -170,7 +171,7 @@ def _compiled_blocks(model: Model) -> Iterator[None]:
 
 
 def _compiles_anything(device: torch.device) -> bool:
-    """It takes a C++ compiler, or Triton, which may not be here."""
+    """Whether torch.compile works here at all: it needs a C++ compiler, or Triton."""
     try:
         torch.compile(lambda x: x.sin() + 1)(torch.ones(8, device=device))
     except torch._dynamo.exc.BackendCompilerFailed:
@@ -184,8 +185,10 @@ def _first_line(error: Exception) -> str:
 
 @torch.no_grad()
 def int8_is_near(subject: Subject) -> Measure:
-    """Matrices of 8 bits cost a little: how much, and how often the likeliest stays the likeliest. Of a model that has
-    them already: each is multiplied as it says."""
+    """How much 8-bit matrices change the results, and how often the most likely token or class stays the same.
+
+    For a model that has 8-bit matrices already: each product is correct.
+    """
     model, (given, more, real) = subject.model, subject.batch
     if has_8_bits(model):
         return products_are_exact(model)
@@ -196,33 +199,35 @@ def int8_is_near(subject: Subject) -> Measure:
     scores = model.config.task not in ("hidden", "regress")
     agreement = float((exact.argmax(dim=-1) == near.argmax(dim=-1)).double().mean()) if scores else None
     if not exact.any():
-        raise NotMeasured("every answer is 0, so that there is nothing to be near to")
+        raise NotMeasured("all results are 0, so that there is nothing to be near to")
     value = float((near.double() - exact.double()).norm() / exact.double().norm())
     value = value if math.isfinite(value) else math.nan
     what = "length of the error / length of the answers"
-    return Measure(value=value, what=what, inputs=subject.asked.inputs, tolerance=INT8, agreement=agreement)
+    return Measure(value=value, what=what, inputs=subject.inputs.description, tolerance=INT8, agreement=agreement)
 
 
 def products_are_exact(model: Model) -> Measure:
-    """A product of whole numbers is one, in a batch as alone, whatever its kernel has packed."""
+    """Every product with an 8-bit matrix is correct, in a batch and alone, in every kernel."""
     found = {name: worst_product(part) for name, part in matrices_of(model).items()}
     worst = max(found, key=lambda name: math.inf if math.isnan(found[name]) else found[name])
-    why = "" if found[worst] <= TOLERANCE else f"{worst} is not multiplied as it says"
+    why = "" if found[worst] <= TOLERANCE else f"the product with {worst} is wrong"
     return Measure(value=found[worst], inputs=f"{len(found)} 8-bit matrices, each with {ROWS} rows", why=why)
 
 
 def tables_are_formulas(subject: Subject) -> Measure:
-    """Tables that no file holds, of sinusoids and of frequencies, are those of their formulas: a model that was moved,
-    cast or made without memory has filled them anew."""
+    """Tables that are computed and not stored, sinusoids and rotary frequencies, are still those of their formulas.
+
+    They have to be computed again when a model is moved, cast, or given memory.
+    """
     tables = {name: part for name, part in subject.model.named_modules() if isinstance(part, Rotary | Sinusoidal)}
     if not tables:
-        raise NotApplicable("no positions of this model are computed")
+        raise NotApplicable("this model has no computed tables of positions")
     wrong = []
     for name, part in tables.items():
         anew = copy.deepcopy(part)
         anew.fill()
         pairs = zip(part.buffers(), anew.buffers(), strict=True)
         wrong += [name] * any(ours.dtype != theirs.dtype or not ours.equal(theirs) for ours, theirs in pairs)
-    what = "tables that are not their formulas"
-    why = f"{wrong[0]} is not its formula" if wrong else ""
+    what = "tables that differ from their formulas"
+    why = f"{wrong[0]} differs from its formula" if wrong else ""
     return Measure(value=float(len(wrong)), what=what, inputs=f"{len(tables)} tables", tolerance=0.0, why=why)

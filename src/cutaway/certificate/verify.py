@@ -1,4 +1,4 @@
-"""Every law, one after the other."""
+"""Measures all laws, one after the other."""
 
 import math
 import platform
@@ -16,8 +16,8 @@ from cutaway.bundled import find
 from cutaway.certificate import export_laws, laws, text_laws
 from cutaway.certificate.certificate import Certificate, fingerprint
 from cutaway.certificate.eight_bits import has_8_bits, unrounded
-from cutaway.certificate.entry import Entry, Measure, NotMeasured, judged
-from cutaway.certificate.inputs import bearable_length, full_length, long_questions, questions
+from cutaway.certificate.entry import Entry, Measure, NotMeasured, judge
+from cutaway.certificate.inputs import default_length, full_length, long_inputs, short_inputs
 from cutaway.certificate.subject import Subject
 from cutaway.checkpoints import load, tokenizer_of
 from cutaway.checkpoints.model_folder import check_vocabulary
@@ -36,16 +36,20 @@ LAWS: dict[str, Law] = {
     "compiled = eager": laws.compiled_is_eager,
     "tables = formulas": laws.tables_are_formulas,
     "int8 ≈ fp32": laws.int8_is_near,
-    "export to HF = native": export_laws.again_is_native,
-    "transformers = native": export_laws.peer_is_native,
+    "export to HF = native": export_laws.export_is_native,
+    "transformers = native": export_laws.transformers_is_native,
     "beam 1 = greedy": text_laws.beam_one_is_greedy,
     "greedy in batches of 1, 3, 8": partial(text_laws.same_in_any_batch, width=1),
     "beam 4 in batches of 1, 3, 8": partial(text_laws.same_in_any_batch, width=4),
     "scores = uncached": text_laws.scores_are_uncached,
 }
-SLOW = ("compiled = eager",)  # what `quick` leaves out
-SHORT = ("weights are finite", "tables = formulas", "int8 ≈ fp32")  # what long rows would not change
-LONG = ("compiled = eager",)  # what is compiled for the long rows alone: each length takes as long again
+SLOW = ("compiled = eager",)  # left out by `quick`
+SHORT = (
+    "weights are finite",
+    "tables = formulas",
+    "int8 ≈ fp32",
+)  # measured on short rows only: long ones change nothing
+LONG = ("compiled = eager",)  # measured on long rows only: compiling takes as long for each length
 
 
 @checked
@@ -59,13 +63,13 @@ def verify(
     device: torch.device | str = "cpu",
     report: Callable[[str], None] = lambda law: None,
 ) -> Certificate:
-    """Measures every law on a model, in single precision; `quick` leaves compiling out.
+    """Measures every law on a model, in single precision; `quick` leaves out torch.compile.
 
-    The longest row has `length` tokens: all that the model reads, unless one pass over so many would take long; the
-    certificate says how many it had.
+    `length` is the number of tokens of the longest row: by default the model's maximum, or less if one pass over so
+    many tokens would take long. The certificate records it.
 
-    `model` is a folder, file or name, whose own tokenizer is used unless another is given, or a model that is loaded
-    already, of which a certificate speaks without naming files. `report` is told which law is next.
+    `model` is a folder, file or name, whose own tokenizer is used unless another is given; or a loaded model, whose
+    certificate then names no files. `report` is called with the name of each law before it is measured.
     """
     files: dict[str, str] = {}
     if not isinstance(model, Model):
@@ -74,7 +78,7 @@ def verify(
         tokenizer = tokenizer_of(path) if tokenizer is None else tokenizer
         model = load(path, device=device)
     if model.dtype != torch.float32:
-        raise InputError(f"a model in {model.dtype}: laws are measured in single precision, so give model.float()")
+        raise InputError(f"a model in {model.dtype}: laws are measured in single precision, so pass model.float()")
     if tokenizer is not None and "vocab_size" in model.config.to_dict():
         check_vocabulary(tokenizer, model.config.to_dict()["vocab_size"])
     model = model.eval()
@@ -101,12 +105,12 @@ def verify(
 
 
 def checked_length(model: Model, length: int | None) -> int | None:
-    """How long the longest row is; None of pictures."""
+    """The number of tokens of the longest row; None for a model that reads images."""
     full = full_length(model)
     if length is None:
-        return bearable_length(model)
+        return default_length(model)
     if full is None:
-        raise InputError(f"length={length}: this model reads pictures, all of one size; leave it out")
+        raise InputError(f"length={length}: this model reads images of one size: leave it out")
     longest = getattr(model, "max_len", None) or length
     if not 1 <= length <= longest:
         raise InputError(f"length={length} is not between 1 and max_len={longest}")
@@ -123,23 +127,23 @@ def measure_laws(
     report: Callable[[str], None],
 ) -> list[Entry]:
     entries = []
-    with unrounded(model), Subject(model, questions(model, tokenizer, seed)) as short:
-        asked = long_questions(model, length, seed)
-        long = None if asked is None else Subject(model, asked, first=short)
+    with unrounded(model), Subject(model, short_inputs(model, tokenizer, seed)) as short:
+        inputs = long_inputs(model, length, seed)
+        long = None if inputs is None else Subject(model, inputs, first=short)
         for law, measure in LAWS.items():
             report(law)
             subjects = [x for x in (short, long) if x is not None]
             subjects = subjects[:1] if law in SHORT else subjects[-1:] if law in LONG else subjects
             left_out = quick and law in SLOW
-            entries.append(judged(law, _left_out if left_out else partial(_worst, measure, subjects)))
+            entries.append(judge(law, _left_out if left_out else partial(_worst, measure, subjects)))
     return entries
 
 
 def _worst(law: Law, subjects: Sequence[Subject]) -> Measure:
-    """Of what short rows and long ones come to, the worst."""
-    found = [law(subject) for subject in subjects]
-    worst = max(found, key=lambda one: math.inf if math.isnan(one.value) else one.value)
-    return replace(worst, inputs=", and ".join(one.inputs for one in found))
+    """The worse result of short and long rows."""
+    measures = [law(subject) for subject in subjects]
+    worst = max(measures, key=lambda measure: math.inf if math.isnan(measure.value) else measure.value)
+    return replace(worst, inputs=", and ".join(measure.inputs for measure in measures))
 
 
 def _left_out() -> Measure:

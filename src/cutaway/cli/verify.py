@@ -1,4 +1,4 @@
-"""`cutaway verify`: the certificate. Measures the laws that a model has to keep, and says which it does."""
+"""`cutaway verify`: measures whether a model gives the same results in every way of running it."""
 
 import sys
 from pathlib import Path
@@ -15,17 +15,21 @@ if TYPE_CHECKING:
     from cutaway.certificate import Certificate, Entry
 
 Where = Annotated[Path, typer.Argument(metavar="MODEL", callback=locate_model, help="A model's folder, file or name.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Leave out what takes long: compiling.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Leave out torch.compile, which takes longest.")]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="The file to write; else certificate.json beside the weights; of a bundled model none."),
+    typer.Option(
+        "--out",
+        help="The certificate to write. Default: certificate.json next to the weights; none for a bundled model.",
+    ),
 ]
-Check = Annotated[bool, typer.Option("--check", help="Measure nothing: read the certificate, and see if it is stale.")]
-Seed = Annotated[int, typer.Option("--seed", help="Of the random inputs.")]
+Check = Annotated[bool, typer.Option("--check", help="Only read the certificate, and see if it is stale.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the random inputs.")]
 Length = Annotated[
     int | None,
     typer.Option(
-        "--length", help="Tokens of the longest row; else all that the model reads, or as many as take seconds."
+        "--length",
+        help="Tokens of the longest row. Default: the model's maximum, or as many as one pass reads in seconds.",
     ),
 ]
 
@@ -48,7 +52,11 @@ def verify(
     device: On = Device.auto,
     as_json: Json = False,
 ) -> None:
-    """Does this model keep the laws? Batch = single, cached = uncached, export = native … Exit code 1 if not."""
+    """Check that a model gives the same results in every way of running it.
+
+    Alone or in a batch, with padding on the left or the right, with or without the KV cache, compiled, exported and so
+    on. Prints a table of these laws and writes it as the model's certificate. Exit code 1 if a law fails.
+    """
     from cutaway.certificate import certificate_path, read_certificate
 
     path = certificate_path(model) if out is None else out
@@ -56,24 +64,26 @@ def verify(
     if check:
         certificate = read_certificate(path)
         if device is not Device.auto and device.value != certificate.machine.get("device"):
-            raise InputError(f"{path} was not measured on {device.value}: leave --check out, and it is")
+            raise InputError(
+                f"{path} was not measured on {device.value}: run the command without --check to measure it there"
+            )
         changed = certificate.changed(model)
     else:
-        _check(path)
-        certificate = _measured(model, quick, seed, length, device)
+        _check_path(path)
+        certificate = _measure(model, quick, seed, length, device)
         if out is None and model.resolve().is_relative_to(HERE):
-            print("the certificate that came along is kept; --out FILE writes this one", file=sys.stderr)
+            print("the bundled certificate is kept; use --out FILE to write this one", file=sys.stderr)
         else:
             certificate.write(path)
     if as_json:
         print(json_text({**certificate.to_dict(), "file": str(path), "stale": changed}, 2))
     else:
-        _show(model, certificate, path, changed)
+        _print(model, certificate, path, changed)
     raise typer.Exit(0 if certificate.passed and not changed else 1)
 
 
-def _check(path: Path) -> None:
-    """An older certificate makes room for a new one, and no other file does."""
+def _check_path(path: Path) -> None:
+    """Refuses to overwrite a file that is not a certificate."""
     from cutaway.errors import CheckpointError
     from cutaway.files import read_json
 
@@ -84,11 +94,11 @@ def _check(path: Path) -> None:
     except CheckpointError:
         ours = False
     if not ours:
-        raise InputError(f"{path} is there, and no certificate: name another file with --out, or remove it")
+        raise InputError(f"{path} exists and is not a certificate: name another file with --out, or remove it")
 
 
-def _measured(model: Path, quick: bool, seed: int, length: int | None, device: Device) -> "Certificate":
-    """On the GPU where there is one, like every command that lets a model speak."""
+def _measure(model: Path, quick: bool, seed: int, length: int | None, device: Device) -> "Certificate":
+    """Measured on a GPU if there is one, as in every command that runs a model."""
     from cutaway.cli.shared.console import Console
 
     with Console(stderr=True).status("reading the model …") as spinner:  # on a terminal only
@@ -111,7 +121,7 @@ def _measured(model: Path, quick: bool, seed: int, length: int | None, device: D
         )
 
 
-def _show(model: Path, certificate: "Certificate", path: Path, changed: list[str]) -> None:
+def _print(model: Path, certificate: "Certificate", path: Path, changed: list[str]) -> None:
     from rich.text import Text
 
     console, reasons = stdout(), list(dict.fromkeys(entry.why for entry in certificate.entries if entry.why))
@@ -122,19 +132,25 @@ def _show(model: Path, certificate: "Certificate", path: Path, changed: list[str
     console.print(_table(certificate.entries, reasons))
     console.print()
     if reasons:
-        console.print(_below(reasons))
+        console.print(_footnotes(reasons))
         console.print()
     console.print(_count(certificate.entries))
     inputs = next((entry.inputs for entry in certificate.entries if entry.law == "batch = single"), "")
     if (certificate.length or 0) < (certificate.max_len or 0):
-        inputs += f" of the {certificate.max_len:,} tokens that it reads (--length measures more)"
+        inputs += f" of the {certificate.max_len:,} tokens that the model can read (--length measures more)"
     versions = [f"{name} {version}" for name, version in certificate.versions.items()]
-    told = [inputs, f"seed {certificate.seed}", *versions, certificate.machine.get("processor", ""), certificate.date]
-    console.print(Text(" · ".join(filter(None, told)), "dim"))
-    console.print(Text(str(path), "dim"), soft_wrap=True)  # whole, so that it can be copied
+    details = [
+        inputs,
+        f"seed {certificate.seed}",
+        *versions,
+        certificate.machine.get("processor", ""),
+        certificate.date,
+    ]
+    console.print(Text(" · ".join(filter(None, details)), "dim"))
+    console.print(Text(str(path), "dim"), soft_wrap=True)  # on one line, so that it can be copied
     if changed:
-        said = f"stale: {', '.join(changed)} changed since; measure again with `cutaway verify {model}`"
-        console.print(Text(said, "bold red"), soft_wrap=True)
+        message = f"stale: {', '.join(changed)} changed since; measure again with `cutaway verify {model}`"
+        console.print(Text(message, "bold red"), soft_wrap=True)
 
 
 def _table(entries: "list[Entry]", reasons: list[str]) -> Any:
@@ -143,7 +159,7 @@ def _table(entries: "list[Entry]", reasons: list[str]) -> Any:
     table = grid(header=True)
     table.add_column("law")
     table.add_column("verdict", no_wrap=True)
-    table.add_column("found", justify="right", no_wrap=True)
+    table.add_column("value", justify="right", no_wrap=True)
     table.add_column("")
     for entry in entries:
         value = "" if entry.value is None else f"{entry.value:.2g}"
@@ -152,8 +168,8 @@ def _table(entries: "list[Entry]", reasons: list[str]) -> Any:
     return table
 
 
-def _below(reasons: list[str]) -> Any:
-    """Why a law has no number; each reason once, since several laws may share it."""
+def _footnotes(reasons: list[str]) -> Any:
+    """The reasons why laws have no value, each once."""
     from rich.text import Text
 
     notes = grid()
@@ -165,7 +181,7 @@ def _below(reasons: list[str]) -> Any:
 
 
 def _bound(entry: "Entry") -> str:
-    """What the number is held against."""
+    """What the value is compared with."""
     if not entry.tolerance or entry.value is None:
         return entry.what
     sign = "≤" if entry.value <= entry.tolerance else ">"

@@ -79,7 +79,7 @@ class Branches(Cache):
         kept = {each.name: getattr(empty, each.name) for each in fields(Cache)}
         return ids, replace(cls(**kept, stops=stops), positions=positions)
 
-    def deepens(self, n: int) -> int:
+    def growth(self, n: int) -> int:
         return int(self.positions.max()) + 1
 
     def step(

@@ -1,4 +1,4 @@
-"""Assemblies of parts, one file each: what the papers built.
+"""The architectures of the papers, assembled from parts, one file each.
 
     model = build("gpt2")                                   # by size, with new weights
     model = build("bert-base", task="classify", n_classes=2)
@@ -18,7 +18,7 @@ from cutaway.model.config import Config
 from cutaway.model.device import usable_device
 from cutaway.model.model import Model
 
-# family → (room and file, config class, model class); imported by name when asked for
+# family → (module, config class, model class); a module is imported when its family is needed
 FAMILIES: dict[str, tuple[str, str, str]] = {
     "transformer": ("families.transformer", "TransformerConfig", "Transformer"),
     "bert": ("families.bert", "BERTConfig", "BERT"),
@@ -53,7 +53,7 @@ def sizes() -> dict[str, Config]:
 
 
 def config_of(size: str) -> Config:
-    """The numbers of a named size."""
+    """The config of a named size."""
     known = sizes()
     if size not in known:
         raise ConfigError(f"no size is called {size!r}; known: {', '.join(known)}")
@@ -82,11 +82,11 @@ def build(
     if not dtype.is_floating_point:
         raise ConfigError(f"dtype={dtype} has no fractions: give torch.float32, torch.bfloat16 or torch.float16")
     model = bare(config).to(dtype)
-    if str(device) == "meta":  # on purpose: a model that takes no memory
+    if str(device) == "meta":  # a model that takes no memory, for whoever wants only its shapes
         return model
     device = usable_device(device)
     model.to_empty(device=device)
-    own = [device] if device.type == "cuda" else []  # without the list, fork_rng wakes up every GPU
+    own = [device] if device.type == "cuda" else []  # without the list, fork_rng initialises every GPU
     with torch.random.fork_rng(own, enabled=seed is not None):
         if seed is not None:
             torch.manual_seed(seed)
@@ -95,7 +95,7 @@ def build(
 
 
 def bare(config: Config) -> Model:
-    """The model without memory for its weights, which costs nothing: weights are drawn or read in afterwards."""
+    """The model on the meta device, without memory for its weights, which are drawn or loaded afterwards."""
     with torch.device("meta"):
         return model_class(config.family)(config)
 

@@ -1,7 +1,7 @@
-"""BERT (Devlin et al. 2018): an encoder by itself, which sees both sides of a blank.
+"""BERT (Devlin et al. 2018): an encoder by itself, which sees the text on both sides of each token.
 
-Learned positions and segments with a norm after their sum, post-norm, GELU. It is trained to fill blanks and to tell
-whether one sentence follows another, and fine-tuned for sentences, pairs and tokens.
+Learned positions and segments with a norm after their sum, post-norm, GELU. It is trained to predict masked tokens and
+whether one sentence follows another, and fine-tuned for tasks on sentences, pairs of sentences and tokens.
 """
 
 from dataclasses import dataclass
@@ -55,10 +55,10 @@ class BERTConfig(Config):
     activation: str = "gelu"
     norm_eps: float = 1e-12
     dropout: float = 0.1
-    attention_dropout: float | None = None  # None: as elsewhere
-    classifier_dropout: float | None = None  # None: as elsewhere
+    attention_dropout: float | None = None  # None: as `dropout`
+    classifier_dropout: float | None = None  # None: as `dropout`
     tied: bool = True
-    pooler: bool = True  # whether a model without a head brings its pooler along
+    pooler: bool = True  # whether a model for the task `hidden` has the pooler
     pooling: str = "first"  # what a classifier reads: the first token through the pooler, or the mean of all
 
     def check(self) -> None:

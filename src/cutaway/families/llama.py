@@ -1,4 +1,4 @@
-"""Llama (Touvron et al. 2023), and what followed in its layout: SmolLM2, Mistral, the stories of llama2.c.
+"""Llama (Touvron et al. 2023) and models with its layout: SmolLM2, Mistral, the stories of llama2.c.
 
 A decoder by itself: rotary positions, RMSNorm before each sub-layer, SwiGLU, grouped queries, no biases.
 """
@@ -7,21 +7,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from cutaway.errors import ConfigError
-from cutaway.families.parts import decoder_head, draw_normal, either
+from cutaway.families.parts import DecoderOnly, decoder_head, draw_normal, either
 from cutaway.model.attention import SelfAttention
 from cutaway.model.blocks import Block, pre_norm
-from cutaway.model.cache import Cache
 from cutaway.model.config import Config, check_heads
 from cutaway.model.decoder import Decoder
-from cutaway.model.embeddings import Embedding, TokenEmbedding, check_ids
+from cutaway.model.embeddings import Embedding, TokenEmbedding
 from cutaway.model.feed_forward import GatedFeedForward
-from cutaway.model.model import DecoderModel
 from cutaway.model.norms import RMSNorm
-from cutaway.model.positions import Rotary, Stretch, StretchSlow, scaling_named
+from cutaway.model.positions import Rotary, Rotation, Stretch, StretchSlow, scaling_named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +38,13 @@ class LlamaConfig(Config):
     d_ff: int = 11008
     activation: str = "silu"
     rotary_base: float = 10000.0
-    rotary_scaling: str | None = None  # for longer texts than in training: linear or llama3, and their numbers,
+    rotary_scaling: str | None = None  # "linear" or "llama3", for texts longer than those of training
     rotary_scaling_numbers: tuple[float, ...] | None = None  # (factor,) or (factor, slow, fast, trained_len)
-    window: int | None = None  # Mistral: how far back a block looks
+    window: int | None = None  # Mistral: each token attends to itself and the window - 1 tokens before it
     attention_bias: bool = False
     norm_eps: float = 1e-5
     dropout: float = 0.0
-    attention_dropout: float | None = None  # None: as elsewhere
+    attention_dropout: float | None = None  # None: as `dropout`
     tied: bool = False
 
     def check(self) -> None:
@@ -60,7 +58,7 @@ class LlamaConfig(Config):
         self.scaling()
 
     def scaling(self) -> Stretch | StretchSlow | None:
-        """How rotary positions are slowed down, where they are."""
+        """How rotary positions are slowed down for long texts; None if they are not."""
         if self.rotary_scaling is None:
             if self.rotary_scaling_numbers is not None:
                 raise ConfigError("rotary_scaling_numbers without rotary_scaling: say which scaling they are for")
@@ -88,7 +86,7 @@ SIZES: dict[str, Config] = {
 }
 
 
-class Llama(DecoderModel):
+class Llama(DecoderOnly):
     """`logits = model(ids)`."""
 
     def __init__(self, config: LlamaConfig) -> None:
@@ -121,17 +119,8 @@ class Llama(DecoderModel):
         )
         self.head = decoder_head(c, c.d_model, c.vocab_size, tokens if c.tied else None)
 
-    def hidden(  # type: ignore[override]
-        self,
-        ids: Int[Tensor, "batch seq"],
-        *,
-        real: Bool[Tensor, "batch seq"] | None = None,
-        documents: Int[Tensor, "batch seq"] | None = None,
-        cache: Cache | None = None,
-    ) -> Float[Tensor, "batch seq d_model"]:
-        check_ids(ids, self.vocab_size, real=real)
-        step = self.step(ids, real, documents, cache)
-        return self.decoder(self.embedding(ids, step.positions), step, rotation=self.rotary(step.positions))
+    def rotation(self, positions: Int[Tensor, "#batch seq"]) -> Rotation:
+        return self.rotary(positions)
 
     def initialise(self) -> None:
         draw_normal(self, 0.02)

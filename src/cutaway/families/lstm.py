@@ -1,7 +1,7 @@
-"""The LSTM language model (Mikolov et al. 2010 with Hochreiter & Schmidhuber's cell): the last state says what follows.
+"""The LSTM language model (Mikolov et al. 2010, with the cell of Hochreiter & Schmidhuber).
 
-Everything that was read has to fit into that state; nothing can be looked up. No positions are added: a recurrence
-knows the order by itself, and has no longest text.
+The next token is predicted from the last state. Everything that was read has to fit into it; nothing can be looked up.
+No positions are added, because a recurrence reads in order; so there is no maximum length.
 """
 
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from cutaway.families.parts import decoder_head
 from cutaway.model.cache import Cache
 from cutaway.model.config import Config
 from cutaway.model.dropout import Dropout
 from cutaway.model.embeddings import Embedding, TokenEmbedding, check_ids, check_like
-from cutaway.model.heads import decoder_head
-from cutaway.model.lstm import LSTM, Layers, draw_weights, forwards
-from cutaway.model.lstm_cache import Past
+from cutaway.model.lstm import LSTM, Layers, draw_weights, forward_order
+from cutaway.model.lstm_cache import PreviousStates
 from cutaway.model.masks import document_starts
 from cutaway.model.model import DecoderModel
 
@@ -31,7 +31,7 @@ class LSTMConfig(Config):
     vocab_size: int = 8000
     n_layers: int = 2
     d_model: int = 512  # of embeddings, states and cells
-    dropout: float = 0.2  # of what goes from layer to layer, never from step to step (Zaremba et al. 2014)
+    dropout: float = 0.2  # between layers, not between steps (Zaremba et al. 2014)
     tied: bool = True
 
 
@@ -54,7 +54,7 @@ class LSTMModel(DecoderModel):
         self.head = decoder_head(c, c.d_model, c.vocab_size, tokens if c.tied else None)
 
     @property
-    def kept(self) -> tuple[int, int, int]:
+    def cache_shape(self) -> tuple[int, int, int]:
         return len(self.decoder), 1, self.decoder[0].d_out
 
     def hidden(  # type: ignore[override]
@@ -67,9 +67,9 @@ class LSTMModel(DecoderModel):
     ) -> Float[Tensor, "batch seq d_model"]:
         check_ids(ids, self.vocab_size, real=real)
         if cache is not None:
-            return self._read_on(ids, real, documents, cache)
+            return self._hidden_with_cache(ids, real, documents, cache)
         check_like("documents", documents, ids, "int")
-        order = forwards(real)
+        order = forward_order(real)
         starts = None
         if documents is not None:
             in_order = documents if order is None else documents.scatter(1, order, documents)
@@ -79,20 +79,20 @@ class LSTMModel(DecoderModel):
             x = self.dropout(layer(x, order=order, starts=starts))
         return x
 
-    def _read_on(
+    def _hidden_with_cache(
         self,
         ids: Int[Tensor, "batch seq"],
         real: Bool[Tensor, "batch seq"] | None,
         documents: Int[Tensor, "batch seq"] | None,
         cache: Cache,
     ) -> Float[Tensor, "batch seq d_model"]:
-        past = Past(self.step(ids, real, documents, cache), cache, ids.shape[1])
+        past = PreviousStates(self.step(ids, real, documents, cache), cache, ids.shape[1])
         x = self.embedding(ids, ids)
         for number, layer in enumerate(self.decoder):
             empty = x.new_zeros(cache.batch, layer.d_out, dtype=self.dtype)
-            turns = past.read_on(number, layer.entered(x), (empty, empty), layer.step)
-            layer.show_turns(turns)
-            x = self.dropout(past.packed(torch.cat([turn.state for turn in turns], dim=1)))
+            history = past.run(number, layer.from_input(x), (empty, empty), layer.step)
+            layer.tap_history(history)
+            x = self.dropout(past.packed(torch.cat([turn.state for turn in history], dim=1)))
         return x
 
     def initialise(self) -> None:

@@ -1,8 +1,7 @@
-"""The translator that Transformers replaced: a bidirectional LSTM reads, an LSTM with attention writes.
+"""The translator that Transformers replaced: a bidirectional LSTM as encoder, an LSTM with attention as decoder.
 
-Bahdanau et al. 2015 (RNNsearch), with LSTM cells in place of GRUs. The encoder reads the source from both ends, so that
-each word's states, side by side, have seen all of it. The decoder's state asks them what to look at
-(`additive_attention`).
+Bahdanau et al. 2015 (RNNsearch), with LSTM cells instead of GRUs. The encoder reads the source in both directions, so
+that the two states of each word together have seen all of it. The decoder attends to them (`additive_attention`).
 """
 
 from dataclasses import dataclass
@@ -19,8 +18,8 @@ from cutaway.model.config import Config
 from cutaway.model.dropout import Dropout
 from cutaway.model.embeddings import Embedding, TokenEmbedding, check_ids
 from cutaway.model.heads import HiddenStates, LanguageModelHead
-from cutaway.model.lstm import LSTM, Layers, Order, backwards, draw_weights, forwards
-from cutaway.model.lstm_cache import Past
+from cutaway.model.lstm import LSTM, Layers, Order, backward_order, draw_weights, forward_order
+from cutaway.model.lstm_cache import PreviousStates
 from cutaway.model.model import EncoderDecoderModel
 from cutaway.model.tap import Part
 
@@ -47,7 +46,7 @@ SIZES: dict[str, Config] = {"lstm-translator": LSTMTranslatorConfig()}
 
 
 class Bidirectional(Part):
-    """Two layers that read the same text, one of them backwards; their states side by side."""
+    """Two layers that read the same text, one of them backwards; their states are concatenated."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
@@ -63,7 +62,7 @@ class AttentiveDecoder(Layers[AttentiveLSTM]):
     """The decoder's layer, as `decoder.0`."""
 
     def remember(self, memory: Float[Tensor, "sentence source d_model"]) -> list[KeysValues]:
-        """What its attention looks at."""
+        """The keys and values of its attention."""
         return [layer.cross.remember(memory) for layer in self]
 
 
@@ -88,14 +87,14 @@ class LSTMTranslator(EncoderDecoderModel):
             self.head = LanguageModelHead(c.d_model, c.vocab_size, tied_to=target if c.tied else None, bias=True)
 
     @property
-    def kept(self) -> tuple[int, int, int]:
+    def cache_shape(self) -> tuple[int, int, int]:
         return len(self.decoder), 1, self.decoder[0].cross.d_head
 
     def encode(
         self, source: Int[Tensor, "batch source"], real: Bool[Tensor, "batch source"] | None = None
     ) -> Float[Tensor, "batch source d_model"]:
         check_ids(source, self.vocab_size, real=real)
-        there, back = forwards(real), backwards(source, real)
+        there, back = forward_order(real), backward_order(source, real)
         x = self.source_embedding(source, source)
         for layer in self.encoder:
             x = self.dropout(layer(x, there, back))
@@ -111,13 +110,13 @@ class LSTMTranslator(EncoderDecoderModel):
         cache: Cache | None = None,
     ) -> Float[Tensor, "batch seq d_model"]:
         check_ids(ids, self.vocab_size, real=real)
-        across = self.across(len(ids), memory, memory_real, cache)  # before the cache is written to
-        looked_at, mask = across["memory"][0], across["memory_mask"]
+        across = self.across(len(ids), memory, memory_real, cache)  # may raise, so before the cache is written to
+        memory_keys_values, mask = across["memory"][0], across["memory_mask"]
         x = self.target_embedding(ids, ids)
         if cache is None:
-            return self.decoder[0](x, looked_at, mask, order=forwards(real))
-        past = Past(self.step(ids, real, None, cache), cache, ids.shape[1])
-        return self.decoder[0](x, looked_at, mask, past=past)
+            return self.decoder[0](x, memory_keys_values, mask, order=forward_order(real))
+        past = PreviousStates(self.step(ids, real, None, cache), cache, ids.shape[1])
+        return self.decoder[0](x, memory_keys_values, mask, past=past)
 
     def initialise(self) -> None:
         draw_weights(self)

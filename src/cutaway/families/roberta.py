@@ -1,6 +1,6 @@
-"""RoBERTa (Liu et al. 2019): BERT trained longer and on more, with blanks alone; no second sentence, no pooler.
+"""RoBERTa (Liu et al. 2019): BERT trained for longer on more data, to predict masked tokens and nothing else.
 
-The network is BERT's, with one segment, and a classifier that carries its own layer.
+The network is BERT's with one segment. The classifier has a layer of its own in place of BERT's pooler.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class RoBERTa(BERT):
     """`scores = model(ids, real=real)`."""
 
     def head_activation(self, c: BERTConfig) -> str:
-        return "gelu"  # whatever the blocks have, as published
+        return "gelu"  # whatever the blocks use, as published
 
     def pooler_for(self, c: BERTConfig, dropout: float) -> Pooler:
         return Pooler(c.d_model, dropout=dropout)

@@ -1,4 +1,4 @@
-"""RoFormer (Su et al. 2021): BERT with rotary positions, so that attention sees only how far apart two tokens are."""
+"""RoFormer (Su et al. 2021): BERT with rotary positions: attention scores depend on the distance of two tokens only."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,7 @@
-"""T5 (Raffel et al. 2020): encoder–decoder, every task as text to text.
+"""T5 (Raffel et al. 2020): an encoder–decoder for which every task is text to text.
 
-Positions are a learned bias per distance on the scores, shared by all blocks; RMSNorm before each sub-layer; no
-biases, and scores that are not divided by √d_head (the first weights are drawn small enough instead).
+Positions are a learned bias on the scores for each distance, shared by all blocks; RMSNorm before each sub-layer; no
+other biases; scores are not divided by √d_head, because the first weights of the queries are drawn smaller instead.
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class T5Config(Config):
     norm_eps: float = 1e-6
     dropout: float = 0.1
     tied: bool = True
-    scale_output: bool = True  # by 1/√d_model, because the embedding is not scaled up on the way in; not in v1.1
+    scale_output: bool = True  # logits of hidden states · 1/√d_model; not in v1.1
 
     def check(self) -> None:
         super().check()
@@ -94,7 +94,7 @@ class T5(EncoderDecoderModel):
         norm = partial(RMSNorm, c.d_model, eps=c.norm_eps)
         self.encoder = Encoder((block(c) for _ in range(c.n_encoder_layers)), final_norm=norm())
         self.decoder = Decoder((block(c, across=True) for _ in range(c.n_decoder_layers)), final_norm=norm())
-        self.dropout = nn.Dropout(c.dropout)  # also of what leaves a stack
+        self.dropout = nn.Dropout(c.dropout)  # also applied to the output of each stack
         self.head: Part = HiddenStates()
         if c.task == "translate":
             scale = c.d_model**-0.5 if c.scale_output else 1.0
@@ -118,7 +118,7 @@ class T5(EncoderDecoderModel):
         cache: Cache | None = None,
     ) -> Float[Tensor, "batch seq d_model"]:
         check_ids(ids, self.vocab_size, real=real)
-        across = self.across(len(ids), memory, memory_real, cache)  # before the cache is written to
+        across = self.across(len(ids), memory, memory_real, cache)  # may raise, so before the cache is written to
         step = self.step(ids, real, None, cache)
         bias = self.target_bias(step.query_positions, step.key_positions)
         x = self.target_embedding(ids, step.positions)
@@ -126,7 +126,7 @@ class T5(EncoderDecoderModel):
 
     @torch.no_grad()
     def initialise(self) -> None:
-        """Normal, as narrow as each matrix's input is wide; queries narrower still, in place of 1/√d_head."""
+        """Normal with standard deviation 1/√(width of the input); queries also · 1/√d_head, which the scores lack."""
         d_model = self.target_embedding.tokens.matrix.shape[1]
         for name, parameter in self.named_parameters():
             if parameter.ndim == 1:
@@ -139,8 +139,8 @@ class T5(EncoderDecoderModel):
                 parameter.normal_(0.0, parameter.shape[1] ** -0.5)
         for stack in (self.encoder, self.decoder):
             for part in (part for block in stack for part in (block.attention, block.cross) if part is not None):
-                asks = part.query_key_value if isinstance(part, SelfAttention) else part.query
-                asks.weight[: part.n_heads * part.d_head] *= part.d_head**-0.5
+                queries = part.query_key_value if isinstance(part, SelfAttention) else part.query
+                queries.weight[: part.n_heads * part.d_head] *= part.d_head**-0.5
 
 
 def block(c: T5Config, *, across: bool = False) -> Block:

@@ -42,7 +42,7 @@ class TransformerConfig(Config):
 
     task: str = "translate"
     vocab_size: int = 37000
-    source_vocab_size: int | None = None  # a source vocabulary of its own; None shares the target's, and its matrix
+    source_vocab_size: int | None = None  # None: one vocabulary and one embedding matrix for source and target
     max_len: int = 1024
     n_encoder_layers: int = 6
     n_decoder_layers: int = 6
@@ -71,7 +71,7 @@ class TransformerConfig(Config):
             raise ConfigError(f"positions={self.positions!r} is not one of {', '.join(POSITIONS)}, rotary, none")
 
     def heads_of(self, side: str) -> int:
-        """How many heads each attention of the encoder or the decoder has."""
+        """The number of heads in the encoder or the decoder."""
         return self.n_heads if side == "encoder" else self.n_decoder_heads or self.n_heads
 
     def d_ff_of(self, side: str) -> int:
@@ -135,7 +135,7 @@ class Transformer(EncoderDecoderModel):
         cache: Cache | None = None,
     ) -> Float[Tensor, "batch seq d_model"]:
         check_ids(ids, self.vocab_size, real=real)
-        across = self.across(len(ids), memory, memory_real, cache)  # before the cache is written to
+        across = self.across(len(ids), memory, memory_real, cache)  # may raise, so before the cache is written to
         step = self.step(ids, real, None, cache)
         x = self.target_embedding(ids, step.positions)
         rotation = None if self.target_rotary is None else self.target_rotary(step.positions)
@@ -168,11 +168,11 @@ def block(c: TransformerConfig, side: str) -> Block:
 
 
 def added_positions(c: TransformerConfig) -> Part | None:
-    """Positions that are added to the embedding; rotary ones turn queries and keys instead."""
+    """The positions that are added to the embedding: none if they are rotary, which turn queries and keys."""
     kind = POSITIONS.get(c.positions)
     return None if kind is None else kind(c.max_len, c.d_model)
 
 
 def final_norm(c: TransformerConfig) -> LayerNorm | None:
-    """Pre-norm blocks leave an unnormalised sum behind; post-norm blocks do not."""
+    """Pre-norm blocks leave an unnormalised sum, which is normalised here; post-norm blocks do not."""
     return LayerNorm(c.d_model, eps=c.norm_eps) if c.wiring == "pre_norm" else None

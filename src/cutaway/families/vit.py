@@ -1,6 +1,6 @@
-"""The Vision Transformer (Dosovitskiy et al. 2020): a picture as a sentence of patches.
+"""The Vision Transformer (Dosovitskiy et al. 2020): an image is read as a sequence of patches.
 
-Patches become vectors, a class token stands in front, positions are learned, and the encoder is pre-norm.
+Each patch becomes a vector, a class token is put before the patches, positions are learned, the encoder is pre-norm.
 """
 
 from dataclasses import dataclass
@@ -42,11 +42,11 @@ class ViTConfig(Config):
     activation: str = "gelu"
     norm_eps: float = 1e-12
     dropout: float = 0.0
-    attention_dropout: float | None = None  # None: as elsewhere
+    attention_dropout: float | None = None  # None: as `dropout`
     query_key_value_bias: bool = True
-    pooler: bool = True  # whether a model without a head brings its pooler along
-    pixel_mean: tuple[float, ...] | None = None  # of each channel in 0…1: what pictures lose before they are read …
-    pixel_std: tuple[float, ...] | None = None  # … and what they are divided by
+    pooler: bool = True  # whether a model for the task `hidden` has the pooler
+    pixel_mean: tuple[float, ...] | None = None  # of each channel, for pixels in 0…1: subtracted from every image;
+    pixel_std: tuple[float, ...] | None = None  # the result is divided by this
 
     def check(self) -> None:
         super().check()

@@ -1,12 +1,12 @@
-"""Attention before the Transformer (Bahdanau et al. 2015): the decoder's last state asks every word of the source.
+"""Attention before the Transformer (Bahdanau et al. 2015): the decoder's last state s looks at every source word.
 
     score of source word j   e_j = vᵀ tanh(W s + U h_j)
     pattern                  α = softmax(e)
     context                  Σ_j α_j h_j
 
-A small network scores query against key where the Transformer takes their product; keys and values are one and the
-same h_j. It was added so that a long sentence need not fit into one vector; the Transformer keeps it and drops the
-recurrence.
+A small network scores query and key, where the Transformer takes their dot product; keys and values are both the
+encoder's state h_j. It was added so that a long sentence does not have to fit into one vector. The Transformer keeps
+attention and drops the recurrence.
 """
 
 import torch
@@ -15,20 +15,20 @@ from torch import Tensor, nn
 
 from cutaway.model.cache import KeysValues
 from cutaway.model.dropout import Dropout
-from cutaway.model.lstm import Gated, Order, Stepwise, Turn, arranged, back
-from cutaway.model.lstm_cache import Past
+from cutaway.model.lstm import Gated, Order, StepValues, Stepwise, reorder, restore_order
+from cutaway.model.lstm_cache import PreviousStates
 from cutaway.model.masks import Mask
 
 States = Float[Tensor, "batch some d_model"]
 
 
 class AdditiveAttention(Stepwise):
-    """One head. `remember` maps the source once, because its part of the scores is the same at every step."""
+    """Additive attention with one head. `remember` computes U h once, because it is the same at every step."""
 
     taps = {
         "scores": "vᵀ tanh(W s + U h), before the mask",
         "pattern": "the softmax of the scores: where each step looks",
-        "output": "the context: what it found there",
+        "output": "the context: the mean of the values, weighted by the pattern",
     }
     n_heads = 1
 
@@ -44,42 +44,42 @@ class AdditiveAttention(Stepwise):
     def forward(
         self, state: States, memory: KeysValues, may_look: Bool[Tensor, "#batch 1 source"] | None
     ) -> tuple[States, Float[Tensor, "batch some source"], Float[Tensor, "batch some source"]]:
-        """The context of each state, with its scores and its pattern."""
+        """The context of each state, its scores and its pattern."""
         keys, values = memory[0][:, 0], memory[1][:, 0]
         match = (self.query(state)[:, :, None] + keys[:, None]).tanh()
-        scores = self.passed("scores", self.score(match)[..., 0])
-        pattern = self.passed("pattern", masked_softmax(scores, may_look).to(values.dtype))
-        return self.passed("output", pattern @ values), scores, pattern
+        scores = self.tap_step("scores", self.score(match)[..., 0])
+        pattern = self.tap_step("pattern", masked_softmax(scores, may_look).to(values.dtype))
+        return self.tap_step("output", pattern @ values), scores, pattern
 
 
 def masked_softmax(
     scores: Float[Tensor, "batch some source"], may_look: Bool[Tensor, "#batch 1 source"] | None
 ) -> Float[Tensor, "batch some source"]:
-    """Where a row may look nowhere, all is 0. (With −∞ its softmax, and every gradient, would be no number.)"""
+    """Zeros for a row that may look nowhere. (With −∞, its softmax and all gradients would be NaN.)"""
     if may_look is None:
         return scores.softmax(dim=-1)
     return scores.masked_fill(~may_look, torch.finfo(scores.dtype).min).softmax(dim=-1) * may_look
 
 
 class AttentiveLSTM(Gated):
-    """The decoder's layer: its gates see the last word, the last state and the context that this state looked up.
+    """The decoder's layer: its gates see the last word, the last state and the context that this state attends to.
 
-    What it hands on is a readout of state, context and word, so that the state need not carry what the next word needs
-    alone. (The paper has maxout units there, we have tanh; and its cell is a GRU.)
+    Its output is a readout of state, context and word, so that the state does not have to carry everything that the
+    next word depends on. (The readout of the paper has maxout units instead of tanh, and its cell is a GRU.)
     """
 
     def __init__(self, d_model: int, dropout: float) -> None:
         super().__init__()
         self.cross = AdditiveAttention(d_model)
-        self.enter = nn.Linear(d_model, 4 * d_model)  # the word, of all steps at once
-        self.again = nn.Linear(2 * d_model, 4 * d_model, bias=False)  # state and context, step by step
+        self.enter = nn.Linear(d_model, 4 * d_model)  # for the words, all steps at once
+        self.again = nn.Linear(2 * d_model, 4 * d_model, bias=False)  # for state and context, step by step
         self.first = nn.Linear(d_model // 2, d_model)
         self.readout = nn.Linear(3 * d_model, d_model)
         self.dropout = Dropout(dropout)
 
     def begin(self, memory: KeysValues, mask: Mask) -> tuple[Float[Tensor, "batch d"], Float[Tensor, "batch d"]]:
-        """State and cell before the first word, from what the encoder made of the first one, reading backwards: it
-        has seen the whole source by then."""
+        """State and cell before the first word. They come from the encoder's backward state at the first source word,
+        which has seen the whole source."""
         values = memory[1][:, 0]
         where = torch.zeros(len(values), dtype=torch.long, device=values.device)
         if mask.may_look is not None:
@@ -95,33 +95,33 @@ class AttentiveLSTM(Gated):
         mask: Mask,
         *,
         order: Order | None = None,
-        past: Past | None = None,
+        past: PreviousStates | None = None,
         layer: int = 0,
     ) -> Float[Tensor, "rows seq d_model"]:
-        x = arranged(x, order)
+        x = reorder(x, order)
         may_look = None if mask.may_look is None else mask.may_look[:, 0]
         found: list[tuple[Tensor, Tensor, Tensor]] = []  # context, scores, pattern of each step
 
-        def advance(entered: Tensor, state: Tensor, cell: Tensor) -> Turn:
+        def advance(from_input: Tensor, state: Tensor, cell: Tensor) -> StepValues:
             found.append(self.cross(state, memory, may_look))
-            gates = entered + self.again(torch.cat([state.to(found[-1][0].dtype), found[-1][0]], dim=-1))
-            return self.turn(gates, cell)
+            gates = from_input + self.again(torch.cat([state.to(found[-1][0].dtype), found[-1][0]], dim=-1))
+            return self.apply_gates(gates, cell)
 
-        entered, (state, cell) = self.enter(x), self.begin(memory, mask)
+        from_input, (state, cell) = self.enter(x), self.begin(memory, mask)
         if past is not None:
-            turns = past.read_on(layer, entered, (state, cell), advance)
+            history = past.run(layer, from_input, (state, cell), advance)
         else:
-            turns, state, cell = [], state[:, None], cell[:, None]
-            for step in entered.split(1, dim=1):
-                turns.append(advance(step, state, cell))
-                state, cell = turns[-1].state, turns[-1].cell
-        self.show_turns(turns, order)
+            history, state, cell = [], state[:, None], cell[:, None]
+            for step in from_input.split(1, dim=1):
+                history.append(advance(step, state, cell))
+                state, cell = history[-1].state, history[-1].cell
+        self.tap_history(history, order)
         context, scores, pattern = (torch.cat(steps, dim=1) for steps in zip(*found, strict=True))
-        self.cross.show("output", lambda: back(context, order))
-        self.cross.show("scores", lambda: back(scores, order)[:, None])
-        self.cross.show("pattern", lambda: back(pattern, order)[:, None])
-        states = torch.cat([turn.state for turn in turns], dim=1)
+        self.cross.tap_steps("output", lambda: restore_order(context, order))
+        self.cross.tap_steps("scores", lambda: restore_order(scores, order)[:, None])
+        self.cross.tap_steps("pattern", lambda: restore_order(pattern, order)[:, None])
+        states = torch.cat([turn.state for turn in history], dim=1)
         if past is not None:
             states, context = past.packed(states), past.packed(context)
         readout = self.readout(torch.cat([states.to(context.dtype), context, x.to(context.dtype)], dim=-1)).tanh()
-        return back(self.dropout(readout), order)
+        return restore_order(self.dropout(readout), order)

@@ -1,7 +1,7 @@
-"""A cache of hypotheses that share what they have in common: what a beam search reads from, and writes to.
+"""The KV cache of a beam search: hypotheses share the tokens that they have in common.
 
-Only the living need to be read. A beam begins with one hypothesis of each text, and one that prunes gives many up:
-`among` says who lives, and a step then takes their tokens side by side, as one row.
+Only live hypotheses have to be read. A beam starts with one hypothesis for each text, and pruning drops many later:
+`pack` says which are live, and a step then reads their tokens side by side, as one row.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from cutaway.errors import InputError
-from cutaway.model.cache import NOTHING, Cache, Step
+from cutaway.model.cache import EMPTY, Cache, Step
 from cutaway.model.kernels import cpu
 from cutaway.model.kernels.live_rows import Packing
 from cutaway.model.masks import Mask, sliding_window
@@ -21,11 +21,12 @@ from cutaway.model.masks import Mask, sliding_window
 
 @dataclass(frozen=True, eq=False)
 class Tree(Cache):
-    """A cache whose rows hold several hypotheses each, which share what they have in common.
+    """A cache with several hypotheses in each row, which share the tokens that they have in common.
 
-    `model(ids, cache=tree)` reads one new token of each: `ids` is (batch, hypothesis). Every token stays where it was
-    written; a hypothesis is the set of slots that it may look at, its ancestors. When beams are chosen, only these sets
-    change hands (`follow`): nothing is copied. What no hypothesis goes back to may be forgotten (`collect`).
+    `model(ids, cache=tree)` reads one new token of each hypothesis: `ids` is (batch, hypothesis). Every token stays in
+    the slot where it was written, and a hypothesis is the set of slots that it may look at, its ancestors. When a beam
+    goes on from other hypotheses, only these sets change (`reorder`); no keys and values are copied. Slots that are no
+    hypothesis's ancestors can be freed (`collect`).
     """
 
     ancestors: Bool[Tensor, "batch hypothesis slot"] = field(kw_only=True)
@@ -33,15 +34,15 @@ class Tree(Cache):
 
     @classmethod
     def of(cls, cache: Cache, n: int) -> "Tree":
-        """n hypotheses in each row, which all begin with what the row holds; the cache's own memory."""
-        ancestors = (cache.positions != NOTHING)[:, None].repeat(1, n, 1)
+        """n hypotheses in each row, which all begin with the tokens of the row. The tensors are those of the cache."""
+        ancestors = (cache.positions != EMPTY)[:, None].repeat(1, n, 1)
         return cls(**{f.name: getattr(cache, f.name) for f in fields(Cache)}, ancestors=ancestors)
 
-    def deepens(self, n: int) -> int:
+    def growth(self, n: int) -> int:
         return 1
 
-    def among(self, packing: Packing) -> Self:
-        """A view whose next step reads the tokens of the living only: `ids` is (1, living)."""
+    def pack(self, packing: Packing) -> Self:
+        """A view whose next step reads the tokens of live hypotheses only: `ids` is (1, living)."""
         return replace(self, packing=packing)
 
     def step(
@@ -69,9 +70,9 @@ class Tree(Cache):
         return Step(positions, self.positions, self._for_kernels(mask), stores)
 
     def _packed_step(self, ids: Int[Tensor, "1 living"], packing: Packing, window: int | None) -> Step:
-        """Makes room for the living alone. The others have no ancestors any more, so that these may be forgotten."""
+        """Makes room for the live hypotheses. The others lose their ancestors, whose slots can then be freed."""
         if ids.shape != (1, packing.n):
-            raise InputError(f"ids of shape {tuple(ids.shape)} for {packing.n} hypotheses that live")
+            raise InputError(f"ids of shape {tuple(ids.shape)} for {packing.n} live hypotheses")
         self._room(self.ancestors.shape[1])
         rows, places, order = packing.rows, packing.places, packing.order
         slots, positions = self.lengths[rows] + order, self.seen[rows]
@@ -80,7 +81,7 @@ class Tree(Cache):
         self.ancestors[rows, places, slots] = True
         self.lengths.add_(packing.counts)
         self.seen.add_(1)
-        mask = Mask(self.ancestors[:, None], none_blind=True)  # the dead are blind, but nobody asks what they see
+        mask = Mask(self.ancestors[:, None], none_blind=True)  # the others see nothing, but their results are not used
         if window is not None:
             here = packing.spread(positions)
             mask = replace(mask & sliding_window(window, here, self.positions), none_blind=True)
@@ -88,36 +89,39 @@ class Tree(Cache):
         return Step(positions[None], self.positions, self._for_kernels(mask), stores, packing)
 
     def begin(self) -> None:
-        """All hypotheses of a row begin with what the row holds."""
-        self.ancestors.copy_((self.positions != NOTHING)[:, None])
+        """All hypotheses of a row begin again with the tokens of the row."""
+        self.ancestors.copy_((self.positions != EMPTY)[:, None])
 
     def move(self, rows: Sequence[int], to: Sequence[int], **filled: Sequence[int] | None) -> None:
         super().move(rows, to, **filled)
         self.ancestors[list(to)] = self.ancestors[list(rows)]
 
-    def follow(self, parents: Int[Tensor, "batch hypothesis"]) -> None:
-        """Hypothesis i of a row goes on from what parents[i] was."""
+    def reorder(self, parents: Int[Tensor, "batch hypothesis"]) -> None:
+        """Hypothesis i of a row becomes a continuation of hypothesis parents[i]."""
         whose = parents[:, :, None].expand(self.ancestors.shape)
         self.ancestors.copy_(self.ancestors.gather(1, whose))
 
     def collect(self, rows: Int[Tensor, " some"]) -> list[int]:
-        """Forgets what no hypothesis of these rows goes back to, and moves the rest together. How much is left."""
+        """Frees the slots of these rows that are no hypothesis's ancestors, and moves the others to the front.
+
+        Returns the number of slots that each row still uses.
+        """
         living = self.ancestors[rows].any(dim=1)
         left = living.sum(dim=1)
         most = int(left.max())
         slots = living.int().argsort(dim=1, descending=True, stable=True)[:, :most]
         self._keep(rows, slots, left)
         stays = torch.arange(most, device=rows.device) < left[:, None]
-        positions = self.positions[rows].gather(1, slots).masked_fill_(~stays, NOTHING)
+        positions = self.positions[rows].gather(1, slots).masked_fill_(~stays, EMPTY)
         whose = slots[:, None].expand(-1, self.ancestors.shape[1], -1)
         ancestors = self.ancestors[rows].gather(2, whose) & stays[:, None]
-        self.positions[rows], self.ancestors[rows] = NOTHING, False
+        self.positions[rows], self.ancestors[rows] = EMPTY, False
         self.positions[rows, :most], self.ancestors[rows, :, :most] = positions, ancestors
         self.lengths[rows] = left
         return left.tolist()
 
     def _keep(self, rows: Int[Tensor, " some"], slots: Int[Tensor, "some most"], left: Int[Tensor, " some"]) -> None:
-        """The keys and values of these slots move to the front."""
+        """Moves the keys and values of these slots to the front."""
         _, n_heads, max_len, d_head = self.keys[0].shape
         if cpu.keeps(self.keys[0]):
             slots = slots.contiguous()

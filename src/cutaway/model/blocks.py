@@ -1,7 +1,8 @@
-"""A block: attention, then feed-forward, each added to the residual stream. The wiring says where the norm stands.
+"""A block: attention, then feed-forward, each added to the residual stream. The wiring says where the norm is applied.
 
-Every token has a stream of its own; sub-layers read from it and add to it. Post-norm (2017) normalises the sum,
-pre-norm (GPT-2) normalises only what is read, so that the stream is the plain sum of everything written to it.
+Every token has a stream of its own, and sub-layers read from it and add to it. Post-norm (2017) normalises the sum;
+pre-norm (GPT-2) normalises only what a sub-layer reads, so that the stream is the plain sum of all that is written to
+it.
 """
 
 from collections.abc import Callable
@@ -11,11 +12,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cutaway.errors import InputError
-from cutaway.model.attention import Bias, CrossAttention, SelfAttention
+from cutaway.model.attention import CrossAttention, SelfAttention
 from cutaway.model.cache import KeysValues, Store
 from cutaway.model.dropout import Dropout
 from cutaway.model.feed_forward import FeedForward, GatedFeedForward
-from cutaway.model.kernels import gpu_step
+from cutaway.model.kernels import step
+from cutaway.model.kernels.attend import Bias
 from cutaway.model.masks import EVERYWHERE, Mask
 from cutaway.model.positions import Rotation
 from cutaway.model.tap import Part
@@ -36,13 +38,13 @@ def pre_norm(x: Stream, sublayer: Sublayer, norm: nn.Module, dropout: nn.Module)
 
 
 class Block(Part):
-    """Self-attention, cross-attention where there is a memory to look at, feed-forward."""
+    """Self-attention, cross-attention if there is a memory to attend to, feed-forward."""
 
     taps = {
-        "residual_before": "the residual stream as the block finds it",
+        "residual_before": "the residual stream before the block",
         "residual_after_attention": "the stream after self-attention",
         "residual_after_cross": "the stream after cross-attention",
-        "residual_after": "the stream as the block leaves it",
+        "residual_after": "the stream after the block",
     }
 
     def __init__(
@@ -74,9 +76,9 @@ class Block(Part):
         memory_mask: Mask = EVERYWHERE,
         store: Store | None = None,
     ) -> Stream:
-        if x.is_cuda and bias is None and store is not None and gpu_step.fits(self, x, mask, store):
+        if store is not None and bias is None and step.fits(self, x, mask, store):
             given = (rotation, memory, memory_mask, store)
-            return gpu_step.step(self, x, mask, *given, pre=self.wiring is pre_norm)
+            return step.take(self, x, mask, *given, pre=self.wiring is pre_norm)
         look = partial(self.attention, mask=mask, rotation=rotation, bias=bias, store=store)
         x = self.tap("residual_before", x)
         x = self.tap("residual_after_attention", self.wiring(x, look, self.attention_norm, self.dropout))
@@ -92,5 +94,5 @@ class Block(Part):
 
 
 def has_blocks(model: nn.Module) -> bool:
-    """Whether it is a Transformer: only its blocks have a residual stream, and heads that write to it."""
+    """Whether a model is a Transformer: only blocks have a residual stream, and heads that write to it."""
     return any(isinstance(part, Block) for part in model.modules())

@@ -1,9 +1,9 @@
-"""What a decoder has read so far: the keys and values of every block, so that a new token costs one step.
+"""The KV cache: the keys and values of earlier tokens in every block, so that a new token costs one step.
 
-The cache belongs to the caller and is passed in: `model(ids, cache=cache)` reads the new tokens and appends them, under
-`torch.no_grad()` (otherwise autograd keeps every step alive). All of it is tensors that are allocated once and written
-in place, lengths included, so that a captured CUDA graph can replay a step. Rows may have different lengths; padding is
-stored as "nothing stands here".
+The caller makes the cache and passes it in: `model(ids, cache=cache)` reads the new tokens and appends them. Use it
+under `torch.no_grad()`, because otherwise autograd keeps the values of every step. All tensors are allocated once and
+written in place, lengths included, so that a step can be recorded as a CUDA graph. Rows may have different lengths, and
+slots with padding count as empty.
 """
 
 import mmap
@@ -24,24 +24,24 @@ from cutaway.model.kernels.live_rows import Packing
 from cutaway.model.masks import EVERYWHERE, Mask, sliding_window
 
 KeysValues = tuple[Float[Tensor, "sentence n_heads source d_head"], Float[Tensor, "sentence n_heads source d_head"]]
-LARGE = 1 << 20  # bytes: of less, it does not matter how they are had
-NOTHING = -1  # the position of a slot where nothing stands
+LARGE = 1 << 20  # bytes; how less than that is allocated makes no difference
+EMPTY = -1  # the position of a slot without a token
 
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """One layer's keys and values, and where this call's tokens go."""
+    """One layer's keys and values, and the slots for the tokens of this call."""
 
     keys: Float[Tensor, "batch head slot d_head"]
     values: Float[Tensor, "batch head slot d_head"]
     slots: slice | Int[Tensor, "rows seq"]  # the same for all rows, or each row's own
-    lengths: Int[Tensor, " batch"] | None  # behind the new tokens; None where some of these are padding
-    packing: Packing | None = None  # the new tokens come packed
+    lengths: Int[Tensor, " batch"] | None  # with the new tokens; None if some of these are padding
+    packing: Packing | None = None  # of the new tokens, if they are packed
 
     def append(
         self, keys: Float[Tensor, "rows head seq d_head"], values: Float[Tensor, "rows head seq d_head"]
     ) -> tuple[Float[Tensor, "batch head slot d_head"], Float[Tensor, "batch head slot d_head"]]:
-        """Stores the new keys and values and gives back all that are known."""
+        """Stores the new keys and values, and returns all that are stored."""
         for store, new in ((self.keys, keys), (self.values, values)):
             if isinstance(self.slots, Tensor) and cpu.appends(store, new):
                 cpu.append(store, new, self.slots, self.packing)
@@ -57,17 +57,17 @@ class Store:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """The tokens of one call: where they stand, what they may look at and, with a cache, each layer's store."""
+    """The tokens of one call: their positions, their mask and, with a cache, each layer's store."""
 
     positions: Int[Tensor, "#batch seq"]
     key_positions: Int[Tensor, "#batch key"]
     mask: Mask
     stores: Sequence[Store] = ()
-    packing: Packing | None = None  # the tokens come packed: only attention needs to know
+    packing: Packing | None = None  # of the tokens, if they are packed; only attention needs it
 
     @property
     def query_positions(self) -> Int[Tensor, "#batch query"]:
-        """Where the queries of each row stand, packed or not."""
+        """The positions of the queries of each row, packed or not."""
         return self.positions if self.packing is None else self.packing.spread(self.positions[0])
 
     def store(self, layer: int) -> Store | None:
@@ -76,14 +76,14 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Cache:
-    """Keys and values per layer (batch head slot d_head), and per row what stands in each slot."""
+    """Keys and values of each layer (batch head slot d_head), and for each row which tokens are in its slots."""
 
     keys: Sequence[Tensor]
     values: Sequence[Tensor]
     positions: Int[Tensor, "batch slot"]
-    lengths: Int[Tensor, " batch"]  # the next free slot of each row
-    seen: Int[Tensor, " batch"]  # the real tokens of each row, and so the next position
-    cross: Sequence[KeysValues] = ()  # per layer, the encoder output's keys and values
+    lengths: Int[Tensor, " batch"]  # the first free slot of each row
+    seen: Int[Tensor, " batch"]  # the number of real tokens of each row, which is the next position
+    cross: Sequence[KeysValues] = ()  # of each layer, the keys and values of the encoder's output
     cross_mask: Mask | None = None
 
     @classmethod
@@ -104,7 +104,7 @@ class Cache:
         return cls(
             keys=slots(),
             values=slots(),
-            positions=torch.full((batch, max_len), NOTHING, device=device),
+            positions=torch.full((batch, max_len), EMPTY, device=device),
             lengths=torch.zeros(batch, dtype=torch.long, device=device),
             seen=torch.zeros(batch, dtype=torch.long, device=device),
         )
@@ -113,8 +113,8 @@ class Cache:
     def batch(self) -> int:
         return self.positions.shape[0]
 
-    def deepens(self, n: int) -> int:
-        """How many tokens longer the longest text gets when each row reads n."""
+    def growth(self, n: int) -> int:
+        """The number of tokens by which texts grow when each row reads n."""
         return n
 
     @property
@@ -124,7 +124,7 @@ class Cache:
     def step(
         self, ids: Int[Tensor, "batch seq"], real: Bool[Tensor, "batch seq"] | None = None, window: int | None = None
     ) -> Step:
-        """Makes room for new tokens at the end of each row. Slots that right padding took are free again at once."""
+        """Makes room for new tokens at the end of each row. Padding at the end of a row takes no slots."""
         batch, n = ids.shape
         if batch != self.batch:
             raise InputError(f"{batch} rows of ids for a cache of {self.batch} rows")
@@ -137,18 +137,18 @@ class Cache:
             positions = stored = self.seen[:, None] + along
         else:
             counted = self.seen[:, None] + real.cumsum(dim=1) - 1
-            positions, stored = counted.clamp(min=0), counted.masked_fill(~real, NOTHING)
+            positions, stored = counted.clamp(min=0), counted.masked_fill(~real, EMPTY)
             taken, n_real = ((along + 1) * real).amax(dim=1), real.sum(dim=1)
         self.positions.scatter_(1, slots, stored)
         self.lengths.add_(taken)
         self.seen.add_(n_real)
         here = self.positions[:, None, None, :]
-        mask = Mask(here != NOTHING)
-        if n > 1 or real is not None:  # a single token comes last
+        mask = Mask(here != EMPTY)
+        if n > 1 or real is not None:  # a single token sees all others
             mask &= Mask(here <= stored[:, None, :, None])
         if window is not None:
             mask &= sliding_window(window, positions, self.positions)
-        # without padding every token sees itself; padding sees nothing
+        # without padding each token sees itself; padding sees nothing
         mask = replace(mask, none_blind=True) if real is None else mask.settled(n, self.max_len, ids.device)
         lengths = self.lengths if real is None else None
         return Step(
@@ -156,7 +156,7 @@ class Cache:
         )
 
     def _for_kernels(self, mask: Mask) -> Mask:
-        """Only a CPU's kernel wants it so; where texts are short, half of its time would go into that."""
+        """With what kernels on a CPU add to the scores: to make it in each block takes half the time of short texts."""
         return mask.written_out(self.keys[0].dtype) if mask.may_look is not None and not self.keys[0].is_cuda else mask
 
     def _stores(self, slots: slice | Tensor, lengths: Tensor | None, packing: Packing | None = None) -> list[Store]:
@@ -164,16 +164,16 @@ class Cache:
         return [Store(keys, values, slots, lengths, packing) for keys, values in kept]
 
     def first(self, n: int) -> Self:
-        """A view of the first n slots: the same memory, less to look at while rows are short."""
+        """A view of the first n slots: the same tensors, but less work while rows are short."""
         keys, values = [k[:, :, :n] for k in self.keys], [v[:, :, :n] for v in self.values]
         return replace(self, keys=keys, values=values, positions=self.positions[:, :n], **self._more(..., slice(n)))
 
     def _more(self, *which: Any) -> dict[str, Any]:
-        """What else a view has to choose from."""
+        """The fields of subclasses, for a view."""
         return {}
 
     def rows(self, start: int, stop: int) -> Self:
-        """A view of some rows: a new text is read into its row while the others wait."""
+        """A view of some rows, to read a new text into its row while the others wait."""
         return replace(
             self,
             keys=[k[start:stop] for k in self.keys],
@@ -186,8 +186,8 @@ class Cache:
             **self._more(slice(start, stop)),
         )
 
-    def across(self, n: int, *, full: bool = False) -> Self:
-        """A view of the first n places of the memory; `full` where every row has so many."""
+    def first_of_memory(self, n: int, *, full: bool = False) -> Self:
+        """A view with the first n positions of the memory; `full` if every row has so many."""
         if not self.cross:
             return self
         mask = self.cross_mask
@@ -206,9 +206,9 @@ class Cache:
         slots: Sequence[int] | None = None,
         source: Sequence[int] | None = None,
     ) -> None:
-        """What stands in these rows goes on in others: of each so many slots, and so many places of its source.
+        """Moves rows to other rows: so many slots of each, and so many positions of its source.
 
-        No row is both: who moves leaves a place that nobody takes.
+        No row may be in both lists.
         """
         which, where = (torch.tensor(some, device=self.lengths.device) for some in (rows, to))
         for tensor in (self.positions, self.lengths, self.seen, *self._cross_table()):
@@ -230,20 +230,20 @@ class Cache:
         return [] if self.cross_mask is None or self.cross_mask.may_look is None else [self.cross_mask.may_look]
 
     def crop(self, lengths: Int[Tensor, " batch"]) -> None:
-        """Forgets everything from slot lengths[i] on in row i, for instance guesses that proved wrong."""
+        """Removes everything from slot lengths[i] on in row i, for instance guesses of speculative decoding."""
         slot = torch.arange(self.max_len, device=lengths.device)
-        self.positions.masked_fill_(slot >= lengths[:, None], NOTHING)
+        self.positions.masked_fill_(slot >= lengths[:, None], EMPTY)
         self.lengths.copy_(torch.minimum(self.lengths, lengths))
-        self.seen.copy_((self.positions != NOTHING).sum(dim=1))
+        self.seen.copy_((self.positions != EMPTY).sum(dim=1))
 
     def clear(self) -> None:
-        """Forgets everything and keeps the memory."""
+        """Removes everything but the memory."""
         self.crop(torch.zeros_like(self.lengths))
 
     def _room(self, n: int) -> slice | None:
-        """Where n new tokens go, if that is the same place in every row, which is cheaper to write.
+        """The slots of n new tokens, if they are the same in every row, which makes writing faster; otherwise None.
 
-        On the CPU only: a GPU would have to wait for its own lengths, and its index check traps if there is no room.
+        On the CPU only: a GPU would have to wait for its lengths, and if there is no room, its check of indices fails.
         """
         if self.lengths.device.type != "cpu" or torch.compiler.is_compiling():
             return None
@@ -254,15 +254,15 @@ class Cache:
 
 
 def zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device | str) -> Tensor:
-    """Zeros, not empty: a slot that nobody may look at is still multiplied by 0, and 0 · NaN is NaN.
+    """Zeros and not `torch.empty`: values in hidden slots are multiplied by 0, and 0 · NaN is NaN.
 
-    On a CPU the system hands out zeros as they are touched: most slots never are, and a large cache costs nothing yet.
-    In small pages: of large ones it would clear 2 MB for a row's first word, and that takes longer than to write it.
+    On a CPU, the system provides zeros when they are first touched. Most slots never are, so a large cache costs
+    nothing in advance. Pages are small, because to clear one of 2 MB takes longer than to write a row's first token.
     """
     n_bytes = prod(shape) * dtype.itemsize
     if torch.device(device).type != "cpu" or n_bytes < LARGE or not hasattr(mmap, "MADV_NOHUGEPAGE"):
         return torch.zeros(shape, dtype=dtype, device=device)
     room = mmap.mmap(-1, n_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with suppress(OSError):  # a system that knows no large pages
+    with suppress(OSError):  # a system without large pages
         room.madvise(mmap.MADV_NOHUGEPAGE)
     return torch.frombuffer(room, dtype=dtype).view(*shape)

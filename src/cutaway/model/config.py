@@ -1,4 +1,4 @@
-"""The numbers that make a model: frozen, checked when they are made, strict when they are read."""
+"""The numbers that define a model: frozen, checked when a config is made, strict when it is read from a file."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hi
 
 from cutaway.errors import ConfigError
 
-# Beyond these a number is a mistake or an attack, not a model: refused before anything is allocated.
+# a larger number is a mistake or an attack, and is refused before anything is allocated
 LIMITS = {"n_layers": 1024, "n_encoder_layers": 1024, "n_decoder_layers": 1024, "max_len": 2**24}
 LIMIT = 2**22
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """What all families share: the task, which chooses the head, a classifier's labels, and the tokens with a role."""
+    """What all families share: the task, which decides the head, the labels of a classifier, and special tokens."""
 
     family: ClassVar[str]
     tasks: ClassVar[tuple[str, ...]]
@@ -23,14 +23,14 @@ class Config:
     n_classes: int | None = None
     labels: tuple[str, ...] | None = None
     pad_id: int | None = None
-    start_id: int | None = None  # <sos>: what a text, or a translation, begins with
-    end_ids: tuple[int, ...] | None = None  # <eos>: after one of these nothing follows
+    start_id: int | None = None  # <sos>, the first token of a text or a translation
+    end_ids: tuple[int, ...] | None = None  # <eos>: each of these ends a text
 
     def __post_init__(self) -> None:
         self.check()
 
     def check(self) -> None:
-        """Refuses numbers that cannot make a model. Families add their own rules."""
+        """Refuses numbers that cannot define a model. Families add their own rules."""
         kinds = get_type_hints(type(self))
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -59,7 +59,7 @@ class Config:
                 raise ConfigError(f"{name}={dropout} would drop everything: it must be below 1")
 
     def with_(self, **changes: Any) -> Self:
-        """A copy with some numbers changed; unknown names are refused."""
+        """A copy with some fields changed; unknown names are refused."""
         return type(self).from_dict({**self.to_dict(), **changes})
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Config:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Reads what `to_dict` wrote; an unknown key or a value of another kind is an error that names it."""
+        """Reads what `to_dict` wrote; raises a ConfigError that names an unknown key, or a value of the wrong type."""
         values = {name: value for name, value in values.items() if name != "family"}
         kinds = get_type_hints(cls)
         known = {field.name: kinds[field.name] for field in dataclasses.fields(cls)}
@@ -79,12 +79,12 @@ class Config:
             raise ConfigError(f"unknown key {unknown[0]!r} in a {cls.family} config; known: {', '.join(sorted(known))}")
         try:
             return cls(**{name: _as_kind(name, value, known[name]) for name, value in values.items()})
-        except TypeError as error:  # a required number is missing
+        except TypeError as error:  # a required field is missing
             raise ConfigError(f"{cls.family} config: {str(error).split('__init__() ')[-1]}") from None
 
 
 def _as_kind(name: str, value: Any, kind: Any) -> Any:
-    """The value as the field's type, or an error: JSON knows neither tuples nor 1.0 ≠ 1."""
+    """The value in the type of its field, or a ConfigError. JSON has lists for tuples, and may have 1 for 1.0."""
     if get_origin(kind) in (Union, UnionType):
         if value is None and type(None) in get_args(kind):
             return None
@@ -101,6 +101,6 @@ def _as_kind(name: str, value: Any, kind: Any) -> Any:
 
 
 def check_heads(d_model: int, n_heads: int, name: str = "n_heads") -> None:
-    """Each head works on its own d_model / n_heads numbers, so the division has to come out even."""
+    """Each head works on d_model / n_heads numbers of its own, so d_model has to be a multiple of n_heads."""
     if d_model % n_heads:
         raise ConfigError(f"d_model={d_model} is not divisible by {name}={n_heads}")

@@ -1,6 +1,6 @@
-"""The decoder: blocks in which every position sees the past only, and generates.
+"""The decoder: blocks in which each position sees itself and earlier positions only, so that it can generate.
 
-Where there is an encoder, every block looks at the same, final encoder output.
+If there is an encoder, every block attends to the same final output of it, the memory.
 """
 
 from collections.abc import Sequence
@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from jaxtyping import Float
 from torch import Tensor
 
-from cutaway.model.attention import Bias
 from cutaway.model.cache import KeysValues, Step
 from cutaway.model.encoder import Stack
+from cutaway.model.kernels.attend import Bias
 from cutaway.model.masks import EVERYWHERE, Mask
 from cutaway.model.positions import Rotation
 
 
 class Decoder(Stack):
-    """Blocks that see the past, and the memory where there is one."""
+    """Blocks that see the past, and the memory if there is one."""
 
     def remember(self, memory: Float[Tensor, "sentence source d_memory"]) -> list[KeysValues]:
-        """Each block's keys and values of the encoder's output."""
+        """The keys and values of the encoder's output, for each block."""
         return [block.cross.remember(memory) for block in self if block.cross is not None]
 
     def forward(
@@ -33,13 +33,13 @@ class Decoder(Stack):
         memory_mask: Mask = EVERYWHERE,
     ) -> Float[Tensor, "rows seq d_model"]:
         for layer, block in enumerate(self):
-            looked_at = memory[layer] if memory else None
+            remembered = memory[layer] if memory else None
             x = block(
                 x,
                 step.mask,
                 rotation=rotation,
                 bias=bias,
-                memory=looked_at,
+                memory=remembered,
                 memory_mask=memory_mask,
                 store=step.store(layer),
             )

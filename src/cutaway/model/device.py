@@ -1,4 +1,4 @@
-"""Where a model runs, and on how many cores."""
+"""The device that a model runs on, and the number of threads."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,11 +7,11 @@ import torch
 
 from cutaway.errors import ConfigError
 
-FEW = 64  # tokens of a pass: for fewer, one core
+FEW = 64  # tokens of a pass; fewer are left to one thread
 
 
 def usable_device(device: torch.device | str, name: str = "device", known: str = "cpu, cuda, cuda:1") -> torch.device:
-    """A device that numbers can be put on and read from: «meta» has none, and others are in another build of torch."""
+    """The device, if torch can compute on it here. On "meta" it cannot, for instance: there are no numbers to read."""
     try:
         torch.zeros(1, device=device).item()
         return torch.device(device)
@@ -21,10 +21,10 @@ def usable_device(device: torch.device | str, name: str = "device", known: str =
 
 @contextmanager
 def threads_for(tokens: int) -> Iterator[None]:
-    """As many threads as a pass over so many tokens gains from.
+    """Sets the number of threads that makes a pass over so many tokens fast: one for a few tokens.
 
-    Threads that share a product wait for each other after each of a pass's hundreds of products. For a few tokens that
-    saves little on a quiet machine, and costs many times the pass where other programs keep the cores busy.
+    Threads that share a product wait for each other after every one of a pass's hundreds of products. For a few tokens
+    they save little on an idle machine, and on a busy one the waiting can take many times as long as the pass itself.
     """
     before = torch.get_num_threads()
     if tokens >= FEW or before == 1:

@@ -1,8 +1,9 @@
-"""Dropout (Srivastava et al. 2014): in training, each number is dropped with probability p, and the rest made up for.
+"""Dropout (Srivastava et al. 2014): in training, each number is 0 with probability p, else divided by 1 − p.
 
-On a GPU the random numbers can cost more than what they are for: ten rounds of Philox for each one, forwards and again
-backwards. Compiled training therefore scrambles the number of the place and a seed, which is drawn for each call, by
-MurmurHash3's last step: two multiplications, fused into whatever stands beside it, and nothing to keep.
+On a GPU, drawing the random numbers can cost more than applying them: each takes ten rounds of Philox, in the forward
+pass and again in the backward pass. Compiled training instead hashes the index of each number together with a seed,
+which is drawn for each call, by the last step of MurmurHash3. That takes two multiplications, which are fused with the
+operations around them, and nothing has to be stored.
 """
 
 import torch
@@ -11,26 +12,26 @@ from torch import Tensor, nn
 
 
 class Dropout(nn.Dropout):
-    """`nn.Dropout`, with cheap random numbers where they matter."""
+    """`nn.Dropout`, with cheaper random numbers in compiled training on a GPU."""
 
     def forward(self, x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
         if not self.training:
             return x
         if 0.0 < self.p < 1.0 and x.is_cuda and torch.compiler.is_compiling():
-            return scrambled_dropout(x, self.p)
+            return hashed_dropout(x, self.p)
         return super().forward(x)
 
 
-def scrambled_dropout(x: Float[Tensor, "*any"], p: float) -> Float[Tensor, "*any"]:
-    """Dropout by a hash of place and seed."""
+def hashed_dropout(x: Float[Tensor, "*any"], p: float) -> Float[Tensor, "*any"]:
+    """Dropout by a hash of each number's index and a seed."""
     seed = torch.randint(-(1 << 31), 1 << 31, (), device=x.device)
-    place = torch.arange(x.numel(), device=x.device, dtype=torch.int32).view(x.shape)
-    kept = scrambled(place ^ seed.to(torch.int32)) & 0x7FFFFFFF >= int(p * (1 << 31))
+    index = torch.arange(x.numel(), device=x.device, dtype=torch.int32).view(x.shape)
+    kept = murmur_hash(index ^ seed.to(torch.int32)) & 0x7FFFFFFF >= int(p * (1 << 31))
     return torch.where(kept, x / (1 - p), 0.0)
 
 
-def scrambled(h: Tensor) -> Tensor:
-    """MurmurHash3's last step on 32-bit numbers: every bit of the input changes half of the output's."""
+def murmur_hash(h: Tensor) -> Tensor:
+    """The last step of MurmurHash3 on 32-bit numbers: each bit of the input changes about half of the output's bits."""
     h = h ^ (h >> 16 & 0xFFFF)
     h = h * -2048144789  # 0x85EBCA6B
     h = h ^ (h >> 13 & 0x7FFFF)

@@ -1,6 +1,6 @@
-"""From tokens to vectors: which token it is, where it stands, and what kind of input it belongs to, added up.
+"""Embeddings: from tokens to vectors, the sum of a vector for the token, one for its position and one for its segment.
 
-Token i is row i of the embedding matrix. A one-hot row times that matrix selects the same row; the look-up is that
+Token i is row i of the embedding matrix. A one-hot row times that matrix selects the same row: the look-up is that
 product without the multiplications. (Attention Is All You Need, section 3.4; BERT, figure 2; ViT, equation 1.)
 """
 
@@ -15,20 +15,22 @@ from cutaway.model.tap import Part
 
 
 def drawn_weights(n: int, width: int) -> nn.Parameter:
-    """A table for a part that is built by itself; a family draws its own. (Uniform, because torch 2.13 imports its
-    compiler, a second's work, to draw normal numbers for a model without memory.)"""
-    bound = (3 / width) ** 0.5  # variance 1/width
+    """A table with variance 1/width, for a part that is built by itself; families draw their own weights afterwards.
+
+    Uniform, because to draw normal numbers on the meta device torch 2.13 imports its compiler, which takes a second.
+    """
+    bound = (3 / width) ** 0.5
     return nn.Parameter(torch.empty(n, width).uniform_(-bound, bound))
 
 
 def autocast_dtype(x: Tensor) -> torch.dtype:
-    """What autocast computes in, where it is on: the residual stream is as narrow as what the blocks write to it."""
+    """The type that autocast computes in, if it is on: the residual stream has the type of what is written to it."""
     kind = x.device.type
     on = not x.is_meta and torch.is_autocast_enabled(kind)
     return torch.get_autocast_dtype(kind) if on else x.dtype
 
 
-WHAT_IT_SAYS = {
+MEANINGS = {
     "real": "True where a token is real and False where it is padding",
     "memory_real": "True where a source token is real and False where it is padding",
     "segments": "the segment of each token",
@@ -37,13 +39,13 @@ WHAT_IT_SAYS = {
 
 
 class TokenMatrix(Part):
-    """A row for each token of the vocabulary: of its own, or tied to another part's."""
+    """A matrix with a row for each token: its own, or that of the part that it is tied to."""
 
     weight: nn.Parameter | None
 
     def __init__(self, vocab_size: int, d_model: int, *, tied_to: "TokenMatrix | None" = None) -> None:
         super().__init__()
-        # In a tuple, so that the one matrix stays its owner's: one place in memory, one name in a checkpoint.
+        # in a tuple, so that torch does not register it here too: a matrix has one owner, and one name in a checkpoint
         self._tied = (tied_to,)
         own = drawn_weights(vocab_size, d_model) if tied_to is None else None
         self.register_parameter("weight", own)
@@ -83,7 +85,7 @@ class SegmentEmbedding(Part):
 
 
 class Embedding(Part):
-    """Token + position + segment, then what the family adds: a norm (BERT), dropout."""
+    """Token + position + segment, then a norm (BERT) and dropout."""
 
     taps = {
         "tokens": "the vector of each token",
@@ -117,8 +119,8 @@ class Embedding(Part):
         x = self.tap("tokens", self.tokens(ids))
         if self.segments is not None:
             check_like("segments", segments, ids, "int")
-            kinds = torch.zeros_like(ids) if segments is None else segments
-            x = x + self.tap("segments", self.segments(kinds))
+            segments = torch.zeros_like(ids) if segments is None else segments
+            x = x + self.tap("segments", self.segments(segments))
         elif segments is not None:
             raise InputError("this model has no segment embeddings: leave `segments` out")
         if self.positions is not None:
@@ -129,15 +131,15 @@ class Embedding(Part):
 
 
 class PatchEmbedding(Part):
-    """Cuts a picture into square patches and maps each one to a vector, left to right, top to bottom.
+    """Cuts an image into square patches and maps each one to a vector, from left to right and from top to bottom.
 
-    A class token of its own stands in front of them; its vector is what the head reads.
+    A learned class token comes before the patches; its final hidden state is what the head reads.
     """
 
     taps = {
         "patches": "the vector of each patch",
         "positions": "the vector of each position, the class token's first",
-        "output": "the class token and the patches with their positions: the residual stream as it enters",
+        "output": "class token and patches with their positions: the residual stream as it enters the first block",
     }
 
     def __init__(
@@ -170,9 +172,9 @@ class PatchEmbedding(Part):
 
 
 def check_range(what: str, values: Int[Tensor, "..."], n: int) -> None:
-    """Refuses a number that has no row in a table of n, and says which.
+    """Refuses numbers that have no row in a table of n rows.
 
-    On the CPU only: on a GPU this would wait for the device, and there the look-up traps by itself.
+    On the CPU only: on a GPU this would wait for the device, and there the look-up itself stops the program.
     """
     if values.device.type == "cpu" and not torch.compiler.is_compiling():
         low, high = values.aminmax()
@@ -181,14 +183,14 @@ def check_range(what: str, values: Int[Tensor, "..."], n: int) -> None:
 
 
 def check_like(name: str, given: Tensor | None, ids: Tensor, kind: str) -> None:
-    """Refuses what is not of one kind, `bool` or `int`, with one entry for each token."""
+    """Refuses a tensor that does not have one entry of this kind, `bool` or `int`, for each token."""
     if given is None:
         return
     kinds = (torch.bool,) if kind == "bool" else (torch.int64, torch.int32)
     if given.dtype not in kinds or given.shape != ids.shape[:2]:
         raise InputError(
             f"`{name}` is {given.dtype} of shape {tuple(given.shape)}: expected {kinds[0]} of shape "
-            f"{tuple(ids.shape[:2])}, {WHAT_IT_SAYS[name]}"
+            f"{tuple(ids.shape[:2])}, {MEANINGS[name]}"
         )
 
 
@@ -198,7 +200,7 @@ def check_len(ids: Tensor, max_len: int | None) -> None:
 
 
 def check_ids(ids: Tensor, vocab_size: int, *, max_len: int | None = None, real: Tensor | None = None) -> None:
-    """Refuses what is no batch of tokens, and sequences that no position reaches, before they do harm."""
+    """Refuses what is not a batch of tokens of this vocabulary, and sequences longer than `max_len`."""
     if not isinstance(ids, Tensor):
         raise InputError(f"ids is a {type(ids).__name__}: encode a text first, torch.tensor([tokenizer.encode(text)])")
     if ids.ndim != 2:

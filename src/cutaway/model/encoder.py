@@ -1,4 +1,4 @@
-"""The encoder: blocks in which every position sees the whole sequence. It gives representations."""
+"""The encoder: blocks in which each position sees the whole sequence. Its output is a representation of the input."""
 
 from collections.abc import Iterable, Iterator
 from typing import cast
@@ -6,21 +6,21 @@ from typing import cast
 from jaxtyping import Float
 from torch import Tensor
 
-from cutaway.model.attention import Bias
 from cutaway.model.blocks import Block
+from cutaway.model.kernels.attend import Bias
 from cutaway.model.masks import EVERYWHERE, Mask
 from cutaway.model.positions import Rotation
 from cutaway.model.tap import Part
 
 
 class Stack(Part):
-    """Blocks on top of each other, numbered from 0, and the norm after the last one where there is one."""
+    """Blocks on top of each other, numbered from 0, and in pre-norm models a norm after the last one."""
 
     def __init__(self, blocks: Iterable[Block], *, final_norm: Part | None = None) -> None:
         super().__init__()
         self.n_layers = 0
         for block in blocks:
-            self.add_module(str(self.n_layers), block)  # so that the names read encoder.3.attention
+            self.add_module(str(self.n_layers), block)  # so that names are encoder.3.attention
             self.n_layers += 1
         self.final_norm = final_norm
 
@@ -35,7 +35,7 @@ class Stack(Part):
 
 
 class Encoder(Stack):
-    """Blocks that see all time steps."""
+    """Blocks that see all positions."""
 
     def forward(
         self,

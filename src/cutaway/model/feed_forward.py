@@ -1,7 +1,8 @@
-"""The feed-forward part makes features: max(0, xW₁ + b₁)W₂ + b₂, for each position by itself.
+"""The feed-forward network makes features: max(0, xW₁ + b₁)W₂ + b₂, for each position by itself.
 
-Each column of W₁ asks for a combination of inputs, the activation says whether it is there, and the row of W₂ says
-what follows from it. (Attention Is All You Need, section 3.3; Shazeer 2020 for the gated form.)
+Each column of W₁ looks for a combination of inputs, the activation decides whether it is present, and the row of W₂
+with the same number is what a present feature writes. (Attention Is All You Need, section 3.3; Shazeer 2020 for the
+gated form.)
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ Activation = Callable[[Tensor], Tensor]
 
 
 def gelu_tanh(x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-    """x/2 · (1 + tanh y) = x · sigmoid(2y): the same function, which a GPU's compiler makes of cheaper operations."""
+    """x/2 · (1 + tanh y) = x · sigmoid(2y): on a GPU, the second form compiles to cheaper operations."""
     if x.is_cuda and torch.compiler.is_compiling():
         return x * torch.sigmoid(8**0.5 / pi**0.5 * (x + 0.044715 * x * x * x))
     return F.gelu(x, approximate="tanh")
@@ -43,10 +44,10 @@ def activation_named(name: str) -> Activation:
 
 
 class FeedForward(Part):
-    """`down(activation(up(x)))`."""
+    """`down(activation(up(x)))`: up is W₁, b₁, and down is W₂, b₂."""
 
     taps = {
-        "asked": "xW₁ + b₁: how much of each feature is there, before the activation",
+        "pre_activation": "xW₁ + b₁: how much of each feature is there, before the activation",
         "features": "the features that are present, after the activation",
         "output": "what is written to the residual stream",
     }
@@ -60,12 +61,12 @@ class FeedForward(Part):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "batch seq d_model"]) -> Float[Tensor, "batch seq d_model"]:
-        features = self.activation(self.tap("asked", self.up(x)))
+        features = self.activation(self.tap("pre_activation", self.up(x)))
         return self.tap("output", self.down(self.dropout(self.tap("features", features))))
 
 
 class GatedFeedForward(Part):
-    """`down(activation(gate(x)) · up(x))`: one half says how much of the other half passes (SwiGLU, GEGLU)."""
+    """`down(activation(gate(x)) · up(x))`: the gate says how much of each feature passes (SwiGLU, GEGLU)."""
 
     taps = {
         "gate": "how far each gate is open, after the activation",

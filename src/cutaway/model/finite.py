@@ -1,7 +1,7 @@
-"""Scores that are no numbers are not handed on: what a damaged or overgrown model says means nothing.
+"""Checks that scores are finite, because the answers of a damaged or overflowing model mean nothing.
 
-A softmax over NaN is NaN, but its argmax is a class, the mean of a perplexity is cut off at e⁷⁰⁰, and what is greater
-than NaN is nothing: each turns it into an answer that looks like one. So whoever hands scores on asks `check_scores`.
+The argmax of NaN is a class like any other, and every comparison with NaN is false: without a check, NaN becomes an
+answer that looks like a valid one. So everything that returns scores calls `check_scores` first.
 """
 
 from typing import TYPE_CHECKING
@@ -18,26 +18,25 @@ if TYPE_CHECKING:
 
 @torch.no_grad()
 def not_finite(model: "Model") -> list[str]:
-    """The tensors of a model that hold a number that is not finite, each with how many, and where the first is."""
-    found = []
+    """Each tensor with numbers that are not finite, as text: the first of them, where it is, and how many there are."""
+    damaged = []
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if tensor.is_floating_point() and not is_finite(tensor):
             odd = ~tensor.isfinite()
             at = odd.nonzero()[0].tolist()
             first = f"{float(tensor[tuple(at)])} at {at}"
-            found.append(f"{name} holds {first} (not finite: {int(odd.sum()):,} of {tensor.numel():,} numbers)")
-    return found
+            damaged.append(f"{name} holds {first} (not finite: {int(odd.sum()):,} of {tensor.numel():,} numbers)")
+    return damaged
 
 
 def check_scores(model: "Model", *scores: "Tensor | np.ndarray") -> None:
-    """Refuses scores that are not finite, and says which tensor of the model is to blame, if one is."""
-    if all(is_finite(some) for some in scores):
-        return
-    raise no_numbers(model)
+    """Raises an InputError if scores are not finite; it names the tensor of the model that is damaged, if one is."""
+    if not all(is_finite(some) for some in scores):
+        raise scores_error(model)
 
 
-def no_numbers(model: "Model") -> InputError:
-    """The error for scores that are not finite."""
+def scores_error(model: "Model") -> InputError:
+    """The error about scores that are not finite."""
     if damaged := not_finite(model):
         return InputError(f"this model's scores are not finite numbers, because its weights are damaged: {damaged[0]}")
     kind = str(model.dtype).removeprefix("torch.")
@@ -48,7 +47,7 @@ def no_numbers(model: "Model") -> InputError:
 
 
 def is_finite(numbers: "Tensor | np.ndarray") -> bool:
-    """Whether all are."""
+    """Whether all numbers are finite."""
     if isinstance(numbers, Tensor):
         return bool(numbers.isfinite().all())
     return bool(np.isfinite(numbers).all())

@@ -1,18 +1,16 @@
-"""Heads: what is read off the hidden states. A body gives hidden states; each head is a part of its own.
+"""Heads: what turns the final hidden states into scores.
 
-De-embedding is a matrix whose dot products with a hidden state score every token; often it is the embedding itself
-(tied weights, Press & Wolf 2017). The other heads read one state per sequence, or each state by itself.
+De-embedding is a matrix whose dot products with a hidden state score every token; often it is the embedding matrix
+itself (tied weights, Press & Wolf 2017). The other heads read one hidden state per sequence, or each one by itself.
 """
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from cutaway.errors import ConfigError
-from cutaway.model.config import Config
-from cutaway.model.embeddings import TokenEmbedding, TokenMatrix
+from cutaway.model.embeddings import TokenMatrix
 from cutaway.model.feed_forward import activation_named
-from cutaway.model.linear import linear
+from cutaway.model.kernels.linear import linear
 from cutaway.model.tap import Part
 
 Hidden = Float[Tensor, "batch seq d_model"]
@@ -20,21 +18,21 @@ Real = Bool[Tensor, "batch seq"] | None
 
 
 def first_state(hidden: Hidden, real: Real = None) -> Float[Tensor, "batch d_model"]:
-    """The state of the first real token, which is the first of all unless padding stands on the left."""
+    """The hidden state of the first real token."""
     if real is None:
         return hidden[:, 0]
     return hidden[torch.arange(len(hidden), device=hidden.device), real.int().argmax(dim=1)]
 
 
 def mean_state(hidden: Hidden, real: Real = None) -> Float[Tensor, "batch d_model"]:
-    """The mean of the real tokens' states (Reimers & Gurevych 2019, Sentence-BERT); of a row without any, zeros."""
+    """The mean of the real tokens' hidden states (Sentence-BERT, Reimers & Gurevych 2019); zeros if there are none."""
     if real is None:
         return hidden.mean(dim=1)
     return (hidden * real[:, :, None]).sum(dim=1) / real.sum(dim=1, keepdim=True).clamp(min=1)
 
 
 class Pooler(Part):
-    """The first token's state ([CLS]) through one more layer: the sequence as one vector."""
+    """The first token's hidden state ([CLS]) through one more layer: the sequence as one vector."""
 
     taps = {"output": "the sequence as one vector"}
 
@@ -48,7 +46,7 @@ class Pooler(Part):
 
 
 class HiddenStates(Part):
-    """No head: the hidden states themselves. BERT's body brings a pooler along, which is asked by name."""
+    """No head: the hidden states themselves. With BERT's pooler, `head.pool` gives the sequence as one vector."""
 
     def __init__(self, pool: Pooler | None = None) -> None:
         super().__init__()
@@ -82,7 +80,7 @@ class LanguageModelHead(TokenMatrix):
 
 
 class MaskedLanguageModelHead(Part):
-    """BERT's: one more layer with its norm, then a score for every token."""
+    """BERT's head for masked tokens: one more layer with its norm, then a score for every token."""
 
     taps = {"transformed": "the hidden state as the de-embedding reads it"}
 
@@ -100,21 +98,21 @@ class MaskedLanguageModelHead(Part):
 
 
 class First(Part):
-    """The first token's state as it is."""
+    """The first token's hidden state."""
 
     def forward(self, hidden: Hidden, real: Real = None) -> Float[Tensor, "batch d_model"]:
         return first_state(hidden, real)
 
 
 class Mean(Part):
-    """The mean of all tokens' states as it is."""
+    """The mean of the tokens' hidden states."""
 
     def forward(self, hidden: Hidden, real: Real = None) -> Float[Tensor, "batch d_model"]:
         return mean_state(hidden, real)
 
 
 class ClassificationHead(Part):
-    """A score per class for the whole sequence, or one number for regression: [CLS], sentence, pair, image."""
+    """A score per class for a sentence, a pair of sentences or an image; for regression, one number."""
 
     taps = {"logits": "the score of every class"}
 
@@ -127,7 +125,7 @@ class ClassificationHead(Part):
 
 
 class LastTokenHead(Part):
-    """A score per class read off the last real token, the only one of a decoder that has seen everything."""
+    """A score per class, read off the last real token, which alone has seen the whole sequence in a decoder."""
 
     taps = {"logits": "the score of every class"}
 
@@ -157,7 +155,7 @@ class TaggingHead(Part):
 
 
 class NextSentenceHead(Part):
-    """BERT's second question: does the second sentence follow the first? Class 0 says yes, class 1 says no."""
+    """BERT's second objective: does the second sentence follow the first? Class 0 is yes, class 1 is no."""
 
     taps = {"logits": "the scores of «it follows» and «it does not»"}
 
@@ -170,7 +168,7 @@ class NextSentenceHead(Part):
 
 
 class PretrainingHead(Part):
-    """Both questions of BERT's pre-training. The forward pass answers the first; `next_sentence` is asked by name."""
+    """Both objectives of BERT's pre-training: a call scores masked tokens, `head.next_sentence` scores the pair."""
 
     def __init__(self, masked: MaskedLanguageModelHead, next_sentence: NextSentenceHead) -> None:
         super().__init__()
@@ -178,17 +176,3 @@ class PretrainingHead(Part):
 
     def forward(self, hidden: Hidden, real: Real = None) -> Float[Tensor, "batch seq vocab"]:
         return self.masked(hidden)
-
-
-def decoder_head(config: Config, d_model: int, vocab_size: int, tied_to: TokenEmbedding | None) -> Part:
-    """The heads of a decoder by itself: next tokens, or classes read off the last token."""
-    match config.task:
-        case "language_model":
-            return LanguageModelHead(d_model, vocab_size, tied_to=tied_to)
-        case "classify":
-            return LastTokenHead(d_model, config.n_classes or 0)
-        case "regress":
-            return LastTokenHead(d_model, 1)
-        case "hidden":
-            return HiddenStates()
-    raise ConfigError(f"no head for task={config.task!r}")

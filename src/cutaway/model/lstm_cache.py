@@ -1,9 +1,9 @@
-"""How a recurrent model reads on from a cache.
+"""How a recurrent model uses a cache.
 
-A Transformer's cache keeps a key and a value of every token. Here the same places keep what the layer's state and cell
-were behind every token, and a new token goes on from those of the token before it. One pair would do for a text alone;
-but so beams share their beginnings, guesses can be taken back and texts move between rows, all by the code that does it
-for keys and values.
+A Transformer's cache has a key and a value for every token. Here the same slots have the layer's state and cell after
+every token, and a new token continues from those of the token before it. For a single text, the last pair would be
+enough; but this way hypotheses share their beginnings, guesses can be removed and texts moved between rows by the same
+code as for keys and values.
 """
 
 from collections.abc import Callable
@@ -13,14 +13,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from cutaway.model.cache import Cache, Step, Store
-from cutaway.model.lstm import Turn
+from cutaway.model.lstm import StepValues
 
 States = Float[Tensor, "batch some d"]
-Advance = Callable[[Float[Tensor, "batch some gates"], States, States], Turn]
+Advance = Callable[[Float[Tensor, "batch some gates"], States, States], StepValues]
 
 
-class Past:
-    """Where each token of a step finds the one before it: the slot that it sees and that stands one place back."""
+class PreviousStates:
+    """For each new token, the slot of the token before it: the one that it may see and whose position is one less."""
 
     def __init__(self, step: Step, cache: Cache, n: int) -> None:
         self.packing, self.stores = step.packing, step.stores
@@ -30,41 +30,41 @@ class Past:
         )
         self.known = before.any(dim=-1)
         self.parents = before.int().argmax(dim=-1)
-        # tokens of one depth, one of each hypothesis, do not wait for each other
-        together = cache.deepens(n) == 1
+        # one token of each hypothesis: none of them depends on another
+        together = cache.growth(n) == 1
         width = self.known.shape[1]
         self.parts = [slice(0, width)] if together else [slice(i, i + 1) for i in range(width)]
 
-    def read_on(
+    def run(
         self,
         layer: int,
-        entered: Float[Tensor, "rows seq gates"],
+        from_input: Float[Tensor, "rows seq gates"],
         begin: tuple[Float[Tensor, "batch d"], Float[Tensor, "batch d"]],
         advance: Advance,
-    ) -> list[Turn]:
-        """Takes a layer's steps, and keeps its states. A text begins with the state and the cell of `begin`."""
-        entered = entered if self.packing is None else self.packing.spread(entered[0])
-        kept, slots = self._places(layer, entered, begin[0])
-        turns = []
+    ) -> list[StepValues]:
+        """Computes and stores a layer's states and cells. A text starts from the state and the cell in `begin`."""
+        from_input = from_input if self.packing is None else self.packing.spread(from_input[0])
+        kept, slots = self._places(layer, from_input, begin[0])
+        history = []
         for part in self.parts:
             state, cell = (
                 torch.where(self.known[:, part, None], _take(store, self.parents[:, part]), first[:, None])
                 for store, first in zip(kept, begin, strict=True)
             )
-            turns.append(advance(entered[:, part], state, cell))
-            for store, new in zip(kept, (turns[-1].state, turns[-1].cell), strict=True):
+            history.append(advance(from_input[:, part], state, cell))
+            for store, new in zip(kept, (history[-1].state, history[-1].cell), strict=True):
                 self._put(store, slots[:, part] if self.packing is None else slots, new)
-        return turns
+        return history
 
     def packed(self, x: Float[Tensor, "batch some d"]) -> Float[Tensor, "rows seq d"]:
-        """As the tokens came."""
+        """In the form in which the tokens came, packed or not."""
         return x if self.packing is None else self.packing.gather(x)[None]
 
     def _places(
-        self, layer: int, entered: Float[Tensor, "batch some gates"], like: Float[Tensor, "batch d"]
+        self, layer: int, from_input: Float[Tensor, "batch some gates"], like: Float[Tensor, "batch d"]
     ) -> tuple[tuple[Float[Tensor, "batch slot d"], Float[Tensor, "batch slot d"]], Int[Tensor, "rows seq"]]:
-        """Where states and cells are kept, and the slots of the new ones; for this step alone, if nothing is kept."""
-        batch, n, device = *entered.shape[:2], entered.device
+        """Where states and cells are stored, and the slots of new ones; without a cache, for this step only."""
+        batch, n, device = *from_input.shape[:2], from_input.device
         if not self.stores:
             own = torch.arange(n, device=device).expand(batch, n)
             return (like.new_zeros(batch, n, like.shape[1]), like.new_zeros(batch, n, like.shape[1])), own

@@ -1,7 +1,7 @@
-"""A model: a body that gives hidden states, and the head that reads them.
+"""A model: a body that computes hidden states, and the head that reads them.
 
-The words for its inputs are the same in every family: `ids` (batch seq), `real` (True where a token is no padding),
-`documents` (which document of a packed row a token belongs to), `cache` (what was read before; the caller's).
+Inputs have the same names in every family: `ids` (batch seq), `real` (False where a token is padding), `documents`
+(the document of a packed row that each token belongs to), `cache` (keys and values of earlier tokens).
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ from cutaway.model.tap import Part
 
 
 class Model(Part):
-    """`model(ids)` is `model.head(model.hidden(ids))`; an objective may call the two by itself."""
+    """`model(ids)` is `model.head(model.hidden(ids))`; an objective may also call the two one after the other."""
 
     config: Config
     head: Part
@@ -32,7 +32,7 @@ class Model(Part):
         self.config = config
 
     def hidden(self, *inputs: Tensor, **more: Any) -> Float[Tensor, "batch seq d_model"]:
-        """The hidden states. Each family says what it reads."""
+        """The hidden states. Each family defines its own inputs."""
         raise NotImplementedError(f"{type(self).__name__} has no body")
 
     def forward(self, *inputs: Tensor, **more: Any) -> Tensor:
@@ -55,15 +55,15 @@ class Model(Part):
 
 
 class DecoderModel(Model):
-    """What families share whose decoder reads on from a cache."""
+    """What families share that have a decoder with a cache."""
 
     decoder: Decoder
     max_len: int | None = None
     window: int | None = None
 
     @property
-    def kept(self) -> tuple[int, int, int]:
-        """What a cache keeps of every token: in so many layers, of so many heads, so many numbers twice."""
+    def cache_shape(self) -> tuple[int, int, int]:
+        """The number of layers, of heads with keys and values, and the width of a head."""
         attention = self.decoder[0].attention
         return len(self.decoder), attention.n_kv_heads, attention.d_head
 
@@ -74,7 +74,7 @@ class DecoderModel(Model):
         documents: Int[Tensor, "batch seq"] | None,
         cache: Cache | None,
     ) -> Step:
-        """Where these tokens stand and what they may look at: among themselves, or after what the cache holds."""
+        """The positions and the mask of these tokens, which follow those of the cache if there is one."""
         check_like("documents", documents, ids, "int")
         if cache is None:
             check_len(ids, self.max_len)
@@ -86,25 +86,25 @@ class DecoderModel(Model):
         return cache.step(ids, real, self.window)
 
     def _check_cache(self, cache: Cache, n: int) -> None:
-        """Refuses before anything is written: a cache of another model, and positions that this one does not know."""
-        kept = cache.keys[0]
-        theirs = (len(cache.keys), kept.shape[1], kept.shape[3])
-        if self.kept != theirs:
+        """Refuses a cache of another model, and more tokens than this one can read, before anything is written."""
+        keys = cache.keys[0]
+        theirs = (len(cache.keys), keys.shape[1], keys.shape[3])
+        if self.cache_shape != theirs:
             raise InputError(
-                f"a cache for (layers, kv heads, d_head) = {theirs} in a model of {self.kept}: use new_cache"
+                f"a cache for (layers, kv heads, d_head) = {theirs} in a model of {self.cache_shape}: use new_cache"
             )
-        if self.max_len is not None and kept.device.type == "cpu" and not torch.compiler.is_compiling():
-            needed = int(cache.seen.max()) + cache.deepens(n)
+        if self.max_len is not None and keys.device.type == "cpu" and not torch.compiler.is_compiling():
+            needed = int(cache.seen.max()) + cache.growth(n)
             if needed > self.max_len:
                 raise InputError(f"{needed} tokens, those of the cache included, are more than max_len={self.max_len}")
 
     def new_cache(
         self, batch: int, max_len: int, *, slots: int | None = None, dtype: torch.dtype | None = None
     ) -> Cache:
-        """An empty cache of this model's shape, on its device. A tree of hypotheses takes more slots than tokens."""
+        """An empty cache for this model, on its device. A beam search needs more `slots` than its texts have tokens."""
         if self.max_len is not None and max_len > self.max_len:
             raise InputError(f"a cache of {max_len} tokens is longer than this model's max_len={self.max_len}")
-        n_layers, n_heads, d_head = self.kept
+        n_layers, n_heads, d_head = self.cache_shape
         return Cache.empty(
             n_layers,
             batch,
@@ -125,7 +125,7 @@ class EncoderDecoderModel(DecoderModel):
         memory_real: Bool[Tensor, "sentence source"] | None,
         max_len: int,
     ) -> Cache:
-        """A cache with a row for each sentence, whose cross-attention keys and values are computed once."""
+        """A cache with a row for each sentence; keys and values of cross-attention are computed here, once."""
         check_like("memory_real", memory_real, memory, "bool")
         cross, mask = self.decoder.remember(memory), padding_mask(memory_real)
         return replace(self.new_cache(len(memory), max_len, dtype=memory.dtype), cross=cross, cross_mask=mask)
@@ -136,13 +136,11 @@ class EncoderDecoderModel(DecoderModel):
         assert attention is not None
         shape = (cache.batch, attention.n_heads, source, attention.d_head)
 
-        def places() -> Tensor:
+        def room() -> Tensor:
             return zeros(shape, cache.keys[0].dtype, cache.lengths.device)
 
         seen = torch.ones(cache.batch, 1, 1, source, dtype=torch.bool, device=cache.lengths.device)
-        return replace(
-            cache, cross=[(places(), places()) for _ in self.decoder], cross_mask=Mask(seen, none_blind=True)
-        )
+        return replace(cache, cross=[(room(), room()) for _ in self.decoder], cross_mask=Mask(seen, none_blind=True))
 
     def remember(
         self,
@@ -150,16 +148,16 @@ class EncoderDecoderModel(DecoderModel):
         memory: Float[Tensor, "sentence source d_model"],
         memory_real: Bool[Tensor, "sentence source"] | None = None,
     ) -> None:
-        """Writes the keys and values of sentences into the rows of a cache from `with_memory`."""
+        """Writes the keys and values of the memory into a cache from `with_memory`."""
         n = memory.shape[1]
         seen = cache.cross_mask.may_look if cache.cross_mask is not None else None
         if seen is None:
             raise InputError("this cache has no room for a memory: make it with `with_memory`")
         seen.fill_(False)
         seen[:, 0, 0, :n] = True if memory_real is None else memory_real
-        for kept, new in zip(cache.cross, self.decoder.remember(memory), strict=True):
-            for places, values in zip(kept, new, strict=True):
-                places[:, :, :n] = values
+        for stored, new in zip(cache.cross, self.decoder.remember(memory), strict=True):
+            for room, values in zip(stored, new, strict=True):
+                room[:, :, :n] = values
 
     def across(
         self,
@@ -168,13 +166,13 @@ class EncoderDecoderModel(DecoderModel):
         memory_real: Bool[Tensor, "sentence source"] | None,
         cache: Cache | None,
     ) -> dict[str, Any]:
-        """What the decoder's cross-attention looks at: the cache's memory, or this one."""
+        """The keys, values and mask of cross-attention: those of the cache, or those of this memory."""
         if cache is not None and cache.cross_mask is not None:
             if memory is not None or memory_real is not None:
                 raise InputError("this cache was made from a memory: leave `memory` and `memory_real` out")
             return {"memory": cache.cross, "memory_mask": cache.cross_mask}
         if memory is None:
-            raise InputError("nothing to look across at: give `memory`, or a cache from new_memory_cache")
+            raise InputError("no memory to attend to: give `memory`, or a cache from new_memory_cache")
         check_like("memory_real", memory_real, memory, "bool")
         if len(memory) != batch:
             raise InputError(f"{batch} targets for {len(memory)} sources: give one for each, or beams a cache")
@@ -183,7 +181,7 @@ class EncoderDecoderModel(DecoderModel):
     def encode(
         self, source: Int[Tensor, "batch source"], real: Bool[Tensor, "batch source"] | None = None
     ) -> Float[Tensor, "batch source d_model"]:
-        """The memory: what the encoder makes of the source."""
+        """The memory: the encoder's output."""
         raise NotImplementedError(f"{type(self).__name__} has no encoder")
 
     def decode(
@@ -195,7 +193,7 @@ class EncoderDecoderModel(DecoderModel):
         real: Bool[Tensor, "batch seq"] | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "batch seq d_model"]:
-        """The hidden states of the target, given a memory, or a cache that was made from one."""
+        """The hidden states of the target, given a memory or a cache that holds one."""
         raise NotImplementedError(f"{type(self).__name__} has no decoder")
 
     def hidden(  # type: ignore[override]

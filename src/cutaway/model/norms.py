@@ -1,17 +1,19 @@
-"""Norms keep the residual stream readable: whatever its size, each sub-layer sees numbers of the same scale.
+"""Norms: whatever the size of the vectors in the residual stream, each sub-layer reads numbers of the same scale.
 
-LayerNorm(x) = (x - mean) / √(variance + ε) · weight + bias (Ba et al. 2016); RMSNorm leaves the mean and the bias out.
+    LayerNorm(x) = (x − mean) / √(variance + ε) · weight + bias     (Ba et al. 2016)
+    RMSNorm(x)   =  x / √(mean of x² + ε) · weight                   (Zhang & Sennrich 2019)
 
-Under autocast a norm computes in single precision and gives back the precision that it was given: the residual stream
-of a bfloat16 run is bfloat16, half the bytes at every block.
+mean and variance are those of the d_model numbers of one vector, so each position is normalised by itself.
+
+Under autocast a norm is computed in single precision and returned in the precision of its input: the residual stream of
+a bfloat16 run stays in bfloat16, which halves the bytes that each block reads and writes.
 """
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cutaway.model.kernels import cpu
+from cutaway.model.kernels.norm import layer_norm, rms_norm
 from cutaway.model.tap import Part
 
 
@@ -35,9 +37,7 @@ class LayerNorm(Part):
             scale = self.tap("scale", (variance + self.eps).rsqrt())
             if self.edits("scale"):
                 return self.tap("output", (centred * scale * self.weight + self.bias).to(x.dtype))
-        if cpu.fit(x, self.weight, self.bias) and len(self.weight) % cpu.LANES == 0:
-            return self.tap("output", cpu.layer_norm(x, self.weight, self.bias, self.eps))
-        return self.tap("output", F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps).to(x.dtype))
+        return self.tap("output", layer_norm(x, self.weight, self.bias, self.eps))
 
 
 class RMSNorm(Part):
@@ -58,5 +58,4 @@ class RMSNorm(Part):
             scale = self.tap("scale", (x.square().mean(-1, keepdim=True) + self.eps).rsqrt())
             if self.edits("scale"):
                 return self.tap("output", (x * scale * self.weight).to(x.dtype))
-        wide = x.to(torch.promote_types(x.dtype, self.weight.dtype))  # autocast does not do it for this norm
-        return self.tap("output", F.rms_norm(wide, self.weight.shape, self.weight, self.eps).to(x.dtype))
+        return self.tap("output", rms_norm(x, self.weight, self.eps))

@@ -1,8 +1,8 @@
-"""Where a token stands. Attention by itself sees a set; positions give it a sense of time.
+"""Positions: attention by itself sees a set of tokens; positions tell it their order.
 
     PE(pos, 2i) = sin(pos / 10000^(2i/d)),   PE(pos, 2i+1) = cos(pos / 10000^(2i/d))
 
-The sinusoids are unique and bounded, and moving by c is one rotation for all positions: P(t+c) = M_c P(t).
+The sinusoids are unique and bounded, and a shift by c is the same rotation at every position: P(t+c) = M_c P(t).
 (Attention Is All You Need, section 3.5; Su et al. 2021 for rotary; Raffel et al. 2020 for the relative bias.)
 """
 
@@ -26,9 +26,9 @@ def positions_of(
     real: Bool[Tensor, "batch seq"] | None = None,
     documents: Int[Tensor, "batch seq"] | None = None,
 ) -> Int[Tensor, "#batch seq"]:
-    """0, 1, 2 … over the real tokens of each row; packed documents each start at 0 again.
+    """0, 1, 2, … for the real tokens of each row; each document of a packed row starts at 0 again.
 
-    Counting only real tokens makes left padding and right padding the same to the model.
+    Because padding is not counted, the model gives the same results with padding on the left and on the right.
     """
     index = torch.arange(ids.shape[1], device=ids.device)[None]
     if real is None and documents is None:
@@ -36,13 +36,13 @@ def positions_of(
     counted = torch.ones_like(ids) if real is None else real.long()
     so_far = counted.cumsum(dim=1)
     if documents is not None:
-        before = (so_far - counted) * document_starts(documents)  # what stood in the row before this document
+        before = (so_far - counted) * document_starts(documents)  # the tokens of the row before this document
         so_far = so_far - before.cummax(dim=1).values
     return (so_far - 1).clamp(min=0)
 
 
 def sinusoids(n: int, d_model: int) -> Float[Tensor, "n d_model"]:
-    """The lecture's table in double precision, one row per position; odd widths end on a sine."""
+    """The table in double precision, one row per position; if d_model is odd, the last column is a sine."""
     position = torch.arange(n, dtype=torch.float64)[:, None]
     pair = torch.arange(0, d_model, 2, dtype=torch.float64)
     angle = position / 10000 ** (pair / d_model)
@@ -53,7 +53,7 @@ def sinusoids(n: int, d_model: int) -> Float[Tensor, "n d_model"]:
 
 
 class Sinusoidal(Part):
-    """The 2017 positions: fixed, so they are computed and never stored in a checkpoint."""
+    """The positions of 2017. They are fixed, so they are computed and never stored in a checkpoint."""
 
     table: Tensor
 
@@ -70,7 +70,7 @@ class Sinusoidal(Part):
             self.table.copy_(self.rows())
 
     def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]
-        """Moving or casting fills the table anew, so that a double-precision model has a double-precision table."""
+        """Moving or casting computes the table again: a model in double precision has a table in double precision."""
         super()._apply(fn, recurse)
         self.fill()
         return self
@@ -81,7 +81,7 @@ class Sinusoidal(Part):
 
 
 class SinusoidalHalves(Sinusoidal):
-    """The same numbers with all sines first and all cosines after them, as Marian's models were trained."""
+    """The same numbers, all sines before all cosines, as in Marian's models."""
 
     def rows(self) -> Float[Tensor, "n d_model"]:
         table = super().rows()
@@ -102,13 +102,13 @@ class Learned(Part):
 
 @dataclass(frozen=True, eq=False)  # eq=False: torch 2.11's compiler hashes what is called, and tensors have no hash
 class Rotation:
-    """Turns queries and keys by their positions' angles; what remains in q·k is the difference."""
+    """Turns queries and keys by the angles of their positions: q·k then depends on the difference of positions only."""
 
     cos: Float[Tensor, "#batch 1 seq d_pairs"]
     sin: Float[Tensor, "#batch 1 seq d_pairs"]
 
     def __call__(self, x: Float[Tensor, "batch head seq d_head"]) -> Float[Tensor, "batch head seq d_head"]:
-        first, second = x.chunk(2, dim=-1)  # the pair (i, i + d_head/2) is turned together
+        first, second = x.chunk(2, dim=-1)  # coordinates i and i + d_head/2 are turned as a pair
         cos, sin = self.cos.to(x.dtype), self.sin.to(x.dtype)
         return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 
@@ -118,7 +118,7 @@ Frequencies = Float[Tensor, " d_pairs"]
 
 @dataclass(frozen=True)
 class Stretch:
-    """Every pair turns `factor` times slower, so that a longer text spans the angles of training (Chen et al. 2023)."""
+    """Every pair turns `factor` times slower: longer texts stay within the angles of training (Chen et al. 2023)."""
 
     factor: float
 
@@ -128,9 +128,10 @@ class Stretch:
 
 @dataclass(frozen=True)
 class StretchSlow:
-    """Llama 3.1: only pairs that turn less than `slow` times within `trained_len` tokens are stretched.
+    """Llama 3.1: only pairs that turn less than `slow` times within `trained_len` tokens turn `factor` times slower.
 
-    Those that turn more than `fast` times tell neighbours apart and stay as they are; between the two it fades over.
+    Pairs that turn more than `fast` times, which tell neighbours apart, stay as they are; in between, the change is
+    gradual.
     """
 
     factor: float
@@ -152,7 +153,7 @@ SCALINGS: dict[str, type[Stretch] | type[StretchSlow]] = {"linear": Stretch, "ll
 
 
 def scaling_named(name: str, numbers: Sequence[float]) -> Stretch | StretchSlow:
-    """The scaling of rotary positions with its numbers, in the order of its fields."""
+    """A scaling of rotary positions by its name, with its numbers in the order of its fields."""
     if name not in SCALINGS:
         raise ConfigError(f"rotary_scaling={name!r} is not one of {', '.join(SCALINGS)}")
     wanted = [field.name for field in fields(SCALINGS[name])]
@@ -162,9 +163,9 @@ def scaling_named(name: str, numbers: Sequence[float]) -> Stretch | StretchSlow:
 
 
 class Rotary(Part):
-    """Rotary positions: pair i of a query or key at position t is turned by t · base^(-2i/d_head).
+    """Rotary positions: pair i of a query or key at position t is turned by the angle t · base^(−2i/d_head).
 
-    `scaling` slows the pairs down for texts longer than those in training.
+    `scaling` changes the frequencies for texts longer than those of training.
     """
 
     taps = {"angle": "by how much each pair is turned at each position"}
@@ -182,7 +183,7 @@ class Rotary(Part):
         self.fill()
 
     def fill(self) -> None:
-        """At least single precision, whatever the weights are: in bfloat16 position 257 would equal 256."""
+        """In single precision at least, whatever the weights have: in bfloat16, position 257 would equal 256."""
         if not self.frequencies.is_meta:
             exact = self.base ** (-torch.arange(0, self.d_head, 2, dtype=torch.float64) / self.d_head)
             exact = exact if self.scaling is None else self.scaling(exact)
@@ -200,7 +201,7 @@ class Rotary(Part):
 
 
 class RelativeBias(Part):
-    """T5's positions: a learned number per head and distance, added to the scores; far distances share buckets."""
+    """T5's positions: a learned number for each head and distance, added to the scores; far distances share buckets."""
 
     taps = {"bias": "what is added to the scores of each query and key, per head"}
 
@@ -213,11 +214,11 @@ class RelativeBias(Part):
         self, query_positions: Int[Tensor, "batch query"], key_positions: Int[Tensor, "batch key"]
     ) -> Float[Tensor, "batch head query key"]:
         ahead = key_positions[:, None, :] - query_positions[:, :, None]
-        # contiguous, or a GPU's fused kernels refuse it
+        # contiguous, because a GPU's fused kernels require it
         return self.tap("bias", F.embedding(self.bucket(ahead), self.weight).permute(0, 3, 1, 2).contiguous())
 
     def bucket(self, ahead: Int[Tensor, "batch query key"]) -> Int[Tensor, "batch query key"]:
-        """Half of the buckets are exact distances, the other half grows with the logarithm up to max_distance."""
+        """Half of the buckets are single distances; the others grow with the logarithm, up to max_distance."""
         n = self.weight.shape[0]
         if self.both_ways:
             n //= 2

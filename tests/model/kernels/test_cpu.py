@@ -15,13 +15,14 @@ from torch.autograd import forward_ad
 
 from cutaway.decoding.engine.run import run_jobs
 from cutaway.decoding.search.search import Job
-from cutaway.model.attention import CrossAttention, SelfAttention, look_up
+from cutaway.model.attention import CrossAttention, SelfAttention, attention
 from cutaway.model.cache import LARGE, Cache, zeros
 from cutaway.model.kernels import cpu
-from cutaway.model.kernels.int8 import Int8Linear, to_int8
+from cutaway.model.kernels.int8 import Int8Linear
 from cutaway.model.kernels.live_rows import Packing
 from cutaway.model.masks import Mask
 from cutaway.model.norms import LayerNorm
+from cutaway.model.precision import to_int8
 from cutaway.model.tap import edit, watch
 
 here = pytest.mark.skipif(not cpu.supported(), reason="this CPU has no AVX-512 with VNNI")
@@ -66,12 +67,12 @@ def test_looking_up_is_the_formula(d_head: int, batch: int, each: int, slots: in
     for table in (may_look, may_look[:1], may_look[:, :, :1], None):
         mask = Mask(table)
         added = None if table is None else mask.written_out(torch.float32).added
-        found = cpu.look_up(query, key, value, added, d_head**-0.5, None)
-        torch.testing.assert_close(found, look_up(query, key, value, mask, scale=d_head**-0.5), atol=2e-6, rtol=1e-5)
+        found = cpu.attend(query, key, value, added, d_head**-0.5, None)
+        torch.testing.assert_close(found, attention(query, key, value, mask, scale=d_head**-0.5), atol=2e-6, rtol=1e-5)
     others = [query.contiguous(), query[:, :, 1:]]  # as a rotation leaves them; some of a row's queries
     for some in others[: 1 + (each > 1)]:
-        found = cpu.look_up(some, key, value, None, d_head**-0.5, None)
-        torch.testing.assert_close(found, look_up(some, key, value), atol=2e-6, rtol=1e-5)
+        found = cpu.attend(some, key, value, None, d_head**-0.5, None)
+        torch.testing.assert_close(found, attention(some, key, value), atol=2e-6, rtol=1e-5)
 
 
 @here
@@ -80,7 +81,7 @@ def test_a_query_that_may_look_nowhere_finds_nothing_and_what_nobody_sees_is_not
     query, key, value, may_look = asked(2, 2, 3, 16, 9)
     may_look[0, 0, 1], may_look[..., 5] = False, False
     key[:, :, 5], value[:, :, 5] = float("nan"), float("inf")
-    found = cpu.look_up(query, key, value, Mask(may_look).written_out(torch.float32).added, 0.25, None)
+    found = cpu.attend(query, key, value, Mask(may_look).written_out(torch.float32).added, 0.25, None)
     assert torch.isfinite(found).all()
     assert not found[0, :, 1].any()
     assert found[0, :, 2].all()
@@ -94,8 +95,8 @@ def test_packed_queries_look_where_their_rows_are() -> None:
     assert packing is not None
     packed = packing.gather(query.transpose(1, 2))[None].transpose(1, 2)
     added = Mask(may_look).written_out(torch.float32).added
-    found = cpu.look_up(packed, key, value, added, 0.25, packing)
-    each = cpu.look_up(query, key, value, added, 0.25, None)
+    found = cpu.attend(packed, key, value, added, 0.25, packing)
+    each = cpu.attend(query, key, value, added, 0.25, None)
     assert torch.equal(found[0].transpose(0, 1), packing.gather(each.transpose(1, 2)))
 
 
@@ -199,13 +200,13 @@ def test_a_beam_writes_the_same_with_and_without(int8: bool, prune: float | None
 
 @here
 def test_gradients_and_edits_take_the_other_way_and_reading_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, ours = [], cpu.look_up
+    calls, ours = [], cpu.attend
 
     def counted(*given: Any) -> Tensor:
         calls.append(given)
         return ours(*given)
 
-    monkeypatch.setattr(cpu, "look_up", counted)
+    monkeypatch.setattr(cpu, "attend", counted)
     model = tiny("bert", dtype=torch.float32, d_model=64)
     ids = torch.tensor([[3, 4, 5]])
     model(ids).sum().backward()

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cutaway.before.markov.as_attention import SHARP
-from cutaway.model.attention import look_up, scores_of
+from cutaway.model.attention import attention, scores_of
 
 
 class LookUp(NamedTuple):
@@ -28,4 +28,4 @@ class LookUp(NamedTuple):
     def attention(self, scale: float = SHARP) -> Float[Tensor, " vocab"]:
         """softmax(scale · Q·Kᵀ)·V: the mean of the rows that are kept, or of all where the mask leaves nothing."""
         query, key, value = self.query[None, None, None], self.key[None, None], self.value[None, None]
-        return look_up(query, key, value, scale=scale)[0, 0, 0]
+        return attention(query, key, value, scale=scale)[0, 0, 0]

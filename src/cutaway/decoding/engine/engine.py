@@ -177,15 +177,15 @@ class Engine:
         """The same step; the dead are not read."""
         assert isinstance(view, Tree)
         assert isinstance(self.search, BeamSearch)
-        logits = self._logits(packing.gather(self.ids[:n])[None], view.among(packing))
+        logits = self._logits(packing.gather(self.ids[:n])[None], view.pack(packing))
         parents, self.ids[:n] = self.search.advance(logits, packing)
-        view.follow(parents)
+        view.reorder(parents)
 
     def _step(self, n: int, view: Cache) -> None:
         logits = self._logits(self.ids[:n], view)
         parents, self.ids[:n] = self.search.advance(logits)
         if isinstance(view, Tree):
-            view.follow(parents)
+            view.reorder(parents)
         if self.recorded is not None:  # a text that is done, and has not left yet, stands still
             done = self.search.done[:n].long()
             view.lengths.sub_(done, alpha=self.search.width)
@@ -193,7 +193,7 @@ class Engine:
 
     def _again(self, rows: int, source: int) -> None:
         """The same for `rows`, of all slots: what a graph does must not depend on how long texts are by now."""
-        self._step(rows, self.cache.rows(0, rows).across(source))
+        self._step(rows, self.cache.rows(0, rows).first_of_memory(source))
 
     def _forget(self) -> None:
         """Rows forget the beams that were given up, each by its own count, so that no neighbour has a say in it."""
@@ -218,7 +218,7 @@ class Engine:
         source, full = max(self.sources), min(self.sources) == max(self.sources)
         if (n, slots, source, full) != self._viewed:
             self._viewed = (n, slots, source, full)
-            self._last_view = self.cache.rows(0, n).first(slots).across(source, full=full)
+            self._last_view = self.cache.rows(0, n).first(slots).first_of_memory(source, full=full)
         return self._last_view
 
     def _leave(self) -> Iterator[tuple[int, list[Hypothesis]]]:
@@ -229,9 +229,9 @@ class Engine:
         try:
             left = self.search.leaving(done)
         except NoNumbers:
-            from cutaway.model.finite import no_numbers
+            from cutaway.model.finite import scores_error
 
-            raise no_numbers(self.model) from None
+            raise scores_error(self.model) from None
         for row, found in zip(done, left, strict=True):
             yield self.jobs[row], found
         rows, to = gaps(len(self.jobs), done)

@@ -26,7 +26,7 @@ from cutaway.arguments import checked
 from cutaway.errors import InputError
 from cutaway.inside.attribution.result import Attribution
 from cutaway.inside.residual.decompose import check_blocks, readable
-from cutaway.model.attention import Attention, for_all_heads
+from cutaway.model.attention import Attention, repeat_heads
 from cutaway.model.kernels.int8 import Int8Linear
 from cutaway.model.model import EncoderDecoderModel, Model
 from cutaway.model.tap import watch
@@ -78,7 +78,7 @@ def handed_over(
     if isinstance(attention.output, Int8Linear):
         raise InputError("this model's matrices are whole numbers of 8 bits: load it with precision fp32")
     each = attention.output.weight.to(value.dtype).unflatten(1, (attention.n_heads, attention.d_head))
-    return torch.einsum("bhkd,mhd->bhkm", for_all_heads(value, attention.n_heads), each)
+    return torch.einsum("bhkd,mhd->bhkm", repeat_heads(value, attention.n_heads), each)
 
 
 def _together(pattern: Pattern, handed: Float[Tensor, "batch head key d_model"]) -> Mixing:

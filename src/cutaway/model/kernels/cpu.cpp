@@ -1,13 +1,13 @@
-// What a step of decoding spends its time on, for a CPU with AVX-512 and VNNI; `cpu.py` compiles and calls it.
+// The operations that take most of the time of a decoding step, for a CPU with AVX-512 and VNNI. `cpu.py` compiles and calls them.
 //
-//   linear      rows times a matrix of 8 bits: bit for bit what `Int8Linear` gets from PyTorch, of finite numbers
-//   look_up     attention of single queries, which skips the keys that they may not see
-//   layer_norm  with two passes over each vector, which stays near
-//   append      new keys and values into a cache
-//   keep        those that are still needed, moved together
-//   likeliest   log-softmax, and the k largest of it, without writing the rest down
+//   linear      rows times a matrix in 8 bits; for finite numbers, bit for bit what `Int8Linear` computes with PyTorch
+//   attend      attention of single queries, which skips hidden keys
+//   layer_norm  two passes over each vector, which stays in the cache of the CPU
+//   append      stores new keys and values
+//   keep        moves the keys and values that are still needed to the front, or to another row
+//   likeliest   log-softmax and its k largest values, without storing the others
 //
-// Each runs on the thread that calls it, but for large products: engines work side by side (see `cutaway.decoding.engine.threads`).
+// Each runs on the thread that calls it, except for large products: engines run side by side (`cutaway.decoding.engine.threads`).
 
 #include <immintrin.h>
 
@@ -25,20 +25,20 @@
 
 namespace {
 
-constexpr int LANES = 16;               // floats of a register
-constexpr int PANEL = 64;               // outputs whose weights stand together: 4 registers
+constexpr int LANES = 16;               // floats in a register
+constexpr int PANEL = 64;               // outputs whose weights are stored together: 4 registers
 constexpr int TILE = 6;                 // rows at a time: 6 · 4 sums, 4 of weights, 1 of activations: 29 of 32 registers
-constexpr float SMALLEST = 0x1p-100f;   // a row of zeros is divided by it
+constexpr float SMALLEST = 0x1p-100f;   // so that a row of zeros is not divided by 0
 constexpr float INFINITE = std::numeric_limits<float>::infinity();
 
 inline __mmask16 first(long n) { return n >= LANES ? 0xffff : (1u << std::max(n, 0L)) - 1; }
 
-// sum += four products of bytes in each lane. As an instruction: of the intrinsic, GCC 12 keeps sums in memory.
+// sum += four products of bytes in each lane. As an instruction, because with the intrinsic GCC 12 keeps sums in memory.
 inline void add_products(__m512i& sum, __m512i above_zero, __m512i weights) {
     asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(above_zero), "v"(weights));
 }
 
-// A row as whole numbers of −127 … 127, which become bytes with 128 in the place of 0. How much 1 of them is worth.
+// Rounds a row to integers in −127 … 127 and stores them as bytes, integer + 128. Returns the value of one step.
 float to_bytes(const float* x, long n, uint8_t* bytes) {
     __m512 largest = _mm512_setzero_ps();
     __mmask16 odd = 0;
@@ -55,18 +55,18 @@ float to_bytes(const float* x, long n, uint8_t* bytes) {
         const __m128i byte = _mm_xor_si128(_mm512_cvtepi32_epi8(whole), _mm_set1_epi8(-128));
         _mm_mask_storeu_epi8(bytes + i, there, byte);
     }
-    return odd ? NAN : size;  // no byte says that something is no number
+    return odd ? NAN : size;  // because bytes cannot be NaN
 }
 
 struct Matrix {
     const int8_t* panels;  // [panel][quad of inputs][output of the panel][4]
     const float* scale;    // of each output
-    const int32_t* above;  // 128 times the sum of each output's weights: what the 128s of the bytes add
-    const float* bias;     // or nothing
+    const int32_t* above;  // 128 times the sum of each output's weights, because bytes are integers + 128
+    const float* bias;     // or null
     long in, out;
 };
 
-// f(0), …, f(N − 1), written out: of a loop, GCC keeps what it indexes in memory instead of in registers.
+// f(0), …, f(N − 1), unrolled: in a loop, GCC keeps indexed values in memory instead of registers.
 template <int N, class F>
 inline INLINE void each(F f) {
     if constexpr (N > 0) {
@@ -107,7 +107,7 @@ void tile(const uint8_t* bytes, const float* sizes, const Matrix& matrix, long p
 using Tile = void (*)(const uint8_t*, const float*, const Matrix&, long, float*);
 constexpr Tile TILES[] = {nullptr, tile<1>, tile<2>, tile<3>, tile<4>, tile<5>, tile<6>};
 
-// e^x for x ≤ 0, to 2 of the last bits: 2^n · p(f), n whole and f in −½ … ½. Below 2^−126 it is 0.
+// e^x for x ≤ 0, with an error of about 2 units in the last place: 2^n · p(f), n an integer and f in −½ … ½. Below 2^−126 it is 0.
 inline __m512 exp_of(__m512 x) {
     const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 0);
     __m512 f = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
@@ -124,13 +124,13 @@ inline float dot(const float* a, const float* b, long n) {
     return _mm512_reduce_add_ps(sum);
 }
 
-// Asks for vectors that will be needed soon: nobody else foresees where the next head's stand.
+// Prefetches vectors that are needed soon: the CPU cannot predict where those of the next head are.
 inline void fetch(const float* vectors, long stride, const int32_t* seen, long n, long d) {
     for (long i = 0; i < n; i++)
         for (long part = 0; part < d; part += LANES) _mm_prefetch(reinterpret_cast<const char*>(vectors + seen[i] * stride + part), _MM_HINT_T1);
 }
 
-// The scores become a pattern, but for the sum by which each has yet to be divided, which is returned.
+// Replaces scores by e^(score − largest) and returns their sum. Divided by it, they are the pattern.
 float soften(float* scores, long n) {
     __m512 largest = _mm512_set1_ps(-INFINITE);
     for (long i = n; i < (n + LANES - 1) / LANES * LANES; i++) scores[i] = -INFINITE;
@@ -154,7 +154,7 @@ void mix(const float* pattern, float sum, const float* values, long stride, cons
         const float* value = values + seen[i] * stride;
         each<PARTS>([&](auto part) INLINE { mixed[part] = _mm512_fmadd_ps(p, _mm512_loadu_ps(value + part * LANES), mixed[part]); });
     }
-    const __m512 share = _mm512_set1_ps(sum == 0 ? 0 : 1 / sum);  // a query that may look nowhere finds nothing
+    const __m512 share = _mm512_set1_ps(sum == 0 ? 0 : 1 / sum);  // zeros for a query that may look nowhere
     each<PARTS>([&](auto part) INLINE { _mm512_storeu_ps(out + part * LANES, _mm512_mul_ps(mixed[part], share)); });
 }
 
@@ -174,12 +174,12 @@ void linear(const float* x, long rows, const int8_t* panels, const float* scale,
     for (long row = 0; row < rows; row++) sizes[row] = to_bytes(x + row * in, in, bytes.data() + row * in);
     const Matrix matrix{panels, scale, above, bias, in, out};
     const long tiles = (rows + TILE - 1) / TILE, n_panels = (out + PANEL - 1) / PANEL;
-    const uint8_t* given = bytes.data();  // of this thread: others have vectors of their own
+    const uint8_t* given = bytes.data();  // of this thread; the vectors are thread_local
     const float* worth = sizes.data();
     const auto multiply = [&](long begin, long end) {
-        for (long panel = begin; panel < end; panel++)  // its weights stay near while all rows pass
+        for (long panel = begin; panel < end; panel++)  // its weights stay in the cache for all rows
             for (long t = 0, row = 0; t < tiles; t++) {
-                const long next = rows * (t + 1) / tiles;  // of equal height, as far as may be
+                const long next = rows * (t + 1) / tiles;  // tiles of nearly equal height
                 TILES[next - row](given + row * in, worth + row, matrix, panel, y + row * out);
                 row = next;
             }
@@ -190,11 +190,11 @@ void linear(const float* x, long rows, const int8_t* panels, const float* scale,
     for (std::thread& other : others) other.join();
 }
 
-// n queries [query][head][d]. Of query i, row rows[i] of keys and values is looked at, where line lines[i] of the table,
-// which is added to the scores, is not −∞. Without `rows`: query i is number i % each of row i / each.
-void look_up(const float* queries, long query_stride, const float* keys, const float* values, long row_stride,
-             long head_stride, long slot_stride, const float* table, long table_row, long table_line, const int64_t* rows,
-             const int64_t* places, long n, long each, long heads, long slots, long d, float scale, float* out) {
+// softmax(q·k · scale + table) v for n queries [query][head][d]. Query i attends to row rows[i] of keys and values, where
+// line places[i] of the table is not −∞. Without `rows`, query i is number i % each of row i / each.
+void attend(const float* queries, long query_stride, const float* keys, const float* values, long row_stride,
+            long head_stride, long slot_stride, const float* table, long table_row, long table_line, const int64_t* rows,
+            const int64_t* places, long n, long each, long heads, long slots, long d, float scale, float* out){
     static thread_local std::vector<int32_t> seen;
     static thread_local std::vector<float> added, pattern;
     seen.resize(slots);
@@ -225,7 +225,7 @@ void look_up(const float* queries, long query_stride, const float* keys, const f
     }
 }
 
-// The vectors [token][head][d] of n new tokens go into a store: token i into slot slots[i] of row rows[i], or of row i / each.
+// Stores the vectors [token][head][d] of n new tokens: token i in slot slots[i] of row rows[i], or without `rows` of row i / each.
 void append(const float* tokens, long token_stride, float* store, long row_stride, long head_stride, long slot_stride,
             const int64_t* rows, const int64_t* slots, long n, long each, long heads, long d) {
     for (long i = 0; i < n; i++) {
@@ -235,7 +235,7 @@ void append(const float* tokens, long token_stride, float* store, long row_strid
     }
 }
 
-// Within a store: slot j of row to[i] becomes what stands in slot slots[i][j] ≥ j of row from[i], or in slot j.
+// Copies within a store: slot j of row to[i] becomes slot slots[i][j] ≥ j of row from[i], or without `slots` its slot j.
 void keep(float* store, long row_stride, long head_stride, long slot_stride, const int64_t* from, const int64_t* to,
           const int64_t* slots, long slots_stride, const int64_t* counts, long n, long heads, long d) {
     for (long i = 0; i < n; i++)
@@ -267,7 +267,7 @@ void layer_norm(const float* x, long rows, long d, const float* weight, const fl
     }
 }
 
-// Of each row of logits the k largest log p, the largest first, and which they are; of equals the first.
+// The k largest log p of each row of logits, in descending order, and their ids; of equal ones, the first.
 void likeliest(const float* logits, long rows, long vocab, long k, float* log_p, int64_t* ids) {
     static thread_local std::vector<float> peaks, best;
     static thread_local std::vector<int32_t> found;
@@ -282,7 +282,7 @@ void likeliest(const float* logits, long rows, long vocab, long k, float* log_p,
                 peak = _mm512_max_ps(_mm512_mask_loadu_ps(none, first(vocab - i), logits + i), peak);
             peaks[block] = _mm512_reduce_max_ps(peak);
         }
-        // so many blocks reach the k-th largest peak that what is below it is not among the k largest
+        // k blocks have a peak of at least the k-th largest one, so smaller numbers are not among the k largest
         best.assign(peaks.begin(), peaks.end());
         std::nth_element(best.begin(), best.begin() + std::min(k, blocks) - 1, best.end(), std::greater<float>());
         const __m512 bar = _mm512_set1_ps(blocks < k ? -INFINITE : best[k - 1]);
@@ -300,7 +300,7 @@ void likeliest(const float* logits, long rows, long vocab, long k, float* log_p,
                 n += __builtin_popcount(large);
             }
         }
-        const float log_sum = std::log(_mm512_reduce_add_ps(sum));  // NaN where one of them is
+        const float log_sum = std::log(_mm512_reduce_add_ps(sum));  // NaN if a logit is
         const auto before = [&](int32_t a, int32_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; };
         std::partial_sort(found.begin(), found.begin() + std::min(k, n), found.begin() + n, before);
         for (long i = 0; i < k; i++) {

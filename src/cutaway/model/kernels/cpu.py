@@ -1,13 +1,12 @@
-"""Our own kernels for decoding on a CPU, compiled once, at first use, by the machine's own compiler.
+"""Our own kernels for decoding on a CPU, in `cpu.cpp`. The machine's own compiler compiles them once, at first use.
 
-PyTorch's products of 8-bit matrices come near what a CPU can do; what stands around them does not: for a few rows,
-making bytes of activations, laying out small matrices for attention and sorting a vocabulary take longer than the
-products. `cpu.cpp` does each in one go. Where there is no compiler, no AVX-512 with VNNI, or a setting
-CUTAWAY_KERNELS=0, PyTorch does it all; the answers are the same but for roundings in the last bit.
+PyTorch's products of 8-bit matrices are nearly as fast as a CPU can be, but not the operations around them: for a few
+rows, rounding activations to bytes, arranging small matrices for attention and sorting a vocabulary take longer than
+the products. `cpu.cpp` does each of these in one pass. Without a compiler, without AVX-512 and VNNI, or with the
+setting CUTAWAY_KERNELS=0, PyTorch does everything; the results differ in the last bits at most.
 
-The kernels work on the thread that calls them, but for products of many rows. Engines stand side by side
-(`cutaway.decoding.engine.threads`), and a single sentence gives two cores too little to share: one core alone is
-faster.
+The kernels run on the thread that calls them, except for products with many rows. Engines run side by side
+(`cutaway.decoding.engine.threads`), and one sentence is too little work for two cores: one core alone is faster.
 """
 
 import ctypes
@@ -30,18 +29,19 @@ from torch.autograd import forward_ad
 from cutaway.model.kernels.live_rows import Packing
 
 FLAGS = ("-O3", "-march=x86-64-v4", "-mavx512vnni", "-ffp-contract=off", "-std=c++17", "-pthread", "-shared", "-fPIC")
-LANES = 16  # floats of a register
-PANEL, QUAD = 64, 4  # outputs and inputs whose weights stand together
-SHARE = 1 << 23  # products that are worth a thread of their own
+LANES = 16  # floats in a register
+PANEL, QUAD = 64, 4  # outputs and inputs whose weights are stored together
+SHARE = 1 << 23  # multiplications that are worth a thread of their own
 PATIENCE = 120  # seconds for the compiler
 WIDTHS = (16, 32, 64, 128)  # of heads
 PLAIN = (Tensor, nn.Parameter)
-UNAVAILABLE = (OSError, RuntimeError, subprocess.TimeoutExpired, AttributeError)  # no compiler, no room, damaged
+# no compiler, no disk space, a damaged library
+UNAVAILABLE = (OSError, RuntimeError, subprocess.TimeoutExpired, AttributeError)
 
 _address, _count = ctypes.c_void_p, ctypes.c_long
 ARGUMENTS = {
     "linear": [_address, _count, *[_address] * 4, _count, _count, _address, _count],
-    "look_up": [
+    "attend": [
         _address, _count, _address, _address, *[_count] * 3, _address, _count, _count, _address, _address,
         *[_count] * 5, ctypes.c_float, _address,
     ],
@@ -54,11 +54,11 @@ ARGUMENTS = {
 
 @dataclass(frozen=True)
 class Panels:
-    """A matrix of 8 bits as the kernel reads it."""
+    """A matrix in 8 bits in the layout that the kernel reads."""
 
     weight: Int8[Tensor, "panel quad output 4"]
     scale: Float[Tensor, " out"]
-    above: Int32[Tensor, " out"]  # 128 · the sum of each output's weights: what 128 in place of 0 adds
+    above: Int32[Tensor, " out"]  # 128 · the sum of each output's weights, because bytes are activations + 128
     bias: Float[Tensor, " out"] | None
 
     @classmethod
@@ -78,7 +78,7 @@ def supported() -> bool:
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The compiled kernels; None where they cannot be had."""
+    """The compiled kernels; None if they are not available."""
     if os.environ.get("CUTAWAY_KERNELS") == "0" or not supported():
         return None
     try:
@@ -95,7 +95,7 @@ def cache_folder() -> Path:
 
 
 def compiled(folder: Path) -> Path:
-    """The library in this folder, which is made if it is not there. An OSError where that cannot be."""
+    """The library in this folder, compiled first if it is not there. Raises an OSError if it cannot be compiled."""
     source = files("cutaway.model.kernels").joinpath("cpu.cpp").read_bytes()
     ready = folder / f"kernels-{sha256(source + ' '.join(FLAGS).encode()).hexdigest()[:16]}.so"
     if ready.exists():
@@ -112,14 +112,14 @@ def compiled(folder: Path) -> Path:
             raise OSError(f"{compiler[0]} does not compile our kernels: {done.stderr.decode(errors='replace')[-500:]}")
         with made.open("rb") as file:
             os.fsync(file.fileno())
-        made.replace(ready)  # whole or not at all: several processes may be at it
+        made.replace(ready)  # atomic: several processes may do this at once
     return ready
 
 
 def fit(*given: Tensor) -> bool:
-    """Whether the kernels may take these: numbers in single precision, of which nobody wants gradients or a trace.
+    """Whether the kernels can be given these tensors: single precision on a CPU, without gradients and without tracing.
 
-    The number of threads has no say in it, so that whoever watches, and gets one engine, sees the same bits.
+    It does not depend on the number of threads: with `watch`, which uses a single engine, the bits are the same.
     """
     if torch.compiler.is_compiling() or torch.is_grad_enabled() or library() is None:
         return False
@@ -136,15 +136,15 @@ def fit(*given: Tensor) -> bool:
 def linear(x: Float[Tensor, "*rows in"], panels: Panels) -> Float[Tensor, "*rows out"]:
     x = x.contiguous()
     n_out, n_in = len(panels.scale), x.shape[-1]
-    found = x.new_empty(*x.shape[:-1], n_out)
+    y = x.new_empty(*x.shape[:-1], n_out)
     matrix = panels.weight.data_ptr(), panels.scale.data_ptr(), panels.above.data_ptr(), _at(panels.bias)
-    threads = max(1, min(torch.get_num_threads(), found.numel() * n_in // SHARE))
-    _library().linear(x.data_ptr(), x.numel() // n_in, *matrix, n_in, n_out, found.data_ptr(), threads)
-    return found
+    threads = max(1, min(torch.get_num_threads(), y.numel() * n_in // SHARE))
+    _library().linear(x.data_ptr(), x.numel() // n_in, *matrix, n_in, n_out, y.data_ptr(), threads)
+    return y
 
 
-def looks_up(query: Tensor, key: Tensor, value: Tensor, *, packed: bool) -> bool:
-    """Whether `look_up` may take these."""
+def attends(query: Tensor, key: Tensor, value: Tensor, *, packed: bool) -> bool:
+    """Whether `attend` can be given these tensors."""
     return (
         query.shape[-1] in WIDTHS
         and (packed or len(key) == len(query))
@@ -156,7 +156,7 @@ def looks_up(query: Tensor, key: Tensor, value: Tensor, *, packed: bool) -> bool
     )
 
 
-def look_up(
+def attend(
     query: Float[Tensor, "rows head query d_head"],
     key: Float[Tensor, "batch head key d_head"],
     value: Float[Tensor, "batch head key d_head"],
@@ -164,21 +164,21 @@ def look_up(
     scale: float,
     packing: Packing | None,
 ) -> Float[Tensor, "rows head query d_head"]:
-    """The formula of attention. Packed queries stand in one row; what they find does, too."""
+    """softmax(QKᵀ · scale + table) V. Packed queries are one row, and so are their results."""
     n_rows, heads, each, d_head = query.shape
-    found = query.new_empty(n_rows, each, heads, d_head)
+    mixed = query.new_empty(n_rows, each, heads, d_head)
     strides = (0, 0) if table is None else (table.stride(0) * (len(table) > 1), table.stride(2) * (table.shape[2] > 1))
-    asked = (None, None) if packing is None else (packing.rows.data_ptr(), packing.places.data_ptr())
+    where = (None, None) if packing is None else (packing.rows.data_ptr(), packing.places.data_ptr())
     query, stride = _by_token(query)
-    _library().look_up(
+    _library().attend(
         query.data_ptr(), stride, key.data_ptr(), value.data_ptr(), *key.stride()[:3], _at(table), *strides,
-        *asked, n_rows * each, each, heads, key.shape[2], d_head, scale, found.data_ptr(),
+        *where, n_rows * each, each, heads, key.shape[2], d_head, scale, mixed.data_ptr(),
     )  # fmt: skip
-    return found.transpose(1, 2)
+    return mixed.transpose(1, 2)
 
 
 def appends(store: Tensor, new: Tensor) -> bool:
-    """Whether `append` may take these."""
+    """Whether `append` can be given these tensors."""
     return new.stride(3) == store.stride(3) == 1 and fit(store, new)
 
 
@@ -188,7 +188,7 @@ def append(
     slots: Int[Tensor, "rows seq"],
     packing: Packing | None,
 ) -> None:
-    """`store[row, :, slot] = vector` for every new token; of packed ones, `packing` knows the row."""
+    """`store[row, :, slot] = vector` for every new token; `packing` has the rows of packed tokens."""
     n_rows, heads, each, d_head = new.shape
     new, stride = _by_token(new)
     slots, rows = slots.contiguous(), None if packing is None else packing.rows.data_ptr()
@@ -199,7 +199,7 @@ def append(
 
 
 def keeps(store: Tensor) -> bool:
-    """Whether `keep` may take it."""
+    """Whether `keep` can be given this tensor."""
     return store.stride(3) == 1 and fit(store)
 
 
@@ -210,7 +210,7 @@ def keep(
     counts: Int[Tensor, " some"],
     slots: Int[Tensor, "some most"] | None = None,
 ) -> None:
-    """`store[to, :, :count] = store[row, :, slots[:count]]`, in place: slots ascend, and without any all stay."""
+    """`store[to, :, :count] = store[row, :, slots[:count]]`, in place. Slots ascend; the default is 0 … count − 1."""
     stride = 0 if slots is None else slots.stride(0)
     _library().keep(
         store.data_ptr(), *store.stride()[:3], rows.data_ptr(), to.data_ptr(), _at(slots), stride, counts.data_ptr(),
@@ -222,15 +222,15 @@ def layer_norm(
     x: Float[Tensor, "*rows d_model"], weight: Float[Tensor, " d_model"], bias: Float[Tensor, " d_model"], eps: float
 ) -> Float[Tensor, "*rows d_model"]:
     x = x.contiguous()
-    found, d = torch.empty_like(x), x.shape[-1]
+    y, d = torch.empty_like(x), x.shape[-1]
     _library().layer_norm(
-        x.data_ptr(), x.numel() // d, d, weight.data_ptr(), bias.data_ptr(), eps, found.data_ptr()
+        x.data_ptr(), x.numel() // d, d, weight.data_ptr(), bias.data_ptr(), eps, y.data_ptr()
     )  # fmt: skip
-    return found
+    return y
 
 
 def likeliest(logits: Float[Tensor, "*rows vocab"], k: int) -> tuple[Float[Tensor, "*rows k"], Int[Tensor, "*rows k"]]:
-    """`logits.log_softmax(dim=-1).topk(k)`; of equals the first."""
+    """`logits.log_softmax(dim=-1).topk(k)`; of equal logits, the first."""
     logits = logits.contiguous()
     vocab = logits.shape[-1]
     log_p = logits.new_empty(*logits.shape[:-1], k)
@@ -240,7 +240,7 @@ def likeliest(logits: Float[Tensor, "*rows vocab"], k: int) -> tuple[Float[Tenso
 
 
 def _by_token(x: Float[Tensor, "rows head seq d_head"]) -> tuple[Tensor, int]:
-    """The same, so that it is equally far from each token to the next, across rows too; and how far that is."""
+    """x with the same distance from each token to the next, across rows too, and this distance."""
     n_rows, heads, each, d_head = x.shape
     if heads == 1 or x.stride(1) == d_head:
         if each == 1:
@@ -252,7 +252,7 @@ def _by_token(x: Float[Tensor, "rows head seq d_head"]) -> tuple[Tensor, int]:
 
 def _library() -> ctypes.CDLL:
     kernels = library()
-    assert kernels is not None, "ask `fit` first"
+    assert kernels is not None, "call `fit` first"
     return kernels
 
 

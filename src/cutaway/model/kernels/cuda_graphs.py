@@ -1,4 +1,4 @@
-"""What a GPU does, recorded as a CUDA graph: launched at once from then on, instead of kernel by kernel."""
+"""CUDA graphs: the kernels of a call are recorded, and then launched all at once instead of one by one."""
 
 import gc
 from collections.abc import Callable
@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 def record(call: Callable[[], T], pool: Any) -> tuple[torch.cuda.CUDAGraph, T]:
-    """Records what `call` would do, and does it not yet: the graph, and where its results will be."""
+    """Records the kernels of `call` without running them: the graph, and the tensors that will hold its results."""
     graph, collects = torch.cuda.CUDAGraph(), gc.isenabled()
-    gc.disable()  # garbage that gives memory or events back would spoil the recording,
-    try:  # and so would other threads, which bring data, if they were not left out
+    gc.disable()  # garbage that frees memory or events would break the recording,
+    try:  # and so would the threads that load data, without the mode "thread_local"
         with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
             result = call()
     finally:

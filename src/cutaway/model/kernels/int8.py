@@ -1,79 +1,74 @@
-"""Matrices in 8 bits: a quarter of the bytes, and products of whole numbers, which a CPU does several times faster.
+"""Matrices in 8 bits: a quarter of the bytes, and products of integers, which are several times faster on a CPU.
 
     y = xWᵀ + b ≈ a ⊙ (x̂ Ŵᵀ) ⊙ s + b        Ŵ = round(W / s), one s for each output
                                               x̂ = round(x / a), one a for each row of x
 
-The scale of a row is its own, so that no row depends on its neighbours: sums of whole numbers have no rounding, and the
-product gives a row the same bits alone as in any batch. (Jacob et al. 2018; Dettmers et al. 2022 for scales by row.)
-What it is given may differ in the last bit, because attention adds in another order beside others; where that tips a
-rounding over, scores move by a hundredth, and now and then a word changes.
+Each row has a scale of its own, so that no row depends on the others of its batch, and sums of integers have no
+rounding errors: a product gives a row the same bits alone and in any batch. (Jacob et al. 2018; Dettmers et al. 2022
+for scales by row.) Its input may differ in the last bit, because attention adds in another order in another batch. If
+that changes how a number is rounded, scores change by about a hundredth, and sometimes a word changes.
 
-Activations have 8 bits where the CPU adds four products at once (VNNI). Older ones add two in 16 bits, which overflow;
-they get 7. Elsewhere (a GPU, a CPU without the kernel) the same whole numbers are multiplied in floating point.
+Activations have 8 bits if the CPU adds four products at once (VNNI). Older CPUs add two in 16 bits, which would
+overflow; there, activations have 7 bits. Without such a kernel, as on a GPU, the same integers are multiplied in
+floating point.
 """
 
 import warnings
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int8, UInt8
-from torch import Tensor, nn
+from torch import Tensor
 
-from cutaway.errors import ConfigError
-from cutaway.model.attention import Attention
-from cutaway.model.feed_forward import FeedForward, GatedFeedForward
-from cutaway.model.heads import LanguageModelHead, Real
 from cutaway.model.kernels import cpu
-from cutaway.model.model import Model
 from cutaway.model.tap import Part
 
-M = TypeVar("M", bound=Model)
-SMALLEST = torch.tensor(2.0**-100)  # a row of zeros is divided by it
-MANY = 48
+SMALLEST = torch.tensor(2.0**-100)  # so that a row of zeros is not divided by 0
+MANY = 48  # rows, for which oneDNN's kernel is faster than FBGEMM's
 
 
 @cache
 def levels() -> int:
-    """The largest whole number that an activation becomes."""
+    """The largest integer that an activation is rounded to."""
     return 127 if torch.cpu._is_vnni_supported() else 63
 
 
 @cache
 def has_kernel() -> bool:
-    """Whether PyTorch's product of 8-bit matrices is here: FBGEMM, on x86."""
+    """Whether this PyTorch has a kernel for 8-bit matrices: FBGEMM, on x86."""
     return "fbgemm" in torch.backends.quantized.supported_engines
 
 
 @cache
 def for_few() -> Any:
-    """FBGEMM's kernel makes bytes of activations, multiplies whole numbers, and gives back floating point."""
-    # `_op`: what stands around it looks for arguments of torch.compile, a tenth of the time of one row
+    """FBGEMM's kernel, which rounds activations to bytes, multiplies integers and returns floating point."""
+    # `_op`, because its wrapper for torch.compile would take a tenth of the time of one row
     return torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default._op
 
 
 @cache
 def for_many() -> Any:
-    """oneDNN's kernel does the same to bytes: the same bits, sooner if rows are MANY."""
+    """oneDNN's kernel for activations in bytes: the same bits, faster with MANY rows; None if it is not there."""
     return torch.ops.onednn.qlinear_pointwise.default if torch.backends.mkldnn.is_available() else None
 
 
 def rounded(weight: Float[Tensor, "out in"]) -> tuple[Int8[Tensor, "out in"], Float[Tensor, " out"]]:
-    """Whole numbers of −127 … 127, and the scale of each row.
+    """Integers in −127 … 127, and the scale of each row.
 
-    A scale has 17 bits, and a whole number 7: their product fits the 24 bits of single precision exactly. So what comes
-    of multiplying the two is rounded to the same numbers and scales again, and a model can be stored in 8 bits.
+    A scale has 17 bits and an integer 7, so that their product is exact in the 24 bits of single precision. Rounding
+    the products again gives the same integers and scales, so a model can be stored in 8 bits and loaded without loss.
     """
     weight = weight.detach().float()
     scale = (weight.abs().amax(dim=1) / 127).maximum(SMALLEST.to(weight.device))
     large = scale * (2**7 + 1)
-    scale = large - (large - scale)  # loses the last 7 bits (Veltkamp 1968)
+    scale = large - (large - scale)  # drops the last 7 bits (Veltkamp 1968)
     return (weight / scale[:, None]).round().to(torch.int8), scale
 
 
 class Int8Linear(Part):
-    """A linear map whose matrix was rounded to whole numbers of −127 … 127."""
+    """A linear map whose matrix is rounded to integers in −127 … 127."""
 
     weight: Int8[Tensor, "out in"]
     scale: Float[Tensor, " out"]
@@ -94,22 +89,22 @@ class Int8Linear(Part):
         if self.levels == 127 and self.weight.shape[1] % cpu.QUAD == 0 and cpu.fit(x):
             return cpu.linear(x, self._as_panels())
         size = torch.add(SMALLEST, x.abs().amax(dim=-1, keepdim=True), alpha=1 / self.levels)
-        # x / size is −127 … 127 in every row, whatever its neighbours are; to multiply is faster than to divide
+        # x / size is in −127 … 127 in every row, whatever the other rows are; multiplying is faster than dividing
         whole = (x * size.reciprocal()).float().round_()
         if x.is_cuda or not has_kernel():
-            found = F.linear(whole, self.weight.float()) * self.scale
+            y = F.linear(whole, self.weight.float()) * self.scale
         elif size.numel() < MANY or for_many() is None:
-            found = self.of_few(whole)
-        else:  # straight to bytes would take six times as long
-            found = self.of_many(whole.to(torch.int8).view(torch.uint8).add_(self.levels + 1))
-        found = found.mul_(size) if self.bias is None else torch.addcmul(self.bias, found, size)
-        return found if x.dtype is torch.float32 else found.to(x.dtype)
+            y = self.of_few(whole)
+        else:  # converting to uint8 directly would take six times as long
+            y = self.of_many(whole.to(torch.int8).view(torch.uint8).add_(self.levels + 1))
+        y = y.mul_(size) if self.bias is None else torch.addcmul(self.bias, y, size)
+        return y if x.dtype is torch.float32 else y.to(x.dtype)
 
     def of_few(self, whole: Float[Tensor, "*batch row in"]) -> Float[Tensor, "*batch row out"]:
         return for_few()(whole, 1.0, self.levels + 1, self._pack())
 
     def of_many(self, above_zero: UInt8[Tensor, "*batch row in"]) -> Float[Tensor, "*batch row out"]:
-        """Of bytes in which 0 has become levels + 1."""
+        """Takes activations as bytes, in which 0 is levels + 1."""
         if self._packed_for_many is None:
             zeros = torch.zeros(len(self.scale), dtype=torch.int32)
             self._packed_for_many = torch.ops.onednn.qlinear_prepack(self.weight, None), zeros
@@ -118,56 +113,25 @@ class Int8Linear(Part):
         return for_many()(above_zero, *scales, torch.float32, "none", [], "")
 
     def _pack(self) -> Any:
-        """The matrix as the kernel wants it, made at the first call."""
+        """The matrix in FBGEMM's layout, made at the first call."""
         if self._packed is None:
             zeros = torch.zeros(len(self.scale), dtype=torch.long)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # this kind of tensor will be gone one day; nothing else packs as yet
+                warnings.simplefilter("ignore")  # deprecated, but nothing else packs matrices yet
                 weight = torch._make_per_channel_quantized_tensor(self.weight, self.scale, zeros, 0)
                 self._packed = torch.ops.quantized.linear_prepack(weight, None)
         return self._packed
 
     def _as_panels(self) -> cpu.Panels:
-        """The same for our own kernel."""
+        """The matrix in the layout of our own kernel, made at the first call."""
         if self._panels is None:
             self._panels = cpu.Panels.of(self.weight, self.scale, self.bias)
         return self._panels
 
     def _load_from_state_dict(self, *given: Any) -> None:
         super()._load_from_state_dict(*given)
-        self._packed = self._packed_for_many = self._panels = None  # of the weights that were here before
+        self._packed = self._packed_for_many = self._panels = None  # they were made from the old weights
 
     def __getstate__(self) -> dict[str, object]:
-        return {
-            **self.__dict__,
-            "_packed": None,
-            "_packed_for_many": None,
-            "_panels": None,
-        }  # the packed matrix can be neither copied nor saved
-
-
-class Int8LanguageModelHead(Part):
-    """De-embedding with a matrix in 8 bits."""
-
-    taps = LanguageModelHead.taps
-
-    def __init__(self, head: LanguageModelHead) -> None:
-        super().__init__()
-        self.words, self.scale = Int8Linear(head.matrix, head.bias), head.scale
-
-    def forward(self, hidden: Float[Tensor, "*batch d_model"], real: Real = None) -> Float[Tensor, "*batch vocab"]:
-        hidden = hidden if self.scale == 1.0 else hidden * self.scale
-        return self.tap("logits", self.words(hidden))
-
-
-def to_int8(model: M) -> M:
-    """The matrices of the blocks and of the vocabulary become 8-bit, in place; the model can only be run then."""
-    if any(isinstance(part, Int8Linear) for part in model.modules()):
-        raise ConfigError("this model has 8-bit matrices already")
-    for owner in list(model.modules()):
-        for name, part in list(owner.named_children()):
-            if isinstance(part, LanguageModelHead):
-                setattr(owner, name, Int8LanguageModelHead(part))
-            elif isinstance(part, nn.Linear) and isinstance(owner, (Attention, FeedForward, GatedFeedForward)):
-                setattr(owner, name, Int8Linear(part.weight, part.bias))
-    return model.eval()
+        # packed matrices can be neither copied nor saved
+        return {**self.__dict__, "_packed": None, "_packed_for_many": None, "_panels": None}

@@ -1,10 +1,11 @@
-"""Hypotheses side by side without those that are dead, so that nothing is computed in vain.
+"""Packing: the live hypotheses of a beam side by side, so that nothing is computed for those that were dropped.
 
     rectangle (batch hypothesis …)     a b · ·  |  c · · ·  |  d e f ·
     packed    (living …)               a b c d e f
 
-Whatever treats every token by itself (embeddings, norms, linear maps, feed-forward, the head) reads the packed form, as
-one row of a batch. Attention is where a text's hypotheses meet: there they are spread out, and gathered again.
+Parts that treat each token by itself (embeddings, norms, linear maps, feed-forward, the head) read the packed form, as
+one row of a batch. Attention needs to know the row of each hypothesis; there they are spread out and gathered again,
+unless its kernel reads the packed form.
 """
 
 from dataclasses import dataclass
@@ -15,19 +16,19 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Packing:
-    """Who of each row lives, and where it stands in the packed form and in the rectangle."""
+    """Which hypotheses of each row are live, and where they are in the packed form and in the rectangle."""
 
     living: Bool[Tensor, "batch hypothesis"]
     counts: Int[Tensor, " batch"]
-    rows: Int[Tensor, " living"]  # of each that lives: its row,
-    places: Int[Tensor, " living"]  # its place there,
-    order: Int[Tensor, " living"]  # and how many of its row live before it
-    at: Int[Tensor, " living"]  # row and place in one number
-    source: Int[Tensor, " all"]  # of each place: which of the living stands there; anyone where nobody does
+    rows: Int[Tensor, " living"]  # the row of each live hypothesis,
+    places: Int[Tensor, " living"]  # its place in the row,
+    order: Int[Tensor, " living"]  # the number of live ones before it in the row,
+    at: Int[Tensor, " living"]  # and its index in the flattened rectangle
+    source: Int[Tensor, " all"]  # for each place of the rectangle, an index into the packed form; any for dropped ones
 
     @classmethod
     def of(cls, living: Bool[Tensor, "batch hypothesis"]) -> "Packing | None":
-        """None where all live, or nobody does: there is nothing to gain."""
+        """None if all hypotheses are live, or none: packing would gain nothing."""
         counted = living.cumsum(dim=1)
         counts = counted[:, -1]
         n = int(counts.sum())
@@ -43,7 +44,7 @@ class Packing:
         return len(self.at)
 
     def spread(self, x: Shaped[Tensor, "living *more"]) -> Shaped[Tensor, "batch hypothesis *more"]:
-        """The dead are given what one of the living has: a number, and never read."""
+        """The rectangle. Places of dropped hypotheses get the values of some live one, which are not read."""
         return x.index_select(0, self.source).unflatten(0, self.living.shape)
 
     def gather(self, x: Shaped[Tensor, "batch hypothesis *more"]) -> Shaped[Tensor, "living *more"]:
@@ -51,3 +52,6 @@ class Packing:
 
     def spread_heads(self, x: Shaped[Tensor, "1 head living d_head"]) -> Shaped[Tensor, "batch head hypothesis d_head"]:
         return self.spread(x[0].transpose(0, 1)).transpose(1, 2)
+
+    def gather_heads(self, x: Shaped[Tensor, "batch head hypothesis d_head"]) -> Shaped[Tensor, "1 head living d_head"]:
+        return self.gather(x.transpose(1, 2))[None].transpose(1, 2)

@@ -74,7 +74,7 @@ def _tile(n: int) -> int:
 
 
 def _mask(may_look: Tensor | None, otherwise: Tensor) -> tuple[Tensor, int, int]:
-    """The table as bytes, and how far its rows are apart; 0 where they share one."""
+    """The table as bytes, and the strides of its rows; 0 if all share one row."""
     if may_look is None:
         return otherwise, 0, 0
     table = may_look if may_look.stride(-1) == 1 else may_look.contiguous()

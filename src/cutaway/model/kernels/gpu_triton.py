@@ -1,9 +1,9 @@
-"""The kernels of `gpu_step`, in Triton.
+"""The kernels of `gpu`, in Triton.
 
-A kernel may begin while the one before it still runs, and fetch its weights meanwhile: `gdc_wait` is where it needs the
-other's numbers (programmatic dependent launch; EARLY says whether the GPU can). What is read before that line must not
-change during a step; what earlier steps have stored may be read there, because every step begins with kernels of
-PyTorch's, which wait for all that was before them.
+A kernel may start while the one before it is still running, and fetch its weights meanwhile; `gdc_wait` marks where it
+needs the results of the other (programmatic dependent launch; EARLY says whether the GPU has it). What is read before
+that line must not change during a step. It may have been written by earlier steps, because every step begins with
+kernels of PyTorch's, which wait for everything before them.
 """
 # mypy: ignore-errors
 # (what Triton compiles is written in Python's grammar, but is not Python)
@@ -78,7 +78,7 @@ def _project(x, weight, bias, norm_weight, norm_bias, onto, found, n_rows, n_out
 
 @triton.jit
 def _fetch(pointers):
-    """Brings what stands there nearer, and does not wait for it."""
+    """Prefetches into the L2 cache, without waiting."""
     tl.inline_asm_elementwise(
         "prefetch.global.L2 [$1]; mov.b32 $0, 0;", "=r,l", [pointers.to(tl.int64)], tl.int32, is_pure=False, pack=1
     )
@@ -116,7 +116,7 @@ def _project_many(x, weight, bias, onto, found, n_rows, n_out, x_row, onto_row,
 @triton.jit
 def _norm(x, weight, bias, found, x_row, eps, NORM: tl.constexpr, BIAS: tl.constexpr, EARLY: tl.constexpr,
           N: tl.constexpr, WIDTH: tl.constexpr):  # fmt: skip
-    """One row."""
+    """The norm of one row."""
     if EARLY:
         gdc_launch_dependents()
     at = tl.arange(0, WIDTH)
@@ -141,7 +141,7 @@ def _attend_alone(query, key, value, keys, values, table, lengths, found,
                   q_batch, q_head, k_batch, k_head, v_batch, v_head, s_batch, s_head, t_batch, f_batch, n_slots, scale,
                   STORES: tl.constexpr, MASKED: tl.constexpr, EARLY: tl.constexpr,
                   D: tl.constexpr, SLOTS: tl.constexpr):  # fmt: skip
-    """The same as `_attend` for a single query that shares its keys with no other head: no matrix to multiply."""
+    """`_attend` for a single query and heads with keys of their own: there is no matrix product."""
     if EARLY:
         gdc_launch_dependents()
     batch, head = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
@@ -195,7 +195,7 @@ def _attend(query, key, value, keys, values, table, lengths, found,
             s_batch, s_head, t_batch, t_row, f_batch, f_row, n_query, n_slots, scale,
             STORES: tl.constexpr, MASKED: tl.constexpr, EARLY: tl.constexpr, GROUP: tl.constexpr,
             Q: tl.constexpr, D: tl.constexpr, SLOTS: tl.constexpr):  # fmt: skip
-    """The heads of one row that share keys: their queries are looked up in what is stored and in the new, which is."""
+    """Attention for the heads of one row that share keys, over stored keys and new ones, which are stored here."""
     if EARLY:
         gdc_launch_dependents()
     batch, head = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
@@ -250,7 +250,7 @@ def _attend(query, key, value, keys, values, table, lengths, found,
 
 
 def _early(x: Tensor) -> dict[str, bool]:
-    """How a kernel is launched that may begin early."""
+    """The options of a launch that may start early."""
     return {"launch_pdl": True} if x.is_cuda and torch.cuda.get_device_capability(x.device) >= (9, 0) else {}
 
 
@@ -297,7 +297,7 @@ def attend(
     query: Tensor, new: tuple[Tensor, Tensor] | None, keys: Tensor, values: Tensor, table: Tensor | None,
     lengths: Tensor | None, scale: float,
 ) -> Tensor:  # fmt: skip
-    """What each head found, side by side: (batch, query, head · d_head). What is `new` is stored, up to `lengths`."""
+    """The heads side by side: (batch, query, head · d_head). New keys and values are stored just before `lengths`."""
     batch, n_heads, n_query, d_head = query.shape
     n_kv, n_slots = keys.shape[1:3]
     found = query.new_empty(batch, n_query, n_heads * d_head)

@@ -233,7 +233,7 @@ def batched(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
 
 def encoded(tokenizer: Tokenizer, texts: list[str]) -> Iterator[list[int]]:
     """The ids of some texts, with nothing around them, cut on all cores."""
-    with input_errors(tokenizer.file):  # without the tokens' places in the text, which nobody asks for here: twice as fast
+    with input_errors(tokenizer.file):  # without offsets, which are not needed: twice as fast
         encodings = tokenizer.backend.encode_batch_fast(texts, add_special_tokens=False)
     return (encoding.ids for encoding in encodings)
 

@@ -230,6 +230,7 @@ OFFERED = {
         "--json",
         "--length-penalty",
         "--model",
+        "--n-best",
         "--nbest",
         "--output",
         "--precision",
@@ -237,6 +238,7 @@ OFFERED = {
         "--prune",
         "--resume",
         "--scores",
+        "--split",
         "--term",
         "--terms",
         "--to",
@@ -270,7 +272,12 @@ def cutaway(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
 def options(help_: str) -> list[str]:
     _, _, listed = help_.partition("Options:")
     return sorted(
-        {word.rstrip(",") for line in listed.splitlines() for word in line.split()[:2] if word.startswith("--")}
+        {
+            word.rstrip(",")
+            for line in listed.splitlines()
+            for word in line.replace(" / ", " ").split()[:2]
+            if word.startswith("--")
+        }
     )
 
 

@@ -104,7 +104,7 @@ def test_neighbours_change_nothing(monkeypatch):
     )  # some trees, padded, in some batches
     monkeypatch.setattr(minimal_pairs, "LOGITS_AT_ONCE", 2 * 256 * 400)
     told = []
-    found = log_p(model, tokenizer, TEXTS[::-1], report=lambda *counts: told.append(counts))
+    found = log_p(model, tokenizer, TEXTS[::-1], progress=lambda *counts: told.append(counts))
     assert np.allclose(found, alone[::-1], atol=1e-9)
     assert len(told) > 1
     assert told[-1] == (len(TEXTS), len(TEXTS))

@@ -237,13 +237,13 @@ def test_every_option_of_a_text_arrives(monkeypatch):
     tokenizer, model = byte_level(), tiny("gpt2", dtype=torch.float32, vocab_size=400, start_id=1)
     whole = evaluate(model, tokenizer, ["a man sleeps"], sure=FEW)
     options = {"context": 9, "stride": 2, "batch": 3, "start": False, "precision": torch.bfloat16}
-    evaluate(model, tokenizer, ["a man sleeps"], sure=FEW, report=lambda *done: counts.append(done), **options)
-    defaults, asked = ({**more, "report": None} for _, more in told)
+    evaluate(model, tokenizer, ["a man sleeps"], sure=FEW, progress=lambda *done: counts.append(done), **options)
+    defaults, asked = ({**more, "progress": None} for _, more in told)
     assert defaults == {
-        "context": 32, "stride": 16, "batch": 8, "start_id": 1, "autocast": None, "report": None,
+        "context": 32, "stride": 16, "batch": 8, "start_id": 1, "autocast": None, "progress": None,
     }  # fmt: skip
     assert asked == {
-        "context": 9, "stride": 2, "batch": 3, "start_id": None, "autocast": torch.bfloat16, "report": None,
+        "context": 9, "stride": 2, "batch": 3, "start_id": None, "autocast": torch.bfloat16, "progress": None,
     }  # fmt: skip
     assert counts
     assert whole.settings["start_id"] == 1
@@ -251,7 +251,7 @@ def test_every_option_of_a_text_arrives(monkeypatch):
 
 def test_masked_words_are_asked_without_special_tokens_and_by_the_seed(monkeypatch):
     """The objective puts its own [CLS] and [SEP] around each row; blanks and pairs are drawn by one seed."""
-    filled, paired = heard(monkeypatch, "fill_blanks"), heard(monkeypatch, "tell_what_follows")
+    filled, paired = heard(monkeypatch, "fill_blanks"), heard(monkeypatch, "score_next_sentences")
     words = train_tokenizer(SENTENCES, kind="wordpiece", vocab_size=60)
     assert words.encode("a man") != words.encode("a man", special=False)
     model = tiny("bert", task="pretrain", vocab_size=words.vocab_size)
@@ -281,7 +281,7 @@ def test_a_word_behind_the_cut_is_tagged_o(words):
 def test_a_translations_settings_are_what_was_asked():
     tokenizer, model = byte_level(), translator()
     report = evaluate(
-        model, tokenizer, ["Hi"], ["Hi"], sure=FEW, max_len=4, terms=None, report=lambda done, total: None
+        model, tokenizer, ["Hi"], ["Hi"], sure=FEW, max_len=4, terms=None, progress=lambda done, total: None
     )
     assert report.settings == {"beam": 4, "max_len": 4}
 

@@ -311,7 +311,7 @@ def _alignment(model: "Model", tokenizer: "Tokenizer", wishes: PresetOptions, re
     alone = [source for source, target in zip(sources, targets, strict=True) if not target]
     translating, taking = stages(report, 1 if alone else 0, 1)
     if alone:
-        made = iter(translations(model, tokenizer, alone, to=wishes.to, split=False, report=translating))
+        made = iter(translations(model, tokenizer, alone, to=wishes.to, split=False, progress=translating))
         targets = [target or next(made).text for target in targets]
     found = aligning(model, tokenizer, sources, targets, tag=tag_for(tokenizer, wishes.to), report=taking)
     best = found.copies.best(min(KEPT, wishes.size))

@@ -11,7 +11,7 @@ import typer
 
 from cutaway.cli.shared.options import Device, Json, On, locate_model
 from cutaway.cli.shared.tables import json_text
-from cutaway.cli.shared.word_vectors import EMBEDDING, At, score_words
+from cutaway.cli.shared.word_vectors import AT, EMBEDDING, score_words
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def evaluate(
     seed: Seed = 0,
     dtype: Kind = Weights.float32,
     device: On = Device.auto,
-    at: At = EMBEDDING,
+    at: Annotated[str, typer.Option("--at", help=AT)] = EMBEDDING,
     vocab: Vocab = 300_000,
     as_json: Json = False,
 ) -> None:
@@ -127,7 +127,7 @@ def evaluate(
     questions = None if header else read_word_test(_files(data), limit)
     if questions:
         with _progress() as report:
-            found = score_words(model, questions, at, vocab, sure=sure, report=report)
+            found = score_words(model, questions, at, vocab, sure=sure, progress=report)
         _say({"model": str(model), "data": data, "device": "cpu", "dtype": "float32", "skipped": 0}, found, as_json)
         return
     if is_word_vectors(model):
@@ -149,7 +149,7 @@ def evaluate(
     options = _options(loaded, tokenizer, model, examples, to=to, beam=beam, length_penalty=length_penalty, prune=prune,
                        before=before, context=context, stride=stride, start=not no_start)  # fmt: skip
     with _progress() as report:
-        found = score(loaded, tokenizer, examples.inputs, examples.wanted, sure=sure, report=report, **options)
+        found = score(loaded, tokenizer, examples.inputs, examples.wanted, sure=sure, progress=report, **options)
     said = {"device": chosen, "dtype": dtype.value, "skipped": examples.skipped}
     _say({"model": str(model), "data": data, **said}, found, as_json)
 

@@ -8,7 +8,6 @@ import typer
 
 from cutaway.cli.shared.inside import Force, Out, To, Which, as_text, check_output, open_model, waiting, write_output
 from cutaway.cli.shared.options import Json
-from cutaway.cli.translate import Whole
 from cutaway.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,6 +50,8 @@ Steps = Annotated[int, typer.Option("--steps", min=1, help="Of integrated gradie
 Layer = Annotated[int | None, typer.Option("--layer", min=0, help="Only the heads of this block.")]
 Head = Annotated[int | None, typer.Option("--head", min=0, help="Show this head large.")]
 K = Annotated[int, typer.Option("--k", min=1, help="How many guesses.")]
+
+Whole = Annotated[bool, typer.Option("--whole", help="Take the text as one sentence; by default it is split.")]
 
 
 def inspect(

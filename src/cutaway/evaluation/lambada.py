@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from cutaway.arguments import checked
+from cutaway.arguments import Progress, checked, no_progress
 from cutaway.data.table_files import Rows, read_table, text_of
-from cutaway.decoding.single_pass import Row, Told, side_by_side
+from cutaway.decoding.single_pass import Row, side_by_side
 from cutaway.errors import InputError
 from cutaway.evaluation import bootstrap
 from cutaway.evaluation.report import SURE, ItemReport, Sureness
@@ -50,7 +50,7 @@ def last_words(
     start: bool = True,
     batch_tokens: int = 4096,
     sure: Sureness = SURE,
-    report: Told = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> ItemReport:
     """How often, and how surely, the last word is found; without `start` no start token stands before a passage."""
     _check(model, passages)
@@ -75,7 +75,7 @@ def last_words(
             part = slice(first, first + cut_up[i][1])
             nats[i], said[i], first = -sum(log_p[part]), likeliest[part], part.stop
         done += len(chosen)
-        report(done, len(rows))
+        progress(done, len(rows))
     right = np.array([said[i] == ids[-n:] for i, (ids, n, _) in enumerate(cut_up)], dtype=np.float64)
     mean_nats = bootstrap.mean_of(nats)
     interval = partial(_interval, n=len(rows), sure=sure)

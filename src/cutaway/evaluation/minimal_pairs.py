@@ -32,8 +32,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from cutaway.arguments import checked
-from cutaway.decoding.single_pass import Row, Told, check_room, side_by_side, surrounded
+from cutaway.arguments import Progress, checked, no_progress
+from cutaway.decoding.single_pass import Row, check_room, side_by_side, surrounded
 from cutaway.errors import InputError
 from cutaway.evaluation import bootstrap
 from cutaway.evaluation.report import SURE, Report, Sureness
@@ -119,7 +119,7 @@ def log_p(
     *,
     before: str | None = None,
     start: bool = True,
-    report: Told = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> LogP:
     """log p of each sentence, in nats. `before` stands before each, behind the start token, and is not scored.
 
@@ -129,13 +129,13 @@ def log_p(
     special, before = beginning(model, tokenizer, before, start)
     rows, firsts = rows_behind(model, tokenizer, sentences, special, before)
     found = torch.zeros(len(rows), dtype=torch.float64, device=model.device)
-    for sentence, _, each in token_log_p(model, rows, firsts, report):
+    for sentence, _, each in token_log_p(model, rows, firsts, progress):
         found.index_add_(0, sentence, each)
     return pair_numbers(model, found)
 
 
 def token_log_p(
-    model: DecoderModel, rows: Sequence[list[int]], firsts: Sequence[int], report: Told = lambda done, total: None
+    model: DecoderModel, rows: Sequence[list[int]], firsts: Sequence[int], progress: Progress = no_progress
 ) -> Iterator[tuple[Int[Tensor, " token"], Int[Tensor, " token"], Float[Tensor, " token"]]]:
     """Some tokens at a time: the row of each, its place in it, and its log p; of each row from its first on."""
     vocab_size = model.config.to_dict()["vocab_size"]
@@ -144,7 +144,7 @@ def token_log_p(
     while some := list(islice(waiting, few)):
         yield _read(model, some, rows, firsts)
         done += sum(len(tree.ways) for tree in some)
-        report(done, len(rows))
+        progress(done, len(rows))
 
 
 def beginning(model: DecoderModel, tokenizer: Tokenizer, before: str | None, start: bool) -> tuple[list[int], str]:
@@ -209,7 +209,7 @@ def pseudo_log_p(
     *,
     as_trained: bool = False,
     batch_tokens: int = 8192,
-    report: Told = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> LogP:
     """The pseudo-log-likelihood of each sentence, in nats; special tokens around it (`as_trained`: see `rows_of`) are
     read and not scored."""
@@ -222,7 +222,7 @@ def pseudo_log_p(
         for wanted, logits in _guesses(model, blanks, batch_tokens):
             at, target, sentence = torch.tensor(wanted, device=model.device).unbind(1)
             found.index_add_(0, sentence, (logits[at, target] - logits.logsumexp(dim=-1)[at]).double())
-        report(some.stop, len(sentences))
+        progress(some.stop, len(sentences))
     return pair_numbers(model, found)
 
 

@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from cutaway.arguments import checked
-from cutaway.decoding.single_pass import Row, Told, answers_to, answers_to_images, first_tokens, rows_of
+from cutaway.arguments import Progress, checked, no_progress
+from cutaway.decoding.single_pass import Row, answers_to, answers_to_images, first_tokens, rows_of
 from cutaway.decoding.translate import translate_all
 from cutaway.errors import InputError
 from cutaway.evaluation import bleu, bootstrap, scores
@@ -95,7 +95,7 @@ def translation(
     if len(sources) != len(references):
         raise InputError(f"{len(sources)} sources for {len(references)} references")
     report = translations(translate_all(model, tokenizer, sources, **search), references, sure=sure)
-    told = {name: value for name, value in search.items() if name != "report" and value is not None}
+    told = {name: value for name, value in search.items() if name != "progress" and value is not None}
     return replace(report, settings={"beam": 4, **told})
 
 
@@ -124,7 +124,7 @@ def language_modelling(
     batch: int = 8,
     precision: torch.dtype | None = None,
     sure: Sureness = SURE,
-    report: Told = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> Report:
     """Bits per byte and perplexity of texts, each a document by itself; a long one may come in pieces.
 
@@ -144,7 +144,7 @@ def language_modelling(
         batch=batch,
         start_id=start_id,
         autocast=precision,
-        report=report,
+        progress=progress,
     )
     per_token = bootstrap.ratio_of(found.nats, found.tokens.astype(np.float64))
     n_tokens = found.n_tokens

@@ -26,8 +26,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cutaway.arguments import checked
-from cutaway.decoding.single_pass import Row, Told, check_room, side_by_side, surrounded
+from cutaway.arguments import Progress, checked, no_progress
+from cutaway.decoding.single_pass import Row, check_room, side_by_side, surrounded
 from cutaway.errors import InputError
 from cutaway.evaluation import bootstrap
 from cutaway.evaluation.minimal_pairs import (
@@ -129,7 +129,7 @@ def readings(
     *,
     before: str | None = None,
     start: bool = True,
-    report: Told = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> dict[str, Scores]:
     """The partial and the full score of every reading, from one pass; options as for `pairs.log_p`."""
     special, before = beginning(model, tokenizer, before, start)
@@ -144,7 +144,7 @@ def readings(
         ends += [len(row) - behind for row in some]
     end = torch.tensor(ends, device=model.device)
     full, tail = (torch.zeros(len(rows), dtype=torch.float64, device=model.device) for _ in range(2))
-    for row, place, each in token_log_p(model, rows, firsts, report):
+    for row, place, each in token_log_p(model, rows, firsts, progress):
         full.index_add_(0, row, each)
         tail.index_add_(0, row, each * (place >= end[row]))
     return {"partial": _by_schema(model, schemas, tail), "full": _by_schema(model, schemas, full)}
@@ -158,7 +158,7 @@ def readings_with_blanks(
     *,
     as_trained: bool = False,
     batch_tokens: int = 8192,
-    report: Told = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> Scores:
     """The mean log p of every candidate's tokens, all of them hidden at once."""
     if tokenizer.mask_id is None:
@@ -186,7 +186,7 @@ def readings_with_blanks(
         log_p = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
         found.index_add_(0, row_of, log_p.gather(1, target[:, None])[:, 0].double())
         done += len(chosen)
-        report(done, len(rows))
+        progress(done, len(rows))
     lengths = torch.tensor([len(each) for each in hidden], device=model.device)
     return _by_schema(model, schemas, found / lengths)
 

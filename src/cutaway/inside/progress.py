@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import TypeVar
 
-from cutaway.decoding.single_pass import Told
+from cutaway.arguments import Progress as Told
 
 __all__ = ["Told", "counted_progress", "silent", "stages"]
 T = TypeVar("T")

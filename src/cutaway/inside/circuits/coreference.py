@@ -166,6 +166,6 @@ def matters(
     every = [(), heads, *by_chance]
     for gone, told in zip(every, stages(report, *[1] * len(every)), strict=True):
         with intervene(model, [Ablate(place_of(node)) for node in gone]):
-            found.append(winograd(model, tokenizer, schemas, report=told).scores["accuracy"])
+            found.append(winograd(model, tokenizer, schemas, progress=told).scores["accuracy"])
     whole, without, *random = found
     return Matters(heads, whole, without, tuple(random), len(schemas))

@@ -14,10 +14,9 @@ from campaign.reader import WORDS, Reader, files_of, sentences, small
 
 def _opened(path: Path, out: Path) -> None:
     """Described, listed, and made a folder of our own."""
-    from cutaway.checkpoints import import_model, load
-    from cutaway.checkpoints.read_config import config_at
+    from cutaway.checkpoints import import_model, load, read_config
 
-    config_at(path)
+    read_config(path)
     load(path)
     import_model(path, out / "model")
 

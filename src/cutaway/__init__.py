@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cutaway.bundled import models
     from cutaway.certificate import verify
-    from cutaway.checkpoints import export, load, load_tokenizer, save
+    from cutaway.checkpoints import export, load, load_tokenizer, pack, save
     from cutaway.decoding import greedy, greedy_translate, speculative, trace_beam
     from cutaway.decoding.classify import classify
     from cutaway.decoding.embed import embed
@@ -111,6 +111,7 @@ __all__ = [
     "minimality",
     "models",
     "next_token_loss",
+    "pack",
     "patch_paths",
     "record",
     "save",
@@ -172,6 +173,7 @@ _HOME = {
     "minimality": "cutaway.inside.circuits.circuit",
     "models": "cutaway.bundled",
     "next_token_loss": "cutaway.objectives",
+    "pack": "cutaway.checkpoints",
     "patch_paths": "cutaway.inside.patching.paths",
     "to_picture": "cutaway.pictures.to_picture",
     "record": "cutaway.inside.patching.patch",

@@ -17,11 +17,11 @@ def test_the_largest_difference_counts_and_the_limit_is_a_share_of_the_largest_n
     assert (round(found.difference, 4), found.largest) == (0.001, 20.0)
     assert found.holds
     assert not measured(1.0, -20.001, 3.0001, limit=1e-5).holds
-    assert "as ours" in str(found)
+    assert " match the model's" in str(found)
 
 
 def test_what_is_no_number_is_no_agreement():
     for odd in (float("nan"), float("inf")):
         found = measured(1.0, -20.0, odd)
         assert not found.holds
-        assert "not ours" in str(found)
+        assert "do not match the model's" in str(found)

@@ -43,7 +43,6 @@ def test_every_tensor_is_where_llama2c_puts_it(tmp_path: Path, version: int, tie
     assert (file.version, file.tied, file.config) == (version, tied, SIZES)
     names = set()
     for name, array in tensors.items():
-        assert torch.equal(file.read(name), torch.from_numpy(array))
         stacked = len(array.shape) == 3 or name in ("rms_att_weight", "rms_ffn_weight")
         parts = {f"{name}.{layer}": array[layer] for layer in range(2)} if stacked else {name: array}
         names |= parts.keys()
@@ -56,22 +55,11 @@ def test_every_tensor_is_where_llama2c_puts_it(tmp_path: Path, version: int, tie
     assert ("wcls" in file) == (not tied)
 
 
-def test_a_model_inside_a_larger_file_is_read_by_its_place(tmp_path: Path):
-    path = tmp_path / "model.bin"
-    tensors = write(path, 0, True)
-    data = path.read_bytes()
-    path.write_bytes(b"12345678" + data + b"tokenizer")
-    file = Llama2cFile(path, offset=8, size=len(data))
-    assert torch.equal(file.read("wk.1"), torch.from_numpy(tensors["wk"][1]))
-    with pytest.raises(CheckpointError, match="pass size= if something else follows"):
-        Llama2cFile(path, offset=8)
-
-
 def test_writing_to_a_view_leaves_the_file_alone(tmp_path: Path):
     path = tmp_path / "model.bin"
     write(path, 0, True)
     before = path.read_bytes()
-    Llama2cFile(path).read("wq").fill_(7)
+    Llama2cFile(path).read("wq.0").fill_(7)
     assert path.read_bytes() == before
 
 
@@ -80,14 +68,15 @@ def test_a_file_that_shrinks_under_us_is_told(tmp_path: Path):
     file = Llama2cFile(tmp_path / "model.bin")
     os.truncate(tmp_path / "model.bin", 100)
     with pytest.raises(CheckpointError, match="became shorter"):
-        file.copy_into("w3", torch.empty(2, 12, 8))
+        file.copy_into("w3.1", torch.empty(12, 8))
 
 
-@pytest.mark.parametrize(("offset", "size"), [(0, 10), (-1, None), (10**9, None), (0, 10**9), (0, -5)])
-def test_a_place_outside_the_file_is_refused(tmp_path: Path, offset: int, size: int | None):
+@pytest.mark.parametrize("size", [0, 10, 27])
+def test_a_file_without_a_whole_header_is_refused(tmp_path: Path, size: int):
     write(tmp_path / "model.bin", 0, True)
-    with pytest.raises(CheckpointError, match=r"no llama2\.c model of"):
-        Llama2cFile(tmp_path / "model.bin", offset, size)
+    os.truncate(tmp_path / "model.bin", size)
+    with pytest.raises(CheckpointError, match=rf"too short for a llama2\.c model: {size} bytes"):
+        Llama2cFile(tmp_path / "model.bin")
 
 
 @pytest.mark.parametrize(
@@ -107,5 +96,5 @@ def test_sizes_that_the_file_does_not_bear_out_are_refused_before_it_is_mapped(t
 
 def test_the_quantised_version_is_refused_by_name(tmp_path: Path):
     write(tmp_path / "model.bin", 2, True)
-    with pytest.raises(CheckpointError, match=r"version 2; read are 0 and 1"):
+    with pytest.raises(CheckpointError, match=r"version 2; supported are 0 and 1"):
         Llama2cFile(tmp_path / "model.bin")

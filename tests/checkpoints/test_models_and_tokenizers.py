@@ -138,7 +138,7 @@ def words(n: int) -> Tokenizer:
 
 @pytest.mark.parametrize("name", ["transformer-rotary", "gpt"])
 def test_what_a_layout_has_no_words_for_leaves_nothing_behind(name: str, tmp_path: Path):
-    with pytest.raises(CheckpointError, match=r"layout has.*another layout, to=ctranslate2 or to=onnx"):
+    with pytest.raises(CheckpointError, match=r"layout has.*or export with to=ctranslate2 or to=onnx"):
         export(tiny.tiny(name), tmp_path / "out", words(10))
     assert not (tmp_path / "out").exists()
 

@@ -26,7 +26,7 @@ def test_what_is_no_model_of_ours_is_refused(tmp_path: Path, name: str):
     (tmp_path / name).write_text(json.dumps({"model_type": "bert"}))
     (tmp_path / "notes").write_text("mine")
     before = everything(tmp_path)
-    with pytest.raises(InputError, match=rf"{tmp_path} holds {name}, which is of no model of ours: name another"):
+    with pytest.raises(InputError, match=rf"{tmp_path} has a {name} that Cutaway did not write: name another"):
         save(tiny("gpt2", dtype=torch.float32), tmp_path)
     assert everything(tmp_path) == before
     with pytest.raises(InputError, match="notes is a file: name a folder to write"):

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway.checkpoints import export, load, save
-from cutaway.checkpoints.packed import SCALE, Unpacked, carried, measure_packed, pack_tensors
-from cutaway.checkpoints.shards import SHARDS, write_shards
+from cutaway.checkpoints import export, load, pack, save
+from cutaway.checkpoints.packed import SCALE, UnpackedTensors, measure_packed, pack_tensors
+from cutaway.checkpoints.shards import write_shards
 from cutaway.checkpoints.tensors import INDEX, SINGLE, TensorFile, open_tensors
 from cutaway.errors import CheckpointError, InputError
 from cutaway.model.kernels.int8 import Int8Linear, rounded
@@ -86,7 +86,7 @@ def test_packing_again_gives_the_same_files(name: str, store: str, tmp_path: Pat
 def test_every_weight_is_stored_once(name: str, store: str, tmp_path: Path):
     model = tiny(name, dtype=torch.float32)
     save(model, tmp_path, store=store)
-    source = Unpacked(open_tensors(tmp_path))
+    source = UnpackedTensors(open_tensors(tmp_path))
     assert sum(source[one].numel() for one in source) == model.n_parameters()
     assert set(source) == {one for one, _ in model.named_parameters()}
     matrices = sum(p.numel() for p in model.parameters() if p.ndim == 2 and p.shape[1] >= 16)
@@ -139,7 +139,7 @@ def test_shards_hold_what_one_file_holds(tmp_path_factory: pytest.TempPathFactor
     whole, split = open_tensors(one), open_tensors(many)
     assert set(whole) == set(split)
     assert all(torch.equal(whole[name], split[name]) for name in whole)
-    shards = [TensorFile(file, [file]) for file in many.glob(SHARDS)]
+    shards = [TensorFile(file, [file]) for file in many.glob("model-*-of-*.safetensors")]
     assert bool(shards) == (not (many / SINGLE).exists())
     assert all(len(shard) == 1 or sum(shard[name].nbytes for name in shard) <= shard_size for shard in shards)
 
@@ -182,15 +182,30 @@ def test_what_cannot_be_said_is_refused_and_nothing_written(tmp_path: Path):
         save(model, tmp_path, shard_size=0)
     for bad in (float("nan"), float("inf")):
         model.get_parameter("embedding.tokens.weight").data[3, 5] = bad
-        with pytest.raises(CheckpointError, match=r"'embedding.tokens.weight' holds a number that is not finite"):
+        with pytest.raises(CheckpointError, match=r"'embedding.tokens.weight' has a number that is not finite"):
             save(model, tmp_path, store="int8")
     assert not list(tmp_path.iterdir())
 
 
 def test_the_card_the_licence_and_the_recipe_come_along(tmp_path: Path):
+    save(tiny("gpt2", dtype=torch.float32), tmp_path / "model")
     for name in ("README.md", "recipe.toml", "notes.txt", "certificate.json"):
-        (tmp_path / name).write_text("x")
-    assert [file.name for file in carried(tmp_path)] == ["README.md", "recipe.toml"]
+        (tmp_path / "model" / name).write_text("x")
+    pack(tmp_path / "model", tmp_path / "small")
+    names = {file.name for file in (tmp_path / "small").iterdir()}
+    assert names == {"README.md", "recipe.toml", "config.json", "model.safetensors"}
+
+
+def test_pack_refuses_to_replace_a_model_unless_it_is_told_to(tmp_path: Path):
+    save(tiny("gpt2", dtype=torch.float32), tmp_path / "model")
+    pack(tmp_path / "model", tmp_path / "small")
+    with pytest.raises(InputError, match=r"is not empty: .* or replace the model in it with force=True"):
+        pack(tmp_path / "model", tmp_path / "small")
+    with pytest.raises(InputError, match="is the model itself"):
+        pack(tmp_path / "model", tmp_path / "model", force=True)
+    with pytest.raises(InputError, match="store='int4' is not one of 'int8', 'bf16'"):
+        pack(tmp_path / "model", tmp_path / "other", store="int4")  # type: ignore[arg-type]
+    assert pack(tmp_path / "model", tmp_path / "small", store="bf16", force=True).dtype == "bfloat16"
 
 
 @pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
@@ -206,5 +221,5 @@ def test_a_model_is_loaded_with_8_bit_matrices(tmp_path: Path):
     assert any(isinstance(part, Int8Linear) for part in loaded.modules())
     given = inputs("gpt2")
     assert torch.equal(loaded(*given), with_precision(load(tmp_path), "int8")(*given))
-    with pytest.raises(InputError, match="give one of them"):
+    with pytest.raises(InputError, match="both set the type of the weights"):
         load(tmp_path, precision="int8", dtype=torch.bfloat16)

@@ -8,7 +8,8 @@ import pytest
 from transformers import AutoConfig
 
 from cutaway.checkpoints import hf_bert, hf_gpt, hf_gpt2, hf_llama, hf_marian, hf_roberta, hf_roformer, hf_t5, hf_vit
-from cutaway.checkpoints.hf import NAMES, Keys, config_out, read_config
+from cutaway.checkpoints.hf import MODEL_TYPES, read_config, write_config
+from cutaway.checkpoints.hf_config import HFConfig
 from cutaway.errors import ConfigError
 from cutaway.families import config_of
 
@@ -322,8 +323,8 @@ SIZES: dict[str, tuple[Any, dict[str, Any], str, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", SIZES)
 def test_it_is_the_size_of_its_name(name: str):
     names, values, size, changes = SIZES[name]
-    keys = Keys(values, name)
-    config = names.config_in(keys, names.ARCHITECTURES[values["architectures"][0]])
+    keys = HFConfig(values, name)
+    config = names.read_config(keys, names.ARCHITECTURES[values["architectures"][0]])
     keys.finish()
     assert config == config_of(size).with_(**changes)
 
@@ -333,8 +334,8 @@ def test_what_is_written_of_it_is_read_as_the_same(name: str):
     """All its numbers, and each of several tokens that end a text."""
     names, values, size, changes = SIZES[name]
     config = config_of(size).with_(**{"task": names.ARCHITECTURES[values["architectures"][0]]} | changes)
-    keys = Keys(config_out(config), name)
-    again = names.config_in(keys, names.ARCHITECTURES[keys.take("architectures")[0]])
+    keys = HFConfig(write_config(config), name)
+    again = names.read_config(keys, names.ARCHITECTURES[keys.get("architectures")[0]])
     keys.finish()
     own = {"d_head": config.d_model // config.n_heads} if names is hf_llama else {}  # which is written out
     assert again == config.with_(**own)
@@ -343,11 +344,11 @@ def test_what_is_written_of_it_is_read_as_the_same(name: str):
 @pytest.mark.parametrize("ends", [None, (2,), (2, 5), (5, 2, 9)])
 def test_ends_are_written_as_others_read_them(ends: tuple[int, ...] | None):
     """One as a number, several as a list, in their order; none as null."""
-    written = config_out(config_of("stories15m").with_(end_ids=ends))["eos_token_id"]
+    written = write_config(config_of("stories15m").with_(end_ids=ends))["eos_token_id"]
     assert written == {None: None, (2,): 2, (2, 5): [2, 5], (5, 2, 9): [5, 2, 9]}[ends]
 
 
-@pytest.mark.parametrize("model_type", NAMES)
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_a_number_that_a_config_leaves_out_is_the_one_that_transformers_takes(model_type: str, tmp_path: Path):
     """None is stated here, and all of them are there: early configs name but a few."""
     stated = AutoConfig.for_model(model_type).to_dict()
@@ -355,7 +356,7 @@ def test_a_number_that_a_config_leaves_out_is_the_one_that_transformers_takes(mo
     for name, values in (("bare", {"model_type": model_type}), ("full", stated)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(json.dumps(values))
-    bare, full = (read_config(tmp_path / name).config for name in ("bare", "full"))
+    bare, full = (read_config(tmp_path / name) for name in ("bare", "full"))
     own = {"d_head": bare.d_model // bare.n_heads} if model_type in ("llama", "mistral") else {}
     assert bare.with_(**own) == full
 
@@ -363,4 +364,4 @@ def test_a_number_that_a_config_leaves_out_is_the_one_that_transformers_takes(mo
 @pytest.mark.parametrize("name", ["normalize_before", "normalize_embedding", "add_final_layer_norm", "add_bias_logits"])
 def test_a_marian_that_computes_otherwise_is_still_refused(name: str):
     with pytest.raises(ConfigError, match=f"{name}=True is not supported"):
-        hf_marian.config_in(Keys(OPUS_MT_EN_DE | {name: True}, "config.json"), "translate")
+        hf_marian.read_config(HFConfig(OPUS_MT_EN_DE | {name: True}, "config.json"), "translate")

@@ -9,9 +9,8 @@ import transformers
 from checkpoints.test_models_and_tokenizers import PLACES
 from helpers import tiny_models as tiny
 
-from cutaway.checkpoints import export, load, save
-from cutaway.checkpoints.hf import read_config
-from cutaway.checkpoints.read_config import config_at
+from cutaway.checkpoints import export, load, read_config, save
+from cutaway.checkpoints.hf import read_published
 from cutaway.errors import CheckpointError, CutawayError
 
 EXPORTED = [name for name in tiny.ALL if not name.startswith("transformer")]  # 2017's own positions have no layout
@@ -21,33 +20,33 @@ EXPORTED = [name for name in tiny.ALL if not name.startswith("transformer")]  # 
 def test_our_own_folder(name: str, tmp_path: Path):
     model = tiny.tiny(name)
     save(model, tmp_path)
-    assert config_at(tmp_path) == model.config
+    assert read_config(tmp_path) == model.config
 
 
 @pytest.mark.parametrize("name", EXPORTED)
 def test_a_hugging_face_folder_with_its_weights_and_without(name: str, tmp_path: Path):
     export(tiny.tiny(name, dtype=torch.float32, **({"d_ff": 96} if name == "gpt" else {})), tmp_path)
     config = load(tmp_path).config
-    found = read_config(tmp_path)
-    assert config_at(tmp_path) == found.config == config
+    found = read_published(tmp_path)
+    assert read_config(tmp_path) == found.config == config
     assert found.source is not None
     (tmp_path / "model.safetensors").unlink()
-    assert config_at(tmp_path) == config
-    assert read_config(tmp_path).source is None
+    assert read_config(tmp_path) == config
+    assert read_published(tmp_path).source is None
     with pytest.raises(CheckpointError, match=r"holds no model\.safetensors"):
         load(tmp_path)
 
 
 def test_what_the_config_leaves_open_the_stored_tensors_tell(tmp_path: Path):
     export(tiny.tiny("t5", dtype=torch.float32, tied=False), tmp_path)
-    assert config_at(tmp_path) == load(tmp_path).config
-    assert config_at(tmp_path).to_dict()["tied"] is False
+    assert read_config(tmp_path) == load(tmp_path).config
+    assert read_config(tmp_path).to_dict()["tied"] is False
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_every_other_layout(place: str, tmp_path: Path):
     path = PLACES[place](tmp_path / "there")
-    assert config_at(path) == load(path).config
+    assert read_config(path) == load(path).config
 
 
 def test_a_config_that_says_everything(tmp_path: Path):
@@ -55,7 +54,10 @@ def test_a_config_that_says_everything(tmp_path: Path):
     values = transformers.BertConfig(num_hidden_layers=2, architectures=["BertForMaskedLM"]).to_dict()
     values |= {"is_decoder": False, "pruned_heads": {}}
     (tmp_path / "config.json").write_text(json.dumps(values))
-    assert (config_at(tmp_path).family, config_at(tmp_path / "config.json").task) == ("bert", "masked_language_model")
+    assert (read_config(tmp_path).family, read_config(tmp_path / "config.json").task) == (
+        "bert",
+        "masked_language_model",
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,20 +73,20 @@ def test_a_config_that_says_everything(tmp_path: Path):
 def test_what_we_cannot_compute_is_refused_by_name(values: dict, named: str, tmp_path: Path):
     (tmp_path / "config.json").write_text(json.dumps(values))
     with pytest.raises(CutawayError, match=named):
-        config_at(tmp_path)
+        read_config(tmp_path)
 
 
 def test_a_place_without_a_model_is_refused(tmp_path: Path):
     (tmp_path / "other.json").write_text("{}")
     for path in (tmp_path, tmp_path / "other.json", tmp_path / "absent.gguf"):
         with pytest.raises(CheckpointError, match=r"reads folders with a config\.json"):
-            config_at(path)
+            read_config(path)
 
 
 def test_a_training_run_that_has_not_ended_says_how_to_go_on(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "begun.json").touch()
-    for read in (config_at, load):
+    for read in (read_config, load):
         with pytest.raises(CheckpointError, match=r"has not ended.*`cutaway train … --out .* --resume`"):
             read(tmp_path)
     (tmp_path / "run" / "begun.json").unlink()

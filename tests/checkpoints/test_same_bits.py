@@ -62,7 +62,7 @@ def test_numbers_are_written_at_round_places_and_used_where_they_lie(tmp_path: P
         len({weight.data_ptr() - places._find(name)[1].start for name, weight in weights.items()}) == 1
     )  # one mapping
     file = open_tensors(tmp_path / "export")
-    assert not any(file.read(name).data_ptr() % ALIGNMENT for name in file)
+    assert not any(file.read(name).data_ptr() % ALIGNMENT for name in file.names())
 
 
 def test_odd_sizes_stand_behind_round_ones(tmp_path: Path):

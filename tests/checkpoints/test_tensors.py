@@ -30,8 +30,7 @@ def test_every_dtype_goes_out_and_comes_back(tmp_path: Path):
     tensors = of_every_dtype()
     write_tensors(tmp_path / "model.safetensors", tensors, {"format": "pt"})
     file = open_tensors(tmp_path)
-    assert set(file) == set(file.names()) == set(tensors)
-    assert len(file) == len(tensors)
+    assert sorted(file.names()) == sorted(tensors)
     assert file.metadata == {"format": "pt"}
     assert "scalar" in file
     assert "absent" not in file
@@ -39,7 +38,7 @@ def test_every_dtype_goes_out_and_comes_back(tmp_path: Path):
     for name, tensor in tensors.items():
         assert file.shape(name) == tuple(tensor.shape)
         assert file.dtype(name) == tensor.dtype
-        for read in (file.read(name), file[name], file.read(name, copy=True), peer[name]):
+        for read in (file.read(name), file.read(name, copy=True), peer[name]):
             assert read.dtype == tensor.dtype
             assert torch.equal(read.to(torch.float64), tensor.to(torch.float64))
 
@@ -118,7 +117,7 @@ def write_shards(folder: Path, weight_map: dict[str, str] | None = None) -> dict
 def test_shards_are_one_mapping(tmp_path: Path, place: str):
     tensors = write_shards(tmp_path)
     file = open_tensors(tmp_path / place)
-    assert set(file) == set(tensors)
+    assert sorted(file.names()) == sorted(tensors)
     for name, tensor in tensors.items():
         assert torch.equal(file.read(name), tensor)
         assert torch.equal(file.read(name, copy=True), tensor)
@@ -165,7 +164,7 @@ def test_shards_in_a_hugging_face_cache_are_links_and_are_followed(tmp_path: Pat
 
 def test_a_shard_that_the_index_never_names_is_no_part_of_it(tmp_path: Path):
     write_shards(tmp_path, {"a": "model-1.safetensors", "b": "model-1.safetensors"})
-    assert set(open_tensors(tmp_path)) == {"a", "b"}
+    assert set(open_tensors(tmp_path).names()) == {"a", "b"}
 
 
 def test_a_name_in_two_shards_is_refused(tmp_path: Path):
@@ -232,7 +231,7 @@ def status(key):
 path = Path(sys.argv[1])
 file = open_tensors(path)
 before = status("VmRSS")
-model = {name: torch.empty(file.shape(name)) for name in file}
+model = {name: torch.empty(file.shape(name)) for name in file.names()}
 for name, tensor in model.items():
     file.copy_into(name, tensor) if sys.argv[2] == "copy" else tensor.copy_(file.read(name))
 print((status("VmHWM") - before) / path.stat().st_size)

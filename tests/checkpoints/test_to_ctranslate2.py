@@ -149,7 +149,7 @@ def test_a_wrong_export_is_noticed_and_kept(tmp_path: Path, monkeypatch):
         return torch.zeros(max_len, embedding.tokens.matrix.shape[1])
 
     monkeypatch.setattr(to_ctranslate2, "_positions", nowhere)
-    with pytest.raises(CheckpointError, match="not ours"):
+    with pytest.raises(CheckpointError, match="do not match"):
         export(model_of("gpt2", {}), tmp_path, to="ctranslate2")
     assert (tmp_path / "model.bin").exists()
 

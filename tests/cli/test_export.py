@@ -31,7 +31,7 @@ def folder(tmp_path):
 def test_to_ctranslate2(folder, tmp_path):
     result = cutaway(folder, "--to", "ctranslate2", tmp_path / "out")
     assert result.exit_code == 0, result.output
-    assert "log-probabilities from CTranslate2 are as ours" in result.stdout
+    assert "log-probabilities from CTranslate2 match the model's" in result.stdout
     assert "end_token=['w2', 'w3']" in result.stdout
     assert {file.name for file in (tmp_path / "out").iterdir()} == {
         "config.json", "model.bin", "tokenizer.json", "tokenizer_config.json", "vocabulary.json"
@@ -57,7 +57,7 @@ def test_other_answers_exit_with_1_and_keep_the_folder(folder, tmp_path, monkeyp
     monkeypatch.setattr(agreement.Agreement, "share", 1.0)
     result = cutaway(folder, "--to", "ctranslate2", tmp_path / "out")
     assert result.exit_code == 1
-    assert "are not ours" in result.stderr
+    assert "do not match the model's" in result.stderr
     assert (tmp_path / "out" / "model.bin").exists()
 
 

@@ -1,6 +1,7 @@
 """`cutaway models` and `cutaway pack`; every command takes a model by its name."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from helpers.tiny_models import tiny
 from typer.testing import CliRunner, Result
 
-from cutaway import bundled, cli
+from cutaway import bundled, cli, pack
 from cutaway.bundled.cards import front_matter
 from cutaway.checkpoints import load, save
 from cutaway.tokens.train_tokenizer import train_tokenizer
@@ -137,9 +138,13 @@ def test_pack_writes_a_smaller_folder_with_its_card_and_says_what_it_costs(shelf
     assert "certificate.json" not in found["files"]
     weights = sum(size for name, size in found["files"].items() if name.endswith(".safetensors"))
     assert weights < 2 * found["parameters"]
+    agreement = pack("en-de", tmp_path / "python", shard_size=10_000)
+    assert {**asdict(agreement), "holds": True} == found["agreement"] | {"notes": ()}
+    for file in out.iterdir():
+        assert file.read_bytes() == (tmp_path / "python" / file.name).read_bytes()
     assert cutaway("pack", "en-de", out).exit_code == 2
     ran = cutaway("pack", "en-de", out, "--store", "bf16", "--force", "--no-tokenizer")
     assert ran.exit_code == 0, ran.output
-    assert "numbers from weights in bf16 are as ours" in ran.stdout
+    assert "numbers from weights in bf16 match the model's" in ran.stdout
     assert {file.name for file in out.iterdir()} == {"README.md", "config.json", "model.safetensors"}
     assert "--shard-size" in cutaway("pack", "en-de", out, "--force", "--shard-size", "0").stderr

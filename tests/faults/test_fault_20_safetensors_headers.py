@@ -88,7 +88,7 @@ def read_all(path: Path) -> None:
     """Either every tensor is read, or the error is ours."""
     try:
         file = open_tensors(path)
-        for name in file:
+        for name in file.names():
             file.read(name)
             file.read(name, copy=True)
     except CheckpointError:

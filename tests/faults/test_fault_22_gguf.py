@@ -127,7 +127,7 @@ def read_all(path: Path) -> None:
     """Either all of it is read, or the error is ours."""
     try:
         read = GGUFFile(path)
-        for name in read:
+        for name in read.names():
             read.read(name)
         gguf_tokenizer(read.metadata).encode("abc")
     except CheckpointError:

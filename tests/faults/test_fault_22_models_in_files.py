@@ -33,7 +33,7 @@ def extra(name: str) -> Callable[[Tensors], Tensors]:
 
 
 TENSORS = {
-    "no embedding": (without("token_embd.weight"), r"holds no 'token_embd.weight' of width embedding_length=24"),
+    "no embedding": (without("token_embd.weight"), r"has no 'token_embd.weight' of width embedding_length=24"),
     "no norm": (without("output_norm.weight"), r"lacks 'output_norm.weight'"),
     "no query": (without("blk.1.attn_q.weight"), r"lacks 'blk.1.attn_q.weight'"),
     "short query": (
@@ -104,7 +104,7 @@ def test_fault_22_gguf_metadata_that_make_no_model_are_named(tmp_path: Path, key
 @pytest.mark.parametrize("architecture", ["gpt2", "qwen2", "mamba"])
 def test_fault_22_another_architecture_is_refused_by_name(tmp_path: Path, architecture: str):
     path = write_gguf(tmp_path / "x.gguf", {}, {"token_embd.weight": np.zeros((3, 4), "f4")}, architecture=architecture)
-    with pytest.raises(CheckpointError, match=f"architecture '{architecture}' is not read; 'llama' is"):
+    with pytest.raises(CheckpointError, match=f"architecture '{architecture}' is not supported; 'llama' is"):
         load(path)
 
 

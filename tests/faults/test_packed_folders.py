@@ -99,12 +99,12 @@ def narrow(tensors: dict[str, Tensor]) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (without_scale, rf"'{MATRIX}' is stored in 8 bits, and '{MATRIX}.scale' is not there"),
-        (short_scale, rf"'{MATRIX}.scale', torch.float32 of shape \(49,\), is no scale for each row"),
-        (coarse_scale, rf"'{MATRIX}.scale', torch.bfloat16 of shape \(50,\), is no scale"),
+        (without_scale, rf"'{MATRIX}' is stored in 8 bits, but '{MATRIX}.scale' is missing"),
+        (short_scale, rf"'{MATRIX}.scale', torch.float32 of shape \(49,\), is not one scale for each row"),
+        (coarse_scale, rf"'{MATRIX}.scale', torch.bfloat16 of shape \(50,\), is not one scale"),
         (orphan, "holds 'other.scale', for which this model has no place"),
         (scale_of_a_float, f"holds '{MATRIX}.scale', for which this model has no place"),
-        (whole_vector, "is no scale for each row of"),
+        (whole_vector, "is not one scale for each row of"),
         (narrow, rf"'{MATRIX}' has shape \(50, 23\), but \(50, 24\) is wanted"),
     ],
 )

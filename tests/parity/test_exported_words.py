@@ -119,5 +119,5 @@ def test_reordered_weights_are_the_same_model(name: str, tmp_path: Path) -> None
 
 
 def test_hidden_states_keep_their_order(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="no word for positions='sinusoidal'"):
+    with pytest.raises(CheckpointError, match="cannot express positions='sinusoidal'"):
         export(tiny("transformer", task="hidden", start_id=1), tmp_path / "out")

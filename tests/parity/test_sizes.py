@@ -9,7 +9,7 @@ import transformers
 from torch import nn
 from transformers import CONFIG_MAPPING
 
-from cutaway.checkpoints.hf import WRITERS, config_out
+from cutaway.checkpoints.hf import FAMILIES, write_config
 from cutaway.families import bare, build, config_of, sizes
 from cutaway.model.config import Config
 
@@ -40,7 +40,7 @@ def as_published(config: Config) -> Config:
 
 def theirs(config: Config) -> nn.Module:
     """Their model of these numbers, without memory."""
-    values = config_out(config)
+    values = write_config(config)
     kind = getattr(transformers, values["architectures"][0])
     with torch.device("meta"):
         return kind(CONFIG_MAPPING[values["model_type"]].from_dict(values))
@@ -61,7 +61,7 @@ def assert_as_many(config: Config) -> None:
 
 
 @pytest.mark.parametrize(
-    "size", [size for size, config in sizes().items() if config.family in WRITERS]
+    "size", [size for size, config in sizes().items() if config.family in FAMILIES]
 )  # no LSTMs there
 def test_as_many_parameters(size: str):
     assert_as_many(as_published(config_of(size)))
@@ -70,5 +70,5 @@ def test_as_many_parameters(size: str):
 @pytest.mark.parametrize("size", ["bert-tiny", "roberta-base", "roformer-small", "vit-ti-16", "gpt", "gpt2"])
 def test_as_many_parameters_for_every_task(size: str):
     config = config_of(size)
-    for task in import_module(f"cutaway.checkpoints.{WRITERS[config.family]}").ARCHITECTURES.values():
+    for task in import_module(f"cutaway.checkpoints.{FAMILIES[config.family]}").ARCHITECTURES.values():
         assert_as_many(config.with_(task=task, n_classes=3, n_layers=2))

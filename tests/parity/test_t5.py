@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, T5Config, T5ForConditionalGeneration, T5Model
 
 from cutaway.checkpoints import load
-from cutaway.checkpoints.hf import layout_out
+from cutaway.checkpoints.hf import exported_layout
 from cutaway.checkpoints.layout import give_weights
 from cutaway.errors import CheckpointError, ConfigError
 from cutaway.families import build
@@ -132,7 +132,7 @@ def test_first_weights_are_as_wide_as_theirs(variant: str):
     numbers = {"d_model": 48, "d_head": 16, "d_ff": 160, "n_heads": 6, "vocab_size": 200, "n_buckets": 64}
     layers = {"n_encoder_layers": 1, "n_decoder_layers": 2, "tied": tied, "scale_output": tied, "gated": not tied}
     ours = build("t5-small", seed=0, **numbers, **layers)
-    stored = give_weights(ours, layout_out(ours.config))
+    stored = give_weights(ours, exported_layout(ours.config))
     assert set(stored) == {
         name for name in theirs if "embed_tokens" not in name and (name != "lm_head.weight" or not tied)
     }

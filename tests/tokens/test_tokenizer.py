@@ -50,6 +50,15 @@ def words(*special: str, unk: str = "<unk>") -> tokenizers.Tokenizer:
     return backend
 
 
+def test_a_tokenizer_is_called_and_has_a_length_and_a_short_repr(small: Tokenizer):
+    text = "I ate an apple"
+    assert small(text) == small.encode(text)
+    assert small(text, special=False) == small.encode(text, special=False) != small(text)
+    assert len(small) == small.vocab_size == 1 + max(small.special_ids()["<eos>"], *small.backend.get_vocab().values())
+    assert repr(small) == f"Tokenizer(BPE, vocab_size={len(small)})"
+    assert repr(Tokenizer(words())) == "Tokenizer(WordLevel, vocab_size=5)"
+
+
 def test_the_lectures_sentence_ends_with_eos():
     backend = words("<eos>")
     backend.post_processor = processors.TemplateProcessing(single="$A <eos>", special_tokens=[("<eos>", 5)])
@@ -234,5 +243,5 @@ def test_where_a_published_tokenizer_only_ends_texts_its_end_begins_none() -> No
 def test_the_highest_id_is_16777215(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever uses a vocabulary makes tables of its size."""
     assert Tokenizer(tokenizers.Tokenizer(models.WordLevel({"a": 16_777_215}, unk_token="a"))).vocab_size == 1 << 24
-    with pytest.raises(CheckpointError, match="a token has the id 16,777,216; at most 16,777,216 are known"):
+    with pytest.raises(CheckpointError, match="a token has the id 16,777,216; at most 16,777,216 are supported"):
         Tokenizer(tokenizers.Tokenizer(models.WordLevel({"a": 16_777_216}, unk_token="a")))

@@ -245,22 +245,22 @@ def test_an_unknown_tag_names_those_there_are(by_kind: dict[str, Tokenizer]):
         tokenizer.tag_id("fr")
     with pytest.raises(InputError, match="it has none"):
         by_kind["bpe"].tag_id("fr")
-    with pytest.raises(InputError, match="is no tag of a language"):
+    with pytest.raises(InputError, match="is not a language tag"):
         tokenizer.tag_id("f r")
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "bqe"}, "kind='bqe': tokenizers are of the kinds word, char"),
+        ({"kind": "bqe"}, "kind='bqe' is not one of word, char"),
         ({"kind": "bpe"}, "needs a vocab_size"),
         ({"kind": "word", "vocab_size": 0}, "vocab_size=0"),
         ({"kind": "word", "vocab_size": 1 << 30}, "vocab_size=1,073,741,824"),
         ({"kind": "word", "min_frequency": 0}, "min_frequency=0"),
-        ({"kind": "word", "tags": ["de", "de"]}, "<2de> stands twice"),
-        ({"kind": "word", "tags": ["d e"]}, "'d e' is no tag"),
+        ({"kind": "word", "tags": ["de", "de"]}, "<2de> is given twice"),
+        ({"kind": "word", "tags": ["d e"]}, "'d e' is not a language tag"),
         ({"kind": "word", "special": ["delim"]}, "'delim': write <name>"),
-        ({"kind": "word", "special": ["<pad>"]}, "<pad> stands twice"),
+        ({"kind": "word", "special": ["<pad>"]}, "<pad> is given twice"),
     ],
 )
 def test_wrong_wishes_are_told(options: dict[str, object], message: str):
@@ -284,7 +284,7 @@ def test_texts_without_words_are_told(kind: str):
     with pytest.raises(InputError, match="no words"):
         train_tokenizer([" \n ", "\t"], kind=kind, vocab_size=300)
     if kind != "unigram":  # which knows at least the characters of its special tokens
-        with pytest.raises(InputError, match="no words that stand 9 times"):
+        with pytest.raises(InputError, match="no words that occur 9 times"):
             train_tokenizer(["a b c"], kind=kind, vocab_size=300, min_frequency=9)
 
 

@@ -193,7 +193,7 @@ def test_the_commands_of_a_language_model(tmp_path: Path) -> None:
     ):
         assert "lstm is no Transformer" in failed(*command)
     for layout in ("hf", "ctranslate2", "onnx"):
-        assert "lstm has no layout that others read" in failed("export", out, tmp_path / "away", "--to", layout)
+        assert "lstm has no layout that other tools read" in failed("export", out, tmp_path / "away", "--to", layout)
     laws = json.loads(said("verify", out, "--quick", "--json"))
     verdicts = {entry["law"]: entry["verdict"] for entry in laws["entries"]}
     assert verdicts["cached = uncached"] == verdicts["packed = unpacked"] == "passed"

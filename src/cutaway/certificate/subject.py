@@ -18,7 +18,7 @@ from cutaway.certificate.eight_bits import has_8_bits
 from cutaway.certificate.entry import NotApplicable
 from cutaway.certificate.inputs import Inputs, Side, padded_inputs
 from cutaway.checkpoints import export
-from cutaway.checkpoints.hf import config_out
+from cutaway.checkpoints.hf import write_config
 from cutaway.errors import CheckpointError
 from cutaway.model.model import Model
 from cutaway.model.tap import Part
@@ -96,7 +96,7 @@ class Subject(ExitStack):
         if has_8_bits(self.model):
             raise NotApplicable("models with 8-bit matrices are not exported")
         try:
-            config_out(self.model.config)
+            write_config(self.model.config)
         except CheckpointError as error:
             raise NotApplicable(str(error)) from None
         folder = self.enter_context(TemporaryDirectory(prefix="cutaway-verify-"))

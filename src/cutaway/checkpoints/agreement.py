@@ -1,4 +1,4 @@
-"""How far the answers of an exported model are from our own, on random inputs."""
+"""How far the outputs of an exported model are from the model's own, on random inputs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,20 +11,20 @@ from cutaway.model.model import Model
 
 @dataclass(frozen=True)
 class Agreement:
-    """The largest difference between an engine's answers and ours."""
+    """The largest difference between the outputs of an engine and of the model."""
 
     engine: str
     dtype: str  # of the weights that were written
     compared: str  # what was compared: log-probabilities, logits, hidden states
     n: int  # how many numbers
     difference: float  # the largest; NaN counts as infinite
-    largest: float  # of our numbers, without sign
-    limit: float  # what is allowed, as a share of the largest
-    notes: tuple[str, ...] = ()  # what a user of the folder has to know
+    largest: float  # magnitude of the model's numbers
+    limit: float  # the largest difference allowed, as a share of `largest`
+    notes: tuple[str, ...] = ()  # what a user of the folder should know
 
     @property
     def share(self) -> float:
-        """The difference as a share of the largest number, or of 1 where that is more."""
+        """The difference as a share of the largest number, or of 1 if that is smaller."""
         return self.difference / max(1.0, self.largest)
 
     @property
@@ -32,21 +32,21 @@ class Agreement:
         return self.share <= self.limit
 
     def __str__(self) -> str:
-        verdict = "as ours" if self.holds else "not ours"
+        verdict = "match" if self.holds else "do not match"
         return (
-            f"{self.n:,} {self.compared} from {self.engine} are {verdict}: on random inputs they differ by at most "
-            f"{self.difference:.1e}, {self.share:.1e} of the largest (limit {self.limit:.0e})"
+            f"{self.n:,} {self.compared} from {self.engine} {verdict} the model's: on random inputs they differ by "
+            f"at most {self.difference:.1e}, {self.share:.1e} of the largest (limit {self.limit:.0e})"
         )
 
 
 def compare_answers(
     engine: str, dtype: str, compared: str, pairs: list[tuple[Tensor, Tensor]], limit: float, notes: Sequence[str] = ()
 ) -> Agreement:
-    """Of (ours, theirs), case by case."""
+    """Compares pairs of (the model's numbers, the engine's)."""
     difference = largest = 0.0
     for ours, theirs in pairs:
-        apart = (ours.double().cpu() - theirs.double()).abs().nan_to_num(nan=float("inf"))
-        difference, largest = max(difference, float(apart.max())), max(largest, float(ours.abs().max()))
+        differences = (ours.double().cpu() - theirs.double()).abs().nan_to_num(nan=float("inf"))
+        difference, largest = max(difference, float(differences.max())), max(largest, float(ours.abs().max()))
     n = sum(ours.numel() for ours, _ in pairs)
     return Agreement(engine, dtype, compared, n, difference, largest, limit, tuple(notes))
 
@@ -56,5 +56,5 @@ def random_ids(batch: int, seq: int, vocab_size: int, seed: int) -> Tensor:
 
 
 def longest_text(model: Model, most: int) -> int:
-    """So many tokens as are worth trying, and the model can read."""
+    """The number of tokens in a trial: `most`, or fewer if the model reads fewer."""
     return min(most, getattr(model, "max_len", None) or most)

@@ -1,8 +1,8 @@
 """GGUF, the layout of llama.cpp: metadata, then tensors that are mostly quantised.
 
-The `gguf` package knows how to dequantise every kind. Its reader believes what a file says of itself, though (an array
-of 2⁶⁰ numbers is read number by number, past the end), and takes two seconds over a vocabulary; so the header is read
-here, every length against the bytes that are left, before anything is allocated.
+The `gguf` package can dequantise every kind. Its reader trusts the file, though (an array of 2⁶⁰ numbers is read number
+by number, past the end), and takes two seconds for a vocabulary; so the header is read here, and every length is
+checked against the bytes that are left before anything is allocated.
 
     magic, version, counts · key, type, value … · name, shape, kind, offset … · padding · data
 """
@@ -34,7 +34,7 @@ MOST_AXES = 4
 
 @dataclass(frozen=True)
 class _Place:
-    """Where one tensor lies, and as what."""
+    """Where one tensor is in the file, and of which kind and shape."""
 
     kind: Any  # gguf.GGMLQuantizationType
     shape: tuple[int, ...]
@@ -69,11 +69,11 @@ class GGUFFile(TensorSource):
             self.metadata = header.metadata
             self._places = {info.name: self._place(info, header.data_start, size) for info in header.tensors}
         if len(self._places) < len(header.tensors):
-            raise CheckpointError(f"{path}: a tensor name stands twice")
+            raise CheckpointError(f"{path}: a tensor name occurs twice")
         self._refuse_overlaps()
 
     def _place(self, info: _TensorInfo, data_start: int, size: int) -> _Place:
-        """Check what the header says of one tensor against the size of the file."""
+        """Checks the entry of one tensor against the size of the file."""
         name, axes, kind_id, offset = info
         try:
             kind = self._gguf.GGMLQuantizationType(kind_id)
@@ -107,10 +107,6 @@ class GGUFFile(TensorSource):
 
     def dtype(self, name: str) -> torch.dtype:
         return torch.float32
-
-    def kind(self, name: str) -> str:
-        """How the file stores a tensor: F32, F16, BF16, Q4_1, …"""
-        return str(self._find(name).kind.name)
 
     def read(self, name: str) -> Tensor:
         """One tensor, dequantised to float32 in memory of its own."""
@@ -150,7 +146,7 @@ class GGUFFile(TensorSource):
 
 
 class _Header:
-    """The part before the data, read front to back; `take` is the only way forward and knows where the file ends."""
+    """The part before the data, read front to back; every read goes through `take`, which knows where the file ends."""
 
     def __init__(self, path: Path, data: mmap.mmap) -> None:
         self.path, self.data, self.at, self.values = path, data, 0, 0
@@ -189,7 +185,7 @@ class _Header:
         return struct.unpack(form, self.take(struct.calcsize(form)))
 
     def fits(self, count: int, least: int, what: str) -> None:
-        """Refuse a count whose items, of at least `least` bytes each, the rest of the file cannot hold."""
+        """Refuses a count of items, of at least `least` bytes each, that the rest of the file cannot hold."""
         self.values += count
         if count * least > len(self.data) - self.at or self.values > MOST_VALUES:
             raise self.error(f"announces {count:,} {what}, more than it can hold")

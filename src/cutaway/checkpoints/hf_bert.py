@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from cutaway.checkpoints.hf import Keys
-from cutaway.checkpoints.hf_shared import activation_out, encoder_block, linear_rules, other_than
+from cutaway.checkpoints.hf_config import ENCODER_FIELDS, Field, Fields, HFConfig, read_fields, write_fields
+from cutaway.checkpoints.hf_layout import block_rules, linear_rules
 from cutaway.checkpoints.layout import Layout, LayoutRule, Same
 from cutaway.errors import CheckpointError
 from cutaway.families.bert import BERTConfig
-from cutaway.families.parts import either
 
 ARCHITECTURES = {
     "BertForPreTraining": "pretrain",
@@ -18,97 +17,83 @@ ARCHITECTURES = {
     "BertModel": "hidden",
 }
 PREFIX = "bert."
-# Older files store the numbers 0, 1, 2 …; and a pooler that the task does not ask is left out, as they do.
+# Older files store the positions 0, 1, 2 …; a pooler that the task does not use is skipped, as in `transformers`.
 IGNORED = ("embeddings.position_ids", "embeddings.token_type_ids", "pooler.dense.weight", "pooler.dense.bias")
 
 
-def config_in(keys: Keys, task: str) -> BERTConfig:
-    if task == "masked_language_model" and keys.holds("cls.seq_relationship.weight"):
-        task = "pretrain"  # bert-base-uncased says that it fills blanks, and brings its next-sentence head along
-    keys.expect("pooler_type", "first_token_transform")
-    for unused in ("pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head"):
-        keys.take(unused)
+FIELDS: Fields = {
+    "vocab_size": Field("vocab_size", 30522),
+    "n_segments": Field("type_vocab_size", 2),
+    **ENCODER_FIELDS,
+    "classifier_dropout": Field("classifier_dropout", kind=float),
+    "tied": Field("tie_word_embeddings", True),
+}
+BLOCK = {
+    "attention.query_key_value": "attention.self.query attention.self.key attention.self.value",
+    "attention.output": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "feed_forward.up": "intermediate.dense",
+    "feed_forward.down": "output.dense",
+    "feed_forward_norm": "output.LayerNorm",
+}
+
+
+def read_config(values: HFConfig, task: str) -> BERTConfig:
+    if task == "masked_language_model" and values.has_tensor("cls.seq_relationship.weight"):
+        task = "pretrain"  # bert-base-uncased calls itself a masked language model, but has a next-sentence head
+    values.expect("pooler_type", "first_token_transform")
+    values.ignore("pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head")
     return BERTConfig(
         task=task,
-        vocab_size=keys.take("vocab_size", 30522),
-        max_len=keys.take("max_position_embeddings", 512),
-        pooler=pooler_in(keys, task),
-        **numbers_in(keys),
-        **keys.classes(task),
-        **keys.special(defaults=(0, None, None)),
+        max_len=values.get("max_position_embeddings", 512),
+        pooler=has_pooler(values, task),
+        **read_encoder(values, FIELDS, task),
+        **values.special_tokens(defaults=(0, None, None)),
     )
 
 
-def numbers_in(keys: Keys) -> dict[str, Any]:
-    """What BERT, RoBERTa and RoFormer say in the same words."""
-    keys.expect("position_embedding_type", "absolute")
-    dropout = keys.take("hidden_dropout_prob", 0.1)
-    attention_dropout = keys.take("attention_probs_dropout_prob", 0.1)
-    return {
-        "n_segments": keys.take("type_vocab_size", 2),
-        "n_layers": keys.take("num_hidden_layers", 12),
-        "d_model": keys.take("hidden_size", 768),
-        "n_heads": keys.take("num_attention_heads", 12),
-        "d_ff": keys.take("intermediate_size", 3072),
-        "activation": keys.activation("hidden_act", "gelu"),
-        "norm_eps": keys.take("layer_norm_eps", 1e-12),
-        "dropout": dropout,
-        "attention_dropout": other_than(dropout, attention_dropout),
-        "classifier_dropout": keys.take("classifier_dropout", kind=float),
-        "tied": keys.take("tie_word_embeddings", True),
-    }
+def read_encoder(values: HFConfig, fields: Fields, task: str) -> dict[str, Any]:
+    """What the configs of BERT, RoBERTa and RoFormer have in common."""
+    values.expect("position_embedding_type", "absolute")
+    return read_fields(values, fields) | values.classes(task)
 
 
-def pooler_in(keys: Keys, task: str) -> bool:
+def has_pooler(values: HFConfig, task: str) -> bool:
     """Their config does not say whether a body has a pooler; its tensors do."""
-    return task != "hidden" or keys.holds("pooler.dense.weight")
+    return task != "hidden" or values.has_tensor("pooler.dense.weight")
 
 
-def config_out(c: BERTConfig) -> dict[str, Any]:
-    return {"model_type": "bert", "max_position_embeddings": c.max_len} | numbers_out(c)
+def write_config(c: BERTConfig) -> dict[str, Any]:
+    return {"model_type": "bert", "max_position_embeddings": c.max_len} | write_encoder(c)
 
 
-def numbers_out(c: BERTConfig) -> dict[str, Any]:
+def write_encoder(c: BERTConfig) -> dict[str, Any]:
     if c.task in ("classify", "regress") and c.pooling == "mean":
         raise CheckpointError(
             f'{c.family}\'s layout has no classifier on the mean of the states: train with pooling="first"'
         )
-    return {
-        "vocab_size": c.vocab_size,
-        "type_vocab_size": c.n_segments,
-        "num_hidden_layers": c.n_layers,
-        "hidden_size": c.d_model,
-        "num_attention_heads": c.n_heads,
-        "intermediate_size": c.d_ff,
-        "hidden_act": activation_out(c.activation),
-        "layer_norm_eps": c.norm_eps,
-        "hidden_dropout_prob": c.dropout,
-        "attention_probs_dropout_prob": either(c.attention_dropout, c.dropout),
-        "classifier_dropout": c.classifier_dropout,
-        "tie_word_embeddings": c.tied,
-    }
+    return write_fields(c, FIELDS)
 
 
 def layout(c: BERTConfig) -> Layout:
-    pooler, follows, classifier = "bert.pooler.dense", "cls.seq_relationship", "classifier"
     rules: dict[str, LayoutRule] = {"embedding.positions.weight": Same("bert.embeddings.position_embeddings.weight")}
+    pooler, follows = "bert.pooler.dense", "cls.seq_relationship"
     match c.task:
         case "pretrain":
-            rules |= linear_rules("head.next_sentence.pool.dense", pooler) | linear_rules(
-                "head.next_sentence.classes", follows
-            )
+            rules |= linear_rules("head.next_sentence.pool.dense", pooler)
+            rules |= linear_rules("head.next_sentence.classes", follows)
         case "next_sentence":
             rules |= linear_rules("head.pool.dense", pooler) | linear_rules("head.classes", follows)
         case "classify" | "regress":
-            rules |= linear_rules("head.pool.dense", pooler) | linear_rules("head.classes", classifier)
+            rules |= linear_rules("head.pool.dense", pooler) | linear_rules("head.classes", "classifier")
         case "tag":
-            rules |= linear_rules("head.classes", classifier)
+            rules |= linear_rules("head.classes", "classifier")
         case "hidden" if c.pooler:
             rules |= linear_rules("head.pool.dense", pooler)
     whole = body(c, "bert") | Layout(rules)
     if c.task == "pretrain":
-        return whole | blanks(c, "bert", "head.masked")
-    return whole | blanks(c, "bert", "head") if c.task == "masked_language_model" else whole
+        return whole | masked_head(c, "bert", "head.masked")
+    return whole | masked_head(c, "bert", "head") if c.task == "masked_language_model" else whole
 
 
 def body(c: BERTConfig, name: str) -> Layout:
@@ -119,14 +104,26 @@ def body(c: BERTConfig, name: str) -> Layout:
         "embedding.segments.weight": Same(f"{embeddings}.token_type_embeddings.weight"),
     }
     rules |= linear_rules("embedding.norm", f"{embeddings}.LayerNorm")
-    norms = ("attention.output.LayerNorm", "output.LayerNorm")
+    heights = {"attention.query_key_value": [c.d_model] * 3}
     for layer in range(c.n_layers):
-        ours, theirs = f"encoder.{layer}", f"{name}.encoder.layer.{layer}"
-        rules |= encoder_block(ours, theirs, c.d_model, attention="self", norms=norms)
+        rules |= block_rules(f"encoder.{layer}", f"{name}.encoder.layer.{layer}", BLOCK, heights)
     return Layout(rules, ignored=IGNORED)
 
 
-def blanks(
+def classifier_rules(c: BERTConfig, pooler: str = "") -> dict[str, LayoutRule]:
+    """The heads of RoBERTa and RoFormer for classes, and the pooler of a body that has one."""
+    match c.task:
+        case "classify" | "regress":
+            dense = linear_rules("head.pool.dense", "classifier.dense")
+            return dense | linear_rules("head.classes", "classifier.out_proj")
+        case "tag":
+            return linear_rules("head.classes", "classifier")
+        case "hidden" if c.pooler:
+            return linear_rules("head.pool.dense", pooler)
+    return {}
+
+
+def masked_head(
     c: BERTConfig,
     name: str,
     ours: str,
@@ -135,7 +132,7 @@ def blanks(
     dense: str = "transform.dense",
     norm: str = "transform.LayerNorm",
 ) -> Layout:
-    """The head that fills blanks."""
+    """The head that predicts masked words."""
     rules = linear_rules(f"{ours}.dense", f"{theirs}.{dense}") | linear_rules(f"{ours}.norm", f"{theirs}.{norm}")
     if not c.tied:  # theirs has two biases then, and adds only the decoder's
         return Layout(rules | linear_rules(f"{ours}.words", f"{theirs}.decoder"), ignored=(f"{theirs}.bias",))

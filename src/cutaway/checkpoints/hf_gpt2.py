@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from cutaway.checkpoints.hf import Keys
-from cutaway.checkpoints.hf_shared import activation_out, decoder_block, head_rules, other_than
+from cutaway.checkpoints.hf_config import Activation, Field, Fields, HFConfig, read_fields, write_fields
+from cutaway.checkpoints.hf_gpt import DROPOUTS, SIZES, UNUSED
+from cutaway.checkpoints.hf_layout import decoder_head, gpt_block_rules
 from cutaway.checkpoints.layout import Layout, LayoutRule, Same
 from cutaway.families.gpt2 import GPT2Config
-from cutaway.families.parts import either
 
 ARCHITECTURES = {
     "GPT2LMHeadModel": "language_model",
@@ -16,49 +16,29 @@ ARCHITECTURES = {
 PREFIX = "transformer."
 
 
-def config_in(keys: Keys, task: str) -> GPT2Config:
-    d_model, d_ff = keys.take("n_embd", 768), keys.take("n_inner", kind=int)
-    dropout = keys.take("resid_pdrop", 0.1)
-    keys.expect("scale_attn_weights", True)
-    keys.expect("scale_attn_by_inverse_layer_idx", False)
-    for unused in ("reorder_and_upcast_attn", "n_ctx", "summary_type", "summary_use_proj", "summary_activation",
-                   "summary_proj_to_labels", "summary_first_dropout"):  # fmt: skip
-        keys.take(unused)
-    return GPT2Config(
-        task=task,
-        vocab_size=keys.take("vocab_size", 50257),
-        max_len=keys.take("n_positions", 1024),
-        n_layers=keys.take("n_layer", 12),
-        d_model=d_model,
-        n_heads=keys.take("n_head", 12),
-        d_ff=4 * d_model if d_ff is None else d_ff,
-        activation=keys.activation("activation_function", "gelu_new"),
-        norm_eps=keys.take("layer_norm_epsilon", 1e-5),
-        dropout=dropout,
-        attention_dropout=other_than(dropout, keys.take("attn_pdrop", 0.1)),
-        embedding_dropout=other_than(dropout, keys.take("embd_pdrop", 0.1)),
-        tied=keys.take("tie_word_embeddings", True),
-        **keys.classes(task),
-        **keys.special(defaults=(None, 50256, 50256)),
-    )
+FIELDS: Fields = {
+    **SIZES,
+    "vocab_size": Field("vocab_size", 50257),
+    "max_len": Field("n_positions", 1024),
+    "d_ff": Field("n_inner", kind=int),
+    "activation": Activation("activation_function", "gelu_new"),
+    **DROPOUTS,
+}
 
 
-def config_out(c: GPT2Config) -> dict[str, Any]:
-    return {
-        "model_type": "gpt2",
-        "vocab_size": c.vocab_size,
-        "n_positions": c.max_len,
-        "n_layer": c.n_layers,
-        "n_embd": c.d_model,
-        "n_head": c.n_heads,
-        "n_inner": c.d_ff,
-        "activation_function": activation_out(c.activation),
-        "layer_norm_epsilon": c.norm_eps,
-        "resid_pdrop": c.dropout,
-        "embd_pdrop": either(c.embedding_dropout, c.dropout),
-        "attn_pdrop": either(c.attention_dropout, c.dropout),
-        "tie_word_embeddings": c.tied,
-    }
+def read_config(values: HFConfig, task: str) -> GPT2Config:
+    ours = read_fields(values, FIELDS)
+    if ours["d_ff"] is None:
+        ours["d_ff"] = 4 * ours["d_model"]
+    values.expect("scale_attn_weights", True)
+    values.expect("scale_attn_by_inverse_layer_idx", False)
+    values.ignore("reorder_and_upcast_attn", *UNUSED)
+    special = values.special_tokens(defaults=(None, 50256, 50256))
+    return GPT2Config(task=task, **ours, **values.classes(task), **special)
+
+
+def write_config(c: GPT2Config) -> dict[str, Any]:
+    return {"model_type": "gpt2"} | write_fields(c, FIELDS)
 
 
 def layout(c: GPT2Config) -> Layout:
@@ -69,7 +49,7 @@ def layout(c: GPT2Config) -> Layout:
         "decoder.final_norm.bias": Same("transformer.ln_f.bias"),
     }
     for layer in range(c.n_layers):
-        rules |= decoder_block(f"decoder.{layer}", f"transformer.h.{layer}")
-    return Layout(rules, ignored=(".attn.bias", ".attn.masked_bias")) | head_rules(
+        rules |= gpt_block_rules(f"decoder.{layer}", f"transformer.h.{layer}")
+    return Layout(rules, ignored=(".attn.bias", ".attn.masked_bias")) | decoder_head(
         c.task, tied=c.tied, tokens="transformer.wte.weight"
     )

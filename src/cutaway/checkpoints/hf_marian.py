@@ -8,8 +8,8 @@ matrix reordered that reads or writes the stream, and its words are the same. It
 
 from typing import Any
 
-from cutaway.checkpoints.hf import Keys
-from cutaway.checkpoints.hf_shared import activation_out, joined_rule, linear_rules
+from cutaway.checkpoints.hf_config import Activation, Field, Fields, HFConfig, Override, read_fields, write_fields
+from cutaway.checkpoints.hf_layout import block_rules, linear_rules
 from cutaway.checkpoints.layout import Layout, LayoutRule, LayoutTable, Reordered, Same, Shaped
 from cutaway.errors import CheckpointError
 from cutaway.families.transformer import TransformerConfig
@@ -22,77 +22,78 @@ ARCHITECTURES = {
     **{name: task for task, name in PEGASUS.items()},
 }
 PREFIX = "model."
-# what their config cannot say; one matrix serves source, target and output
+# Values of ours that their config cannot express. One matrix serves source, target and output.
 FIXED = {
     "positions": "sinusoidal_halves",
     "source_vocab_size": None,
     "tied": True,
     "norm_eps": 1e-5,
 }
+FIELDS: Fields = {
+    "max_len": Field("max_position_embeddings", 1024),
+    "n_encoder_layers": Field("encoder_layers", 12),
+    "n_decoder_layers": Field("decoder_layers", 12),
+    "d_model": Field("d_model", 1024),
+    "n_heads": Field("encoder_attention_heads", 16),
+    "n_decoder_heads": Override("decoder_attention_heads", 16, of="n_heads"),
+    "d_ff": Field("encoder_ffn_dim", 4096),
+    "decoder_d_ff": Override("decoder_ffn_dim", 4096, of="d_ff"),
+    "activation": Activation("activation_function", "gelu"),
+    "scale_embedding": Field("scale_embedding", False),
+    "dropout": Field("dropout", 0.1),
+    "attention_dropout": Field("attention_dropout", 0.0),
+}
+BLOCK = {
+    "attention.query_key_value": "self_attn.q_proj self_attn.k_proj self_attn.v_proj",
+    "attention.output": "self_attn.out_proj",
+    "attention_norm": "self_attn_layer_norm",
+    "feed_forward.up": "fc1",
+    "feed_forward.down": "fc2",
+    "feed_forward_norm": "final_layer_norm",
+}
+CROSS = {
+    "cross.query": "encoder_attn.q_proj",
+    "cross.key_value": "encoder_attn.k_proj encoder_attn.v_proj",
+    "cross.output": "encoder_attn.out_proj",
+    "cross_norm": "encoder_attn_layer_norm",
+}
 
 
-def config_in(keys: Keys, task: str) -> TransformerConfig:
-    d_model, n_heads = keys.take("d_model", 1024), keys.take("encoder_attention_heads", 16)
-    n_decoder_heads, d_ff = keys.take("decoder_attention_heads", 16), keys.take("encoder_ffn_dim", 4096)
-    decoder_d_ff = keys.take("decoder_ffn_dim", 4096)
+def read_config(values: HFConfig, task: str) -> TransformerConfig:
     for fixed in ("normalize_before", "normalize_embedding", "add_final_layer_norm", "add_bias_logits"):
-        keys.expect(fixed, False, 0)
-    keys.expect("static_position_embeddings", True)
-    keys.expect("share_encoder_decoder_embeddings", True)
-    for unused in ("num_hidden_layers", "encoder_layerdrop", "decoder_layerdrop", "init_std", "activation_dropout",
-                   "classif_dropout", "extra_pos_embeddings"):  # fmt: skip
-        keys.take(unused)
-    pegasus = keys.values["model_type"] == "pegasus"
-    vocab_size = keys.take("vocab_size", 50265 if pegasus else 58101)
-    keys.values.pop("decoder_vocab_size", None)
-    keys.classes(task)
+        values.expect(fixed, False, 0)
+    values.expect("static_position_embeddings", True)
+    values.expect("share_encoder_decoder_embeddings", True)
+    values.ignore("num_hidden_layers", "encoder_layerdrop", "decoder_layerdrop", "init_std", "activation_dropout",
+                  "classif_dropout", "extra_pos_embeddings")  # fmt: skip
+    pegasus = values.values["model_type"] == "pegasus"
+    vocab_size = values.get("vocab_size", 50265 if pegasus else 58101)
+    values.classes(task)
     return TransformerConfig(
         task=task,
         vocab_size=vocab_size,
-        max_len=keys.take("max_position_embeddings", 1024),
-        n_encoder_layers=keys.take("encoder_layers", 12),
-        n_decoder_layers=keys.take("decoder_layers", 12),
-        d_model=d_model,
-        n_heads=n_heads,
-        d_ff=d_ff,
-        n_decoder_heads=None if n_decoder_heads == n_heads else n_decoder_heads,
-        decoder_d_ff=None if decoder_d_ff == d_ff else decoder_d_ff,
-        activation=keys.activation("activation_function", "gelu"),
         positions="sinusoidal_halves",
         wiring="pre_norm" if pegasus else "post_norm",
-        scale_embedding=keys.take("scale_embedding", False),
-        dropout=keys.take("dropout", 0.1),
-        attention_dropout=keys.take("attention_dropout", 0.0),
-        tied=keys.take("tie_word_embeddings", True),
-        output_bias=keys.holds("final_logits_bias"),
-        **keys.special(start="decoder_start_token_id", defaults=(0, 0, 1) if pegasus else (58100, 58100, 0)),
+        tied=values.get("tie_word_embeddings", True),
+        output_bias=values.has_tensor("final_logits_bias"),
+        **read_fields(values, FIELDS),
+        **values.special_tokens(start="decoder_start_token_id", defaults=(0, 0, 1) if pegasus else (58100, 58100, 0)),
     )
 
 
-def config_out(c: TransformerConfig) -> dict[str, Any]:
+def write_config(c: TransformerConfig) -> dict[str, Any]:
     for name, value in FIXED.items():
         if (own := getattr(c, name)) != value and not (own == "sinusoidal" and c.task == "translate"):
-            raise CheckpointError(f"Marian's layout has {name}={value!r} and no word for {name}={own!r}")
+            raise CheckpointError(f"Marian's layout has {name}={value!r} and cannot express {name}={own!r}")
     if c.start_id is None:
         raise CheckpointError("Marian's layout names the token that a translation begins with: set start_id")
-    pre_norm = c.wiring == "pre_norm"
-    named = {"model_type": "pegasus", "architectures": [PEGASUS[c.task]]} if pre_norm else {"model_type": "marian"}
-    return named | {
+    pegasus = {"model_type": "pegasus", "architectures": [PEGASUS[c.task]]}
+    return {
+        **(pegasus if c.wiring == "pre_norm" else {"model_type": "marian"}),
         "is_encoder_decoder": True,
         "vocab_size": c.vocab_size,
         "decoder_vocab_size": c.vocab_size,
-        "max_position_embeddings": c.max_len,
-        "encoder_layers": c.n_encoder_layers,
-        "decoder_layers": c.n_decoder_layers,
-        "d_model": c.d_model,
-        "encoder_attention_heads": c.n_heads,
-        "decoder_attention_heads": c.heads_of("decoder"),
-        "encoder_ffn_dim": c.d_ff,
-        "decoder_ffn_dim": c.d_ff_of("decoder"),
-        "activation_function": activation_out(c.activation),
-        "scale_embedding": c.scale_embedding,
-        "dropout": c.dropout,
-        "attention_dropout": c.attention_dropout,
+        **write_fields(c, FIELDS),
         "activation_dropout": 0.0,
         "tie_word_embeddings": c.tied,
         "share_encoder_decoder_embeddings": True,
@@ -103,9 +104,11 @@ def config_out(c: TransformerConfig) -> dict[str, Any]:
 def layout(c: TransformerConfig) -> Layout:
     rules: dict[str, LayoutRule] = {"target_embedding.tokens.weight": Same("model.shared.weight")}
     copies = {f"model.{side}.embed_tokens.weight": "model.shared.weight" for side in ("encoder", "decoder")}
-    for side, n_layers in (("encoder", c.n_encoder_layers), ("decoder", c.n_decoder_layers)):
+    heights = {"attention.query_key_value": [c.d_model] * 3, "cross.key_value": [c.d_model] * 2}
+    stacks = (("encoder", c.n_encoder_layers, BLOCK), ("decoder", c.n_decoder_layers, BLOCK | CROSS))
+    for side, n_layers, names in stacks:
         for layer in range(n_layers):
-            rules |= _block(c, f"{side}.{layer}", f"model.{side}.layers.{layer}", across=side == "decoder")
+            rules |= block_rules(f"{side}.{layer}", f"model.{side}.layers.{layer}", names, heights)
         if c.wiring == "pre_norm":
             rules |= linear_rules(f"{side}.final_norm", f"model.{side}.layer_norm")
     if c.task == "translate":
@@ -127,27 +130,7 @@ def layout(c: TransformerConfig) -> Layout:
 
 
 def _stream_axis(name: str) -> int | None:
-    """Where a weight counts the numbers of the stream: what reads it in its columns, what writes it in its rows."""
+    """The axis of a weight that runs along the stream: columns where it reads the stream, rows where it writes it."""
     if name.endswith(("tokens.weight", "query_key_value.weight", "query.weight", "key_value.weight", "up.weight")):
         return 1
     return 0 if "norm." in name or ".output." in name or ".down." in name else None
-
-
-def _block(c: TransformerConfig, ours: str, theirs: str, *, across: bool) -> dict[str, LayoutRule]:
-    attention, cross = f"{theirs}.self_attn", f"{theirs}.encoder_attn"
-    rules = (
-        joined_rule(f"{ours}.attention.query_key_value", [f"{attention}.{x}_proj" for x in "qkv"], [c.d_model] * 3)
-        | linear_rules(f"{ours}.attention.output", f"{attention}.out_proj")
-        | linear_rules(f"{ours}.attention_norm", f"{theirs}.self_attn_layer_norm")
-        | linear_rules(f"{ours}.feed_forward.up", f"{theirs}.fc1")
-        | linear_rules(f"{ours}.feed_forward.down", f"{theirs}.fc2")
-        | linear_rules(f"{ours}.feed_forward_norm", f"{theirs}.final_layer_norm")
-    )
-    if across:
-        rules |= (
-            linear_rules(f"{ours}.cross.query", f"{cross}.q_proj")
-            | joined_rule(f"{ours}.cross.key_value", [f"{cross}.{x}_proj" for x in "kv"], [c.d_model] * 2)
-            | linear_rules(f"{ours}.cross.output", f"{cross}.out_proj")
-            | linear_rules(f"{ours}.cross_norm", f"{theirs}.encoder_attn_layer_norm")
-        )
-    return rules

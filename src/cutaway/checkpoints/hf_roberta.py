@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from cutaway.checkpoints.hf import Keys
-from cutaway.checkpoints.hf_bert import blanks, body, numbers_in, numbers_out, pooler_in
-from cutaway.checkpoints.hf_shared import linear_rules
+from cutaway.checkpoints.hf_bert import FIELDS as BERT_FIELDS
+from cutaway.checkpoints.hf_bert import body, classifier_rules, has_pooler, masked_head, read_encoder, write_encoder
+from cutaway.checkpoints.hf_config import Field, HFConfig
 from cutaway.checkpoints.layout import Layout, LayoutRule, RowsAfter
 from cutaway.errors import CheckpointError, ConfigError
 from cutaway.families.roberta import RoBERTaConfig
@@ -18,45 +18,41 @@ ARCHITECTURES = {
 PREFIX = "roberta."
 
 
-def config_in(keys: Keys, task: str) -> RoBERTaConfig:
-    special = keys.special(defaults=(1, 0, 2))
+FIELDS = BERT_FIELDS | {"vocab_size": Field("vocab_size", 50265)}
+
+
+def read_config(values: HFConfig, task: str) -> RoBERTaConfig:
+    special = values.special_tokens(defaults=(1, 0, 2))
     if special["pad_id"] is None:
-        raise ConfigError(f"{keys.where}: pad_token_id={keys.take('pad_token_id')!r} names no token to count from")
+        raise ConfigError(
+            f"{values.where}: pad_token_id={values.get('pad_token_id')!r} is not in the vocabulary, and positions are "
+            "counted from the padding token"
+        )
     return RoBERTaConfig(
         task=task,
-        vocab_size=keys.take("vocab_size", 50265),
-        max_len=keys.take("max_position_embeddings", 512) - special["pad_id"] - 1,
-        pooler=pooler_in(keys, task),
-        **numbers_in(keys),
-        **keys.classes(task),
+        max_len=values.get("max_position_embeddings", 512) - special["pad_id"] - 1,
+        pooler=has_pooler(values, task),
+        **read_encoder(values, FIELDS, task),
         **special,
     )
 
 
-def config_out(c: RoBERTaConfig) -> dict[str, Any]:
-    return {"model_type": "roberta", "max_position_embeddings": c.max_len + _before(c)} | numbers_out(c)
+def write_config(c: RoBERTaConfig) -> dict[str, Any]:
+    return {"model_type": "roberta", "max_position_embeddings": c.max_len + _n_skipped(c)} | write_encoder(c)
 
 
 def layout(c: RoBERTaConfig) -> Layout:
-    positions = RowsAfter("roberta.embeddings.position_embeddings.weight", _before(c))
+    positions = RowsAfter("roberta.embeddings.position_embeddings.weight", _n_skipped(c))
     rules: dict[str, LayoutRule] = {"embedding.positions.weight": positions}
-    match c.task:
-        case "classify" | "regress":
-            rules |= linear_rules("head.pool.dense", "classifier.dense") | linear_rules(
-                "head.classes", "classifier.out_proj"
-            )
-        case "tag":
-            rules |= linear_rules("head.classes", "classifier")
-        case "hidden" if c.pooler:
-            rules |= linear_rules("head.pool.dense", "roberta.pooler.dense")
+    rules |= classifier_rules(c, "roberta.pooler.dense")
     whole = body(c, "roberta") | Layout(rules)
     if c.task == "masked_language_model":
-        whole |= blanks(c, "roberta", "head", "lm_head", dense="dense", norm="layer_norm")
+        whole |= masked_head(c, "roberta", "head", "lm_head", dense="dense", norm="layer_norm")
     return whole
 
 
-def _before(c: RoBERTaConfig) -> int:
-    """How many rows of their table stand before the first position."""
+def _n_skipped(c: RoBERTaConfig) -> int:
+    """How many rows of their table come before the first position."""
     if c.pad_id is None:
         raise CheckpointError("RoBERTa's layout counts positions from the padding token: give the config a pad_id")
     return c.pad_id + 1

@@ -1,10 +1,10 @@
-"""RoFormer in the Hugging Face layout, where the numbers that are turned together are neighbours."""
+"""RoFormer in the Hugging Face layout, where the two numbers of a rotary pair are neighbours."""
 
 from typing import Any
 
-from cutaway.checkpoints.hf import Keys
-from cutaway.checkpoints.hf_bert import blanks, body, numbers_in, numbers_out
-from cutaway.checkpoints.hf_shared import linear_rules
+from cutaway.checkpoints.hf_bert import FIELDS as BERT_FIELDS
+from cutaway.checkpoints.hf_bert import body, classifier_rules, masked_head, read_encoder, write_encoder
+from cutaway.checkpoints.hf_config import Field, HFConfig
 from cutaway.checkpoints.layout import Joined, Layout, LayoutRule, LayoutTable, Same, Turned
 from cutaway.errors import CheckpointError
 from cutaway.families.roformer import RoFormerConfig
@@ -19,26 +19,27 @@ ARCHITECTURES = {
 PREFIX = "roformer."
 
 
-def config_in(keys: Keys, task: str) -> RoFormerConfig:
-    numbers = numbers_in(keys)
-    keys.expect("embedding_size", numbers["d_model"], None)
-    keys.expect("rotary_value", False)
+FIELDS = BERT_FIELDS | {"vocab_size": Field("vocab_size", 50000)}
+
+
+def read_config(values: HFConfig, task: str) -> RoFormerConfig:
+    ours = read_encoder(values, FIELDS, task)
+    values.expect("embedding_size", ours["d_model"], None)
+    values.expect("rotary_value", False)
     return RoFormerConfig(
         task=task,
-        vocab_size=keys.take("vocab_size", 50000),
-        max_len=keys.take("max_position_embeddings", 1536),
+        max_len=values.get("max_position_embeddings", 1536),
         pooler=False,
-        **numbers,
-        **keys.classes(task),
-        **keys.special(defaults=(0, None, None)),
+        **ours,
+        **values.special_tokens(defaults=(0, None, None)),
     )
 
 
-def config_out(c: RoFormerConfig) -> dict[str, Any]:
+def write_config(c: RoFormerConfig) -> dict[str, Any]:
     if c.task == "hidden" and c.pooler:
         raise CheckpointError("RoFormer's layout has no pooler: set pooler=False")
     own = {"max_position_embeddings": c.max_len, "embedding_size": c.d_model, "rotary_value": False}
-    return {"model_type": "roformer"} | own | numbers_out(c)
+    return {"model_type": "roformer"} | own | write_encoder(c)
 
 
 def layout(c: RoFormerConfig) -> Layout:
@@ -49,15 +50,9 @@ def layout(c: RoFormerConfig) -> Layout:
             query, key = (Turned(f"{attention}.{part}.{kind}", c.n_heads) for part in ("query", "key"))
             parts = [query, key, Same(f"{attention}.value.{kind}")]
             rules[f"encoder.{layer}.attention.query_key_value.{kind}"] = Joined(parts, [c.d_model] * 3)
-    match c.task:
-        case "classify" | "regress":
-            rules |= linear_rules("head.pool.dense", "classifier.dense") | linear_rules(
-                "head.classes", "classifier.out_proj"
-            )
-        case "tag":
-            rules |= linear_rules("head.classes", "classifier")
-    # the angles' sines and cosines, which are the 2017 positions of one head
+    rules |= classifier_rules(c)
+    # the sines and cosines of the angles: the sinusoidal positions of one head
     d_head = c.d_model // c.n_heads
     angles = LayoutTable((c.max_len, d_head), lambda: SinusoidalHalves(c.max_len, d_head).rows())
     whole = body(c, "roformer") | Layout(rules, tables={"roformer.encoder.embed_positions.weight": angles})
-    return whole | blanks(c, "roformer", "head") if c.task == "masked_language_model" else whole
+    return whole | masked_head(c, "roformer", "head") if c.task == "masked_language_model" else whole

@@ -20,7 +20,7 @@ from cutaway.tokens.roles import find_tags, tag_token
 from cutaway.tokens.tokenizer import EXAMPLE
 
 
-def as_read(tokenizer: Tokenizer, config: Config) -> Tokenizer:
+def exported_tokenizer(tokenizer: Tokenizer, config: Config) -> Tokenizer:
     """The same tokenizer where it does so already, else a copy that does. Other tasks read what theirs says."""
     ends, bos, eos = config.end_ids or (), None, None
     if config.task == "language_model":

@@ -1,74 +1,73 @@
 """ViT in the Hugging Face layout, where cutting a picture into patches is a convolution."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from cutaway.checkpoints.hf import Keys
-from cutaway.checkpoints.hf_bert import pooler_in
-from cutaway.checkpoints.hf_shared import activation_out, encoder_block, linear_rules, other_than
+from cutaway.checkpoints.hf_bert import has_pooler
+from cutaway.checkpoints.hf_config import (
+    ENCODER_FIELDS,
+    Field,
+    Fields,
+    HFConfig,
+    Override,
+    read_fields,
+    write_fields,
+)
+from cutaway.checkpoints.hf_layout import block_rules, linear_rules
 from cutaway.checkpoints.layout import Layout, LayoutRule, Same, Shaped
 from cutaway.errors import ConfigError
-from cutaway.families.parts import either
 from cutaway.families.vit import ViTConfig
 
 ARCHITECTURES = {"ViTForImageClassification": "classify", "ViTModel": "hidden"}
 PREFIX = "vit."
 
 
-def config_in(keys: Keys, task: str) -> ViTConfig:
-    d_model = keys.take("hidden_size", 768)
-    keys.expect("pooler_act", "tanh")
-    keys.expect("pooler_output_size", d_model, None)
-    dropout = keys.take("hidden_dropout_prob", 0.0)
-    attention_dropout = keys.take("attention_probs_dropout_prob", 0.0)
-    return ViTConfig(
-        task=task,
-        image_size=_side(keys, "image_size", 224),
-        patch_size=_side(keys, "patch_size", 16),
-        n_channels=keys.take("num_channels", 3),
-        n_layers=keys.take("num_hidden_layers", 12),
-        d_model=d_model,
-        n_heads=keys.take("num_attention_heads", 12),
-        d_ff=keys.take("intermediate_size", 3072),
-        activation=keys.activation("hidden_act", "gelu"),
-        norm_eps=keys.take("layer_norm_eps", 1e-12),
-        dropout=dropout,
-        attention_dropout=other_than(dropout, attention_dropout),
-        query_key_value_bias=keys.take("qkv_bias", True),
-        pooler=pooler_in(keys, task),
-        **keys.classes(task),
-    )
+@dataclass(frozen=True)
+class Side(Field):
+    """The side of a square, which may be stated twice: 224 or [224, 224]."""
+
+    def read(self, config: HFConfig, ours: Mapping[str, Any]) -> int:
+        value = config.get(self.name)
+        if isinstance(value, list):
+            if len(value) != 2 or value[0] != value[1]:
+                raise ConfigError(f"{config.where}: {self.name}={value} is not supported; only squares are")
+            config.values[self.name] = value[0]
+        return config.get(self.name, self.default)
 
 
-def _side(keys: Keys, name: str, default: int) -> int:
-    """The side of a square, which may be written twice."""
-    value = keys.take(name)
-    if isinstance(value, list):
-        if len(value) != 2 or value[0] != value[1]:
-            raise ConfigError(f"{keys.where}: {name}={value} is not supported; only squares are")
-        keys.values[name] = value[0]
-    return keys.take(name, default)
+FIELDS: Fields = {
+    "image_size": Side("image_size", 224),
+    "patch_size": Side("patch_size", 16),
+    "n_channels": Field("num_channels", 3),
+    **ENCODER_FIELDS,
+    "dropout": Field("hidden_dropout_prob", 0.0),
+    "attention_dropout": Override("attention_probs_dropout_prob", 0.0, of="dropout"),
+    "query_key_value_bias": Field("qkv_bias", True),
+}
+BLOCK = {
+    "attention.query_key_value": "attention.attention.query attention.attention.key attention.attention.value",
+    "attention.output": "attention.output.dense",
+    "attention_norm": "layernorm_before",
+    "feed_forward.up": "intermediate.dense",
+    "feed_forward.down": "output.dense",
+    "feed_forward_norm": "layernorm_after",
+}
 
 
-def config_out(c: ViTConfig) -> dict[str, Any]:
-    return {
-        "model_type": "vit",
-        "image_size": c.image_size,
-        "patch_size": c.patch_size,
-        "num_channels": c.n_channels,
-        "num_hidden_layers": c.n_layers,
-        "hidden_size": c.d_model,
-        "num_attention_heads": c.n_heads,
-        "intermediate_size": c.d_ff,
-        "hidden_act": activation_out(c.activation),
-        "layer_norm_eps": c.norm_eps,
-        "hidden_dropout_prob": c.dropout,
-        "attention_probs_dropout_prob": either(c.attention_dropout, c.dropout),
-        "qkv_bias": c.query_key_value_bias,
-    }
+def read_config(values: HFConfig, task: str) -> ViTConfig:
+    ours = read_fields(values, FIELDS)
+    values.expect("pooler_act", "tanh")
+    values.expect("pooler_output_size", ours["d_model"], None)
+    return ViTConfig(task=task, pooler=has_pooler(values, task), **ours, **values.classes(task))
 
 
-def more_files(c: ViTConfig) -> dict[str, dict[str, Any]]:
-    """How their ViTImageProcessor makes numbers of a picture, where the model knows it: resized, /255, −mean, /std."""
+def write_config(c: ViTConfig) -> dict[str, Any]:
+    return {"model_type": "vit"} | write_fields(c, FIELDS)
+
+
+def extra_files(c: ViTConfig) -> dict[str, dict[str, Any]]:
+    """How their ViTImageProcessor prepares a picture, where the model knows it: resized, /255, −mean, /std."""
     if c.pixel_mean is None or c.pixel_std is None:
         return {}
     numbers = {
@@ -95,10 +94,10 @@ def layout(c: ViTConfig) -> Layout:
         "embedding.positions": Shaped("vit.embeddings.position_embeddings", (1, places, c.d_model)),
     }
     rules |= linear_rules("encoder.final_norm", "vit.layernorm")
-    norms, bias = ("layernorm_before", "layernorm_after"), c.query_key_value_bias
+    joined = "attention.query_key_value"
+    heights, no_bias = {joined: [c.d_model] * 3}, () if c.query_key_value_bias else (joined,)
     for layer in range(c.n_layers):
-        ours, theirs = f"encoder.{layer}", f"vit.encoder.layer.{layer}"
-        rules |= encoder_block(ours, theirs, c.d_model, attention="attention", norms=norms, bias=bias)
+        rules |= block_rules(f"encoder.{layer}", f"vit.encoder.layer.{layer}", BLOCK, heights, no_bias=no_bias)
     if c.task in ("classify", "regress"):
         rules |= linear_rules("head.classes", "classifier")
     elif c.pooler:

@@ -4,18 +4,34 @@ from pathlib import Path
 
 import torch
 
+from cutaway.checkpoints.hf_llama import head_heights
 from cutaway.checkpoints.layout import Joined, Layout, LayoutRule, Same, Turned, read_weights
 from cutaway.checkpoints.llama2c_file import Llama2cFile
 from cutaway.checkpoints.tensors import seems_to_be
 from cutaway.errors import CheckpointError, ConfigError
 from cutaway.families import bare
 from cutaway.families.llama import LlamaConfig
+from cutaway.files import MEGABYTE, read_bytes
 from cutaway.model.model import Model
+from cutaway.tokens import Tokenizer, llama2c_tokenizer
 
-START, END = 1, 2  # of SentencePiece's vocabularies; in training a story ended where the next one's start stood
+START, END = 1, 2  # of SentencePiece's vocabularies; in training each story was followed by the start of the next
 
 
-def load_llama2c(path: Path, *, dtype: torch.dtype, device: torch.device | str) -> Model:
+def read_config(path: Path) -> LlamaConfig:
+    return config_in(open_llama2c(path))
+
+
+def read_tokenizer(path: Path) -> Tokenizer | None:
+    """The tokenizer beside the model."""
+    file = path.parent / "tokenizer.bin"
+    if not file.exists():
+        return None
+    vocab_size = open_llama2c(path).config["vocab_size"]
+    return llama2c_tokenizer(read_bytes(file, 64 * MEGABYTE), vocab_size, str(file))
+
+
+def load_model(path: Path, *, dtype: torch.dtype, device: torch.device | str) -> Model:
     """A model from a llama2.c file."""
     source = open_llama2c(path)
     try:
@@ -27,7 +43,7 @@ def load_llama2c(path: Path, *, dtype: torch.dtype, device: torch.device | str) 
 
 
 def open_llama2c(path: Path) -> Llama2cFile:
-    """The file, whose numbers make sense and say how long it is; else what it seems to be instead."""
+    """The file, once its header agrees with its length; otherwise an error that says what the file seems to be."""
     try:
         return Llama2cFile(path)
     except CheckpointError as error:
@@ -54,8 +70,6 @@ def config_in(source: Llama2cFile) -> LlamaConfig:
 
 
 def layout(c: LlamaConfig) -> Layout:
-    d_head = c.d_model // c.n_heads
-    heights = [heads * d_head for heads in (c.n_heads, c.n_kv_heads, c.n_kv_heads)]
     rules: dict[str, LayoutRule] = {
         "embedding.tokens.weight": Same("token_embedding_table"),
         "decoder.final_norm.weight": Same("rms_final_weight"),
@@ -65,7 +79,7 @@ def layout(c: LlamaConfig) -> Layout:
         query_key_value = [Turned(f"wq.{layer}", c.n_heads), Turned(f"wk.{layer}", c.n_kv_heads), Same(f"wv.{layer}")]
         rules |= {
             f"{ours}.attention_norm.weight": Same(f"rms_att_weight.{layer}"),
-            f"{ours}.attention.query_key_value.weight": Joined(query_key_value, heights),
+            f"{ours}.attention.query_key_value.weight": Joined(query_key_value, head_heights(c)),
             f"{ours}.attention.output.weight": Same(f"wo.{layer}"),
             f"{ours}.feed_forward_norm.weight": Same(f"rms_ffn_weight.{layer}"),
             f"{ours}.feed_forward.gate_up.weight": Joined([Same(f"w1.{layer}"), Same(f"w3.{layer}")], [c.d_ff] * 2),

@@ -1,7 +1,7 @@
-"""The fp32 files of Karpathy's llama2.c: seven whole numbers, then every weight in a fixed order, and no names.
+"""The fp32 files of Karpathy's llama2.c: seven integers, then every weight in a fixed order, without names.
 
 Version 0 (stories15M and its siblings) also stores tables of the rotary angles, which are skipped; version 1 begins
-with 'ak42' and a header of 256 bytes. Version 2 is quantised and refused. The sizes follow from the seven numbers, so
+with 'ak42' and a header of 256 bytes. Version 2 is quantised and refused. The sizes follow from the seven integers, so
 a file of any other length is refused before it is mapped.
 """
 
@@ -19,55 +19,38 @@ from cutaway.files import regular_size
 
 MAGIC = 0x616B3432  # 'ak42'
 FIELDS = ("dim", "hidden_dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "seq_len")
-MOST = 1 << 24  # no field of a real model comes near
+MOST = 1 << 24  # far above any field of a real model
 
 
 class Llama2cFile(TensorSource):
-    """A llama2.c file. Names are llama2.c's, with the layer behind: `wq.0`; `wq` alone is the stack of all layers.
+    """A llama2.c file. The names are llama2.c's, with the number of the layer: `wq.0`."""
 
-    `size` is the length of the model where something follows it in the same file, as stories15M's tokenizer does.
-    """
-
-    def __init__(self, path: Path, offset: int = 0, size: int | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        there = regular_size(path) - offset
-        size = there if size is None else size
-        if offset < 0 or not 28 <= size <= there:
-            raise CheckpointError(
-                f"{path}: no llama2.c model of {size:,} bytes at byte {offset:,} ({there:,} are there)"
-            )
+        size = regular_size(path)
+        if size < 28:
+            raise CheckpointError(f"{path} is too short for a llama2.c model: {size:,} bytes")
         with path.open("rb") as file:
-            file.seek(offset)
             head = file.read(256)
-        self.version, header_bytes, self.config, self.tied = _read_header(path, head)
+        self.version, at, self.config, self.tied = _read_header(path, head)
         shapes = _shapes(self.config, self.tied, self.version)
-        needed = header_bytes + 4 * sum(prod(shape) for shape in shapes.values())
+        needed = at + 4 * sum(prod(shape) for shape in shapes.values())
         if needed != size:
             raise CheckpointError(
                 f"{path}: a llama2.c model with {self.config} takes {needed:,} bytes, but there are {size:,}"
-                + (": pass size= if something else follows the model" if size > needed else "")
             )
-        self._names: list[str] = []
+        layered = _layered(self.config)
         self._places: dict[str, tuple[int, tuple[int, ...]]] = {}
-        at = offset + header_bytes
         for name, shape in shapes.items():
-            self._lay_out(name, shape, at)
+            if name in layered:
+                for layer in range(shape[0]):
+                    self._places[f"{name}.{layer}"] = (at + 4 * layer * prod(shape[1:]), shape[1:])
+            elif not name.startswith("freq_cis"):  # angles that follow from the positions
+                self._places[name] = (at, shape)
             at += 4 * prod(shape)
 
-    def _lay_out(self, name: str, shape: tuple[int, ...], at: int) -> None:
-        """Note where a tensor lies and, where it is a stack over the layers, where each layer lies."""
-        if name.startswith("freq_cis"):
-            return  # angles that follow from the positions
-        self._places[name] = (at, shape)
-        if name in _layered(self.config):
-            for layer in range(shape[0]):
-                self._places[f"{name}.{layer}"] = (at + 4 * layer * prod(shape[1:]), shape[1:])
-                self._names.append(f"{name}.{layer}")
-        else:
-            self._names.append(name)
-
     def names(self) -> list[str]:
-        return list(self._names)
+        return list(self._places)
 
     def __contains__(self, name: object) -> bool:
         return name in self._places
@@ -98,18 +81,18 @@ class Llama2cFile(TensorSource):
 
 
 def _read_header(path: Path, head: bytes) -> tuple[int, int, dict[str, int], bool]:
-    """Version, length of the header, the seven numbers, and whether the output is tied to the embedding."""
+    """Version, length of the header, the seven integers, and whether the output is tied to the embedding."""
     (magic,) = struct.unpack_from("<I", head)
     if magic == MAGIC:
         version = struct.unpack_from("<i", head, 4)[0]
         if version != 1 or len(head) < 256:
-            raise CheckpointError(f"{path} is llama2.c version {version}; read are 0 and 1 in fp32 (2 is quantised)")
+            raise CheckpointError(f"{path} is llama2.c version {version}; supported are 0 and 1 (2 is quantised)")
         config = dict(zip(FIELDS, struct.unpack_from("<7i", head, 8), strict=True))
         header_bytes, tied = 256, bool(head[36])
     else:
         version, header_bytes = 0, 28
         config = dict(zip(FIELDS, struct.unpack_from("<7i", head), strict=True))
-        tied = config["vocab_size"] > 0  # version 0 says 'untied' by a minus sign
+        tied = config["vocab_size"] > 0  # in version 0 a minus sign means untied
         config["vocab_size"] = abs(config["vocab_size"])
     sound = all(0 < number <= MOST for number in config.values())
     if not sound or config["dim"] % config["n_heads"] or config["n_heads"] % config["n_kv_heads"]:

@@ -8,20 +8,27 @@ import torch
 from torch import Tensor
 
 from cutaway.checkpoints.layout import give_weights, native, read_weights
-from cutaway.checkpoints.packed import Unpacked, pack_tensors
+from cutaway.checkpoints.packed import UnpackedTensors, pack_tensors
 from cutaway.checkpoints.shards import write_shards
 from cutaway.checkpoints.tensors import SINGLE, open_tensors, write_tensors
 from cutaway.errors import CheckpointError
 from cutaway.families import bare, config_from_dict
 from cutaway.files import naming, read_json, write_json
+from cutaway.model.config import Config
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
 
 
-def load_folder(folder: Path, *, dtype: torch.dtype, device: torch.device | str) -> Model:
+def read_config(folder: Path) -> Config:
     with naming(folder / "config.json"):
-        model = bare(config_from_dict(read_json(folder / "config.json")))
-    return read_weights(model, native(model), Unpacked(open_tensors(folder)), dtype=dtype, device=device)
+        return config_from_dict(read_json(folder / "config.json"))
+
+
+def load_model(folder: Path, *, dtype: torch.dtype, device: torch.device | str) -> Model:
+    config = read_config(folder)
+    with naming(folder / "config.json"):
+        model = bare(config)
+    return read_weights(model, native(model), UnpackedTensors(open_tensors(folder)), dtype=dtype, device=device)
 
 
 def save_folder(
@@ -38,11 +45,11 @@ def write_folder(
     tensors: Mapping[str, Tensor],
     tokenizer: Tokenizer | None,
     metadata: Mapping[str, str] | None = None,
-    more: Mapping[str, Mapping[str, Any]] | None = None,
+    extra: Mapping[str, Mapping[str, Any]] | None = None,
     *,
     shard_size: int | None = None,
 ) -> None:
-    """Into a new folder, which `replacing_folder` puts into its place. `more` are further JSON files by name."""
+    """Writes into a new folder, which `replacing_folder` puts in place. `extra` are further JSON files by name."""
     check_vocabulary(tokenizer, config.get("vocab_size", 0))
     if shard_size is None:
         write_tensors(folder / SINGLE, tensors, metadata)
@@ -50,13 +57,14 @@ def write_folder(
         write_shards(folder, tensors, shard_size, metadata)
     if tokenizer is not None:
         tokenizer.write(folder)
-    for name, values in {**(more or {}), "config.json": config}.items():
+    for name, values in {**(extra or {}), "config.json": config}.items():
         write_json(folder / name, values)
 
 
 def check_vocabulary(tokenizer: Tokenizer | None, vocab_size: int) -> None:
-    """A tokenizer of another model is refused; one with fewer tokens is not, since vocabularies are often padded."""
+    """Refuses a tokenizer with more tokens than the model. Fewer are fine, since vocabularies are often padded."""
     if tokenizer is not None and tokenizer.vocab_size > vocab_size:
         raise CheckpointError(
-            f"the tokenizer has {tokenizer.vocab_size} tokens, but the model knows {vocab_size}: is it another's?"
+            f"the tokenizer has {tokenizer.vocab_size} tokens, but the model knows {vocab_size}: it seems to belong to "
+            "another model"
         )

@@ -1,4 +1,4 @@
-"""The folder that a model is written to: what lies there is not replaced by accident, and nothing old stays behind."""
+"""The folder that a model is written to: nothing is replaced by accident, and nothing of an old model stays behind."""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ from cutaway.errors import CheckpointError, InputError
 from cutaway.files import read_json
 from cutaway.folders import Kind, files_in, finish_replacing
 
-# Those of an earlier model that the new one does not write are removed: an old tokenizer beside a new model would be
-# read as its own. Nothing else in the folder is touched.
+# Files of an earlier model that the new one does not write are removed: an old tokenizer beside a new model would be
+# taken for its own. Nothing else in the folder is touched.
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "model-*-of-*.safetensors")
 MODEL = Kind("model", "config.json", (*WEIGHTS, *"""
     config.json generation_config.json preprocessor_config.json
@@ -17,14 +17,14 @@ MODEL = Kind("model", "config.json", (*WEIGHTS, *"""
 """.split()))  # fmt: skip
 
 
-def refuse_others_model(folder: Path) -> None:
-    """A model of our own may be saved again; what others wrote, or no model at all, is not ours to replace."""
+def check_replaceable(folder: Path) -> None:
+    """Refuses a folder with files of a model that we did not write; a model of our own may be replaced."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: name a folder to write")
     finish_replacing(folder)
     there = [file.name for file in files_in(folder) if MODEL.knows(file.name)]
     if there and not _is_own(folder):
-        raise InputError(f"{folder} holds {there[0]}, which is of no model of ours: name another folder, or remove it")
+        raise InputError(f"{folder} has a {there[0]} that Cutaway did not write: name another folder, or remove it")
 
 
 def _is_own(folder: Path) -> bool:

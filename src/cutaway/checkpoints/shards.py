@@ -1,4 +1,4 @@
-"""Weights in several files of a bounded size, and the index that says which lies where; Hugging Face's names."""
+"""Weights in several files of a bounded size, and an index of which is where, named as Hugging Face names them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,15 +9,13 @@ from cutaway.checkpoints.tensors import INDEX, SINGLE, write_tensors
 from cutaway.errors import InputError
 from cutaway.files import write_json
 
-SHARDS = "model-*-of-*.safetensors"
-
 
 def write_shards(
     folder: Path, tensors: Mapping[str, Tensor], shard_size: int, metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Files of at most `shard_size` bytes of numbers; a larger tensor has one to itself. One file needs no index."""
+    """Files of at most `shard_size` bytes of tensors; a larger tensor gets its own file. One file needs no index."""
     if shard_size < 1:
-        raise InputError(f"shard_size={shard_size} is not a number of bytes of at least 1")
+        raise InputError(f"shard_size={shard_size} must be at least 1 byte")
     shards: list[dict[str, Tensor]] = [{}]
     for name, tensor in tensors.items():
         if shards[-1] and sum(other.nbytes for other in shards[-1].values()) + tensor.nbytes > shard_size:

@@ -1,9 +1,10 @@
 """A model as CTranslate2 reads it: `Translator(folder)` for an encoder–decoder, `Generator(folder)` for a decoder.
 
-Its specifications are filled part by part, whatever the family: a block is a block. What they have no word for is
-refused by name. The folder holds model.bin, config.json, the vocabulary, and our tokenizer.json beside them.
+Its specifications are filled part by part, in the same way for every family. What they cannot express is refused by
+name. The folder holds model.bin, config.json, the vocabulary and our tokenizer.json.
 """
 
+import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cutaway.checkpoints.agreement import Agreement, compare_answers, longest_text, random_ids
 from cutaway.errors import CheckpointError, MissingExtra
 from cutaway.model.attention import Attention, CrossAttention, SelfAttention
 from cutaway.model.blocks import Block, pre_norm
@@ -22,7 +24,10 @@ from cutaway.model.norms import RMSNorm
 from cutaway.model.positions import Learned, RelativeBias, Rotary, Sinusoidal
 from cutaway.tokens import Tokenizer
 
-QUANTIZATIONS = ("float32", "int8", "bfloat16", "float16")
+# Quantization → the largest difference allowed, as a share of the largest log-probability. Rounded weights give other
+# outputs: there the limit catches gross errors only, and the measured difference is what the rounding costs.
+LIMITS = {"float32": 1e-4, "int8": 0.2, "bfloat16": 0.05, "float16": 0.01}
+N_TEXTS, LONGEST = 8, 24
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH", "tanh": "Tanh"}
 
 
@@ -36,10 +41,10 @@ def ctranslate2() -> Any:
 
 
 def export_ctranslate2(model: Model, folder: Path, tokenizer: Tokenizer | None, quantization: str) -> None:
-    """Writes the folder; its matrices are float32, int8, bfloat16 or float16."""
-    if quantization not in QUANTIZATIONS:
-        raise CheckpointError(f"quantization={quantization!r} is not one of {', '.join(QUANTIZATIONS)}")
-    refuse_what_has_no_word(model)
+    """Writes the folder; `quantization` is the type of its matrices: float32, int8, bfloat16 or float16."""
+    if quantization not in LIMITS:
+        raise CheckpointError(f"quantization={quantization!r} is not one of {', '.join(LIMITS)}")
+    check_supported(model)
     spec = spec_of(model)
     tokens = vocabulary(model.config.vocab_size, tokenizer)  # type: ignore[attr-defined]
     if isinstance(model, EncoderDecoderModel):
@@ -47,7 +52,7 @@ def export_ctranslate2(model: Model, folder: Path, tokenizer: Tokenizer | None, 
         spec.register_target_vocabulary(tokens)
     else:
         spec.register_vocabulary(tokens)
-    _name_roles(spec.config, model, tokens, None if tokenizer is None else tokenizer.unk_id)
+    _set_special_tokens(spec.config, model, tokens, None if tokenizer is None else tokenizer.unk_id)
     spec.validate()
     spec.optimize(quantization=quantization)
     folder.mkdir(parents=True, exist_ok=True)
@@ -56,20 +61,20 @@ def export_ctranslate2(model: Model, folder: Path, tokenizer: Tokenizer | None, 
     spec.save(str(folder))  # its config.json comes last, as in our own folders
 
 
-def refuse_what_has_no_word(model: Model) -> None:
-    """What CTranslate2 cannot express, or would answer in another way."""
+def check_supported(model: Model) -> None:
+    """Refuses what CTranslate2 cannot express, or computes differently."""
     c: Any = model.config
     if any(buffer.dtype == torch.int8 for buffer in model.buffers()):
-        raise CheckpointError("this model was rounded to int8: export the one it was made of, with quantization='int8'")
+        raise CheckpointError("the model was rounded to int8: export it before rounding, with quantization='int8'")
     if c.task not in ("translate", "language_model"):
-        raise CheckpointError(f"CTranslate2 runs models that write, and this one is for task={c.task!r}: try onnx")
+        raise CheckpointError(f"CTranslate2 runs models that generate text; this one is for task={c.task!r}: try onnx")
     for name in ("start_id", "end_ids") if c.task == "translate" else ("end_ids",):
         if getattr(c, name) in (None, ()):
-            raise CheckpointError(f"CTranslate2 has to know how a text begins and ends: set {name}")
+            raise CheckpointError(f"CTranslate2 needs to know how a text begins and ends: set {name}")
     window: int | None = getattr(model, "window", None)
     if window is not None and window < c.max_len:
         raise CheckpointError(
-            f"CTranslate2 cuts prompts where window={window} slides over them, and gives other answers: try onnx"
+            f"CTranslate2 truncates prompts to the sliding window={window}, and its outputs differ: try onnx"
         )
 
 
@@ -80,23 +85,23 @@ def vocabulary(size: int, tokenizer: Tokenizer | None) -> list[str]:
     names = {id: token for token, id in tokenizer.backend.get_vocab(with_added_tokens=True).items()}
     tokens = [names.get(id, f"<unused {id}>") for id in range(size)]  # the vocabulary may be padded to a round number
     if len(set(tokens)) < size:
-        raise CheckpointError("two tokens of the vocabulary have one name, and CTranslate2 knows them by name alone")
+        raise CheckpointError("two tokens of the vocabulary have one name, and CTranslate2 identifies tokens by name")
     return tokens
 
 
 def source_vocabulary(model: EncoderDecoderModel, tokenizer: Tokenizer | None) -> list[str]:
-    """A source vocabulary of its own has numbers: a tokenizer names the target's tokens."""
+    """A separate source vocabulary is named by number: the tokenizer's names are the target's."""
     c: Any = model.config
     own = getattr(c, "source_vocab_size", None)
     return vocabulary(c.vocab_size, tokenizer) if own is None else vocabulary(own, None)
 
 
-def _name_roles(config: Any, model: Model, tokens: Sequence[str], unknown: int | None) -> None:
-    """The tokens that CTranslate2 has to know.
+def _set_special_tokens(config: Any, model: Model, tokens: Sequence[str], unknown: int | None) -> None:
+    """Tells CTranslate2 the special tokens.
 
-    All are tokens of the model: one that is not would be given an id behind the last row of the matrices, where it
-    reads, and writes, foreign memory. So without a start a text begins with the end, as in GPT-2; without a token for
-    what is unknown, that is read as padding, or as the end.
+    All of them must be tokens of the model: any other would get an id behind the last row of the matrices, where
+    CTranslate2 reads and writes memory of others. So without a start token, a text begins with the end, as in GPT-2;
+    without an unknown token, padding or the end takes its place.
     """
     c: Any = model.config
     end = c.end_ids[0]
@@ -134,7 +139,7 @@ def spec_of(model: Any) -> Any:
 
 
 def _numbers(model: Any, stack: Stack, rotary: Rotary | None) -> dict[str, Any]:
-    """The numbers of a stack in their words."""
+    """The hyperparameters of a stack, under their names."""
     specs, block = ctranslate2().specs, stack[0]
     attention = block.attention
     numbers: dict[str, Any] = {
@@ -150,16 +155,14 @@ def _numbers(model: Any, stack: Stack, rotary: Rotary | None) -> dict[str, Any]:
     }
     if rotary is not None:
         numbers |= {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": rotary.base}
-        if (
-            rotary.scaling is not None
-        ):  # of any kind: `Su` has a factor for each pair, and equal lengths turn off its own
+        if rotary.scaling is not None:  # `Su` takes a factor per pair, whatever its kind; equal lengths add no other
             lengths = dict.fromkeys(("original_max_position_embeddings", "max_position_embeddings"), model.max_len)
             numbers |= {"rotary_scaling_type": specs.attention_spec.RotaryScalingType.Su, **lengths}
     return numbers
 
 
 def _fill(spec: Any, stack: Stack, embedding: Embedding, max_len: int | None) -> None:
-    """A stack's weights, and those of the embedding beneath it."""
+    """The weights of a stack and its embedding."""
     tokens = spec.embeddings[0] if isinstance(spec.embeddings, list) else spec.embeddings
     tokens.weight = _copy(embedding.tokens.matrix)
     spec.scale_embeddings = embedding.tokens.scale != 1.0  # by √d_model, as ours
@@ -172,7 +175,7 @@ def _fill(spec: Any, stack: Stack, embedding: Embedding, max_len: int | None) ->
 
 
 def _positions(embedding: Embedding, max_len: int | None) -> Tensor:
-    """What is added to the tokens: nothing, where positions turn queries and keys or there are none."""
+    """What is added to the embeddings; zeros where positions are rotary, relative or absent."""
     match embedding.positions:
         case Learned() as learned:
             return _copy(learned.weight)
@@ -186,10 +189,10 @@ def _positions(embedding: Embedding, max_len: int | None) -> Tensor:
 def _fill_scaling(spec: Any, rotary: Rotary) -> None:
     assert rotary.scaling is not None
     frequencies = rotary.base ** (-torch.arange(0, rotary.d_head, 2, dtype=torch.float64) / rotary.d_head)
-    slower = (frequencies / rotary.scaling(frequencies)).float()
+    factors = (frequencies / rotary.scaling(frequencies)).float()
     for layer in spec.layer:
-        layer.self_attention.rotary_scaling_long_factor = slower
-        layer.self_attention.rotary_scaling_short_factor = slower
+        layer.self_attention.rotary_scaling_long_factor = factors
+        layer.self_attention.rotary_scaling_short_factor = factors
 
 
 def _fill_bias(spec: Any, bias: RelativeBias) -> None:
@@ -242,5 +245,43 @@ def _fill_matrix(spec: Any, weight: Tensor, bias: Tensor | None) -> None:
 
 
 def _copy(weight: Tensor) -> Tensor:
-    """A copy, because CTranslate2 quantizes in place: the model's own weights would change."""
+    """A copy: CTranslate2 quantizes in place and would change the model's own weights."""
     return weight.detach().to("cpu", torch.float32, copy=True)
+
+
+@torch.no_grad()
+def measure_ctranslate2(model: Model, folder: Path, tokenizer: Tokenizer | None, quantization: str) -> Agreement:
+    """Compares the log-probabilities of random texts under teacher forcing."""
+    c: Any = model.config
+    ours: Any = model if model.dtype == torch.float32 else copy.deepcopy(model).float()
+    names, pairs = vocabulary(c.vocab_size, tokenizer), []
+    translates = isinstance(model, EncoderDecoderModel)
+    engine = (ctranslate2().Translator if translates else ctranslate2().Generator)(
+        str(folder),
+        inter_threads=1,
+        intra_threads=torch.get_num_threads(),
+        compute_type="int8" if quantization == "int8" else "float32",
+    )
+    for n in range(N_TEXTS):
+        length = 2 + n * (longest_text(model, LONGEST) - 2) // N_TEXTS
+        text = random_ids(1, length, c.vocab_size, seed=n)
+        target = [names[id] for id in text[0].tolist()]
+        if translates:
+            own_names = source_vocabulary(model, tokenizer)  # type: ignore[arg-type]
+            source = random_ids(1, length, len(own_names), seed=100 + n)
+            (result,) = engine.score_batch([[own_names[id] for id in source[0].tolist()]], [target])
+            start, end = torch.tensor([[c.start_id]]), torch.tensor([[c.end_ids[0]]])
+            logits = ours(source.to(ours.device), torch.cat([start, text], dim=1).to(ours.device))
+            text = torch.cat([text, end], dim=1)
+        else:
+            (result,) = engine.score_batch([target])
+            logits, text = ours(text.to(ours.device))[:, :-1], text[:, 1:]
+        pairs.append((_log_probabilities(logits, text), torch.tensor(result.log_probs)))
+    ends, notes = [names[id] for id in c.end_ids], list[str]()
+    if len(ends) > 1:
+        notes = [f"it stops at one token, {ends[0]!r}: call generate_batch or translate_batch with end_token={ends}"]
+    return compare_answers("CTranslate2", quantization, "log-probabilities", pairs, LIMITS[quantization], notes)
+
+
+def _log_probabilities(logits: Tensor, text: Tensor) -> Tensor:
+    return logits.double().cpu().log_softmax(dim=-1).gather(2, text[:, :, None])[0, :, 0]

@@ -1,8 +1,8 @@
-"""A model as ONNX graphs, which onnxruntime and others run. Batch and length are free; `real` is False at padding.
+"""A model as ONNX graphs, which onnxruntime and others run. Batch and length are dynamic; `real` is False at padding.
 
 model.onnx     ids, real (segments) → logits or hidden states; of a Vision Transformer: images → logits
 encoder.onnx   ids, real → memory                                   of an encoder–decoder, these two
-decoder.onnx   ids, real, memory, memory_real → logits              no cache: every call reads all of ids
+decoder.onnx   ids, real, memory, memory_real → logits              no KV cache: every call reads all of ids
 """
 
 import logging
@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,8 @@ AXES = {
 }
 
 
-class Whole(nn.Module):
-    """ids, real (segments) → what the head gives."""
+class ModelGraph(nn.Module):
+    """ids, real (segments) → the output of the head."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -47,23 +48,23 @@ class Whole(nn.Module):
         return self.model(ids, real=real, **more)
 
 
-class EncoderGraph(Whole):
+class EncoderGraph(ModelGraph):
     """ids, real → memory."""
 
     def forward(self, ids: Tensor, real: Tensor) -> Tensor:  # type: ignore[override]
         return self.model.encode(ids, real)
 
 
-class DecoderGraph(Whole):
-    """ids, real, memory, memory_real → what the head gives."""
+class DecoderGraph(ModelGraph):
+    """ids, real, memory, memory_real → the output of the head."""
 
     def forward(self, ids: Tensor, real: Tensor, memory: Tensor, memory_real: Tensor) -> Tensor:  # type: ignore[override]
         hidden = self.model.decode(ids, memory=memory, memory_real=memory_real, real=real)
         return self.model.head(hidden, real)
 
 
-class ImageGraph(Whole):
-    """images → what the head gives."""
+class ImageGraph(ModelGraph):
+    """images → the output of the head."""
 
     def forward(self, images: Tensor) -> Tensor:  # type: ignore[override]
         return self.model(images)
@@ -74,7 +75,7 @@ class Graph:
     """One file: its name, what it computes, its inputs and its output."""
 
     name: str
-    part: Whole
+    part: ModelGraph
     inputs: tuple[str, ...]
     output: str
 
@@ -88,7 +89,7 @@ def graphs_of(model: Model) -> list[Graph]:
     if hasattr(model.config, "image_size"):
         return [Graph("model.onnx", ImageGraph(model), ("images",), output)]
     segments = ("segments",) if getattr(model.config, "n_segments", 1) > 1 else ()
-    return [Graph("model.onnx", Whole(model), ("ids", "real", *segments), output)]
+    return [Graph("model.onnx", ModelGraph(model), ("ids", "real", *segments), output)]
 
 
 def export_onnx(model: Model, folder: Path, tokenizer: Tokenizer | None) -> None:
@@ -98,9 +99,9 @@ def export_onnx(model: Model, folder: Path, tokenizer: Tokenizer | None) -> None
     if model.device.type != "cpu":
         raise CheckpointError(f"ONNX graphs are written from the CPU, not from {model.device}: use model.cpu()")
     if any(buffer.dtype == torch.int8 for buffer in model.buffers()):
-        raise CheckpointError("this model was rounded to int8: export the one that it was made of")
+        raise CheckpointError("this model was rounded to int8: export the model before rounding")
     if watching(model):
-        raise InputError("the graph would hold what is watched or edited: export outside of `watch` and `edit`")
+        raise InputError("the graph would contain what is watched or edited: export outside of `watch` and `edit`")
     _package("onnxscript")
     _package("onnxruntime")
     programs = {}
@@ -108,7 +109,7 @@ def export_onnx(model: Model, folder: Path, tokenizer: Tokenizer | None) -> None
         args = example(model, graph, 3, 9, 5)
         axes = {name: dict(enumerate(AXES[name])) for name in graph.inputs}
         names: Any = {"input_names": list(graph.inputs), "output_names": [graph.output], "dynamic_shapes": axes}
-        # An edited pattern takes the explicit path through attention, which every runtime has operators for.
+        # An edit of the pattern selects the explicit computation of attention, whose operators every runtime has.
         with _quiet(), torch.no_grad(), edit(model, {"*.pattern": lambda pattern: pattern}):
             try:
                 program = torch.onnx.export(graph.part.eval(), args, dynamo=True, verbose=False, **names)
@@ -127,7 +128,7 @@ def export_onnx(model: Model, folder: Path, tokenizer: Tokenizer | None) -> None
 
 
 def measure_onnx(model: Model, folder: Path) -> Agreement:
-    """Each graph in onnxruntime, on inputs of several shapes, padded left and right, against the model."""
+    """Compares each graph in onnxruntime with the model, on inputs of several shapes, padded left and right."""
     ort, pairs = _package("onnxruntime"), []
     for graph in graphs_of(model):
         session = ort.InferenceSession(str(folder / graph.name), providers=["CPUExecutionProvider"])
@@ -144,7 +145,7 @@ def example(model: Any, graph: Graph, batch: int, seq: int, source: int) -> tupl
     seq, source = longest_text(model, seq), longest_text(model, source)
     ids = getattr(model, "source_vocab_size", None) if graph.output == "memory" else None
 
-    def of(name: str) -> Tensor:
+    def random_input(name: str) -> Tensor:
         match name:
             case "images":
                 c = model.config
@@ -161,7 +162,7 @@ def example(model: Any, graph: Graph, batch: int, seq: int, source: int) -> tupl
         real[1:2, : n // 4] = False
         return real
 
-    return tuple(of(name) for name in graph.inputs)
+    return tuple(random_input(name) for name in graph.inputs)
 
 
 def _noise(*shape: int) -> Tensor:
@@ -170,21 +171,19 @@ def _noise(*shape: int) -> Tensor:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter says much about itself that a user cannot change."""
-    talker = logging.getLogger("torch.onnx._internal.exporter._registration")
-    before = talker.level
-    talker.setLevel(logging.ERROR)
+    """Silences the exporter's notes about itself, which a user cannot act on."""
+    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        talker.setLevel(before)
+        logger.setLevel(before)
 
 
 def _package(name: str) -> Any:
-    from importlib import import_module
-
     try:
         return import_module(name)
     except ImportError:

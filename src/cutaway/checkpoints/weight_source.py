@@ -1,7 +1,6 @@
-"""What every file of weights offers, whatever its layout: names, shapes, and tensors read one by one."""
+"""What every file of weights offers, whatever its format: names, shapes, and tensors that are read one by one."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -9,7 +8,7 @@ from torch import Tensor
 
 from cutaway.errors import CheckpointError
 
-CHUNK = 4 << 20  # bytes that `copy_into` holds beside the target: enough for the disk, small beside any model
+CHUNK = 4 << 20  # bytes that `copy_into` buffers: large enough for the disk, small beside any model
 
 
 class TensorSource(ABC):
@@ -31,7 +30,7 @@ class TensorSource(ABC):
 
     @abstractmethod
     def read(self, name: str) -> Tensor:
-        """One tensor. Where the layout allows, a view of the file that costs no memory until it is looked at."""
+        """One tensor. Where the format allows, a view of the file that costs no memory until it is used."""
 
     @abstractmethod
     def _read_rows(self, name: str, start: int, stop: int) -> Tensor:
@@ -58,15 +57,6 @@ class TensorSource(ABC):
 
     def __contains__(self, name: object) -> bool:
         return name in self.names()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names())
-
-    def __len__(self) -> int:
-        return len(self.names())
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self.read(name)
 
     def _unknown(self, name: str) -> CheckpointError:
         """The error for a name that is not in the file."""

@@ -73,7 +73,7 @@ def _config(model: str) -> "Config":
     from difflib import get_close_matches
 
     from cutaway.bundled import find, names, said
-    from cutaway.checkpoints.read_config import config_at
+    from cutaway.checkpoints import read_config
     from cutaway.errors import InputError
     from cutaway.families import sizes
 
@@ -86,7 +86,7 @@ def _config(model: str) -> "Config":
         near = get_close_matches(model, known, n=3, cutoff=0.4) or list(known)
         sizes_here = f"sizes are called {', '.join(near)}{said('; models are called {}', model)}"
         raise InputError(f"{model!r} is no file or folder, and no named size; {sizes_here}")
-    return config_at(find(model))
+    return read_config(find(model))
 
 
 def _changed(config: "Config", changes: list[str]) -> "Config":

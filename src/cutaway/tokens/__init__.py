@@ -1,8 +1,8 @@
 """Tokens: text → ids and back. The first room of the lecture.
 
-A vocabulary has N entries; a token is an index 0 … N−1. The `tokenizers` library cuts the text; this room gives it one
-face (`Tokenizer`), finds the special tokens by their roles, reads the published forms, trains new ones, and shows step
-by step how a text is cut. It does not know torch.
+A vocabulary has N entries; a token is an index 0 … N−1. The `tokenizers` library splits the text; this room gives it
+one interface (`Tokenizer`), finds the roles of special tokens, reads published tokenizers, trains new ones, and shows
+step by step how a text is split. It does not import torch.
 """
 
 from cutaway.tokens.gguf import gguf_tokenizer

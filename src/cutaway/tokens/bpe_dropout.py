@@ -1,14 +1,14 @@
-"""BPE-dropout (Provilkov 2020), the same every time: texts are cut in many ways, each a function of a seed.
+"""Reproducible BPE-dropout (Provilkov 2020): texts are split in several ways ("cuts"), each a function of a seed.
 
-    ids, lengths = Dropout(tokenizer, 0.1, cuts=3, seed=0).cut(["unrelated"])    # un related · unr elated · unrelated
+    ids, lengths = BPEDropout(tokenizer, 0.1, cuts=3, seed=0).cut(["unrelated"])  # un related · unr elated · unrelated
 
-At every step each possible merge is dropped with probability p, and the best of those that are left is done; when none
-is left, the word is cut. (The library's own goes on once more where a merge that has become impossible is not dropped,
-so it drops a little less, and nobody can seed it.)
+In every step each possible merge is dropped with probability p, and the first of the remaining ones in the list is
+done; when none remains, the word is finished. (The library's version takes one more step where a merge that has become
+impossible is not dropped, so it drops a little less, and it cannot be seeded.)
 
-Two things make it quick. At most `DRAWS` cuts of a word are drawn, and each of its places in the texts takes one of
-them: a frequent word is not cut anew each time. And words of the same length lose one symbol in every step, so that
-they are merged side by side, as columns of a matrix.
+Two things make it fast. At most `DRAWS` cuts of a word are drawn, and each occurrence of the word takes one of them, so
+a frequent word is not split anew each time. And words of the same length lose one symbol in every step, so they are
+merged side by side, as columns of a matrix.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from cutaway.errors import InputError
 from cutaway.tokens.keyed_random import Bits, mixed_bits
-from cutaway.tokens.library_errors import misfit
+from cutaway.tokens.library_errors import input_errors
 from cutaway.tokens.marks import description_of, spelling_of
 from cutaway.tokens.tokenizer import Tokenizer
 from cutaway.tokens.trace import symbols_of
@@ -40,13 +40,13 @@ Numbers = NDArray[np.int64]
 
 
 class BPEDropout:
-    """Cuts every text in `cuts` ways. A cut is a function of the seed, the text, its number and the cut's number."""
+    """Splits every text in `cuts` ways, each a function of the seed, the text, its number and the number of the cut."""
 
     def __init__(self, tokenizer: Tokenizer, dropout: float, cuts: int, seed: int = 0) -> None:
         description = description_of(tokenizer.with_dropout(dropout).backend)  # refuses what is not BPE
         model: dict[str, Any] = description["model"]
         if not model["merges"]:
-            raise InputError("this BPE has no merges to drop: it cuts texts into single characters")
+            raise InputError("this BPE has no merges to drop: it splits texts into single characters")
         if cuts < 1:
             raise InputError(f"cuts={cuts} must be 1 or more")
         self.tokenizer, self.cuts, self.draws, self.seed = tokenizer, cuts, max(cuts, DRAWS), seed
@@ -62,9 +62,9 @@ class BPEDropout:
         self.starts, self.ids = np.zeros(1, np.int64), np.zeros(0, np.int32)
 
     def cut(self, texts: Sequence[str], first: int = 0) -> tuple[Ids, Numbers]:
-        """The ids of all cuts of the first text, with nothing around them, then of the next …; and how many in each.
+        """The ids of all cuts of the first text, without special tokens, then of the next …; and the length of each.
 
-        `first` is the number of the first text: a text that comes twice is cut in other ways the second time.
+        `first` is the number of the first text: a text that comes twice is split differently the second time.
         """
         words, n_words = self._words(texts)
         n_places = np.repeat(n_words, self.cuts)  # of every cut of every text
@@ -83,7 +83,7 @@ class BPEDropout:
 
     def _words(self, texts: Sequence[str]) -> tuple[Numbers, Numbers]:
         """The numbers of all words, text after text, and how many each text has."""
-        with misfit(self.tokenizer.file):
+        with input_errors(self.tokenizer.file):
             encodings = self.tokenizer.backend.encode_batch(list(texts), add_special_tokens=False)
         found: list[int] = []
         counts: list[int] = []
@@ -135,7 +135,7 @@ class BPEDropout:
 
 
 class Merges:
-    """The list of merges, each of which is dropped with probability `dropout` whenever it could be done."""
+    """The list of merges, each of which is dropped with probability `dropout` whenever it is possible."""
 
     def __init__(self, model: Mapping[str, Any], dropout: float) -> None:
         vocab, n_prefix = model["vocab"], len(model.get("continuing_subword_prefix") or "")
@@ -148,9 +148,9 @@ class Merges:
         self.dropped = np.uint64(min(round(dropout * 2**64), 2**64 - 1))  # as a share of all 64-bit numbers
 
     def run(self, symbols: Ids, keys: Bits) -> Iterator[tuple[Numbers, Ids]]:
-        """Merges the columns of a matrix, words of the same length, until nothing can be done that is not dropped.
+        """Merges the columns of a matrix, words of the same length, until every possible merge is dropped.
 
-        Yields those that are ready after 0, 1, 2 … merges: their places and what they have become.
+        Yields the words that are finished after 0, 1, 2 … merges: their columns and their symbols.
         """
         columns, ranks = np.arange(symbols.shape[1]), self.rank(symbols[:-1], symbols[1:])
         for step in range(len(symbols)):
@@ -165,7 +165,7 @@ class Merges:
                 symbols, ranks = self._merged(symbols, ranks, best & (1 << PLACE) - 1, best >> PLACE)
 
     def _merged(self, symbols: Ids, ranks: Numbers, at: Numbers, rank: Numbers) -> tuple[Ids, Numbers]:
-        """One symbol less in each column: what stood at `at` and behind it is one."""
+        """Merges the symbols at `at` and `at + 1` of each column."""
         column, row = np.arange(len(at)), np.arange(len(ranks))[:, None]
         symbols = np.where(row > at, symbols[1:], symbols[:-1])
         symbols[at, column] = self.wholes[rank]
@@ -176,18 +176,18 @@ class Merges:
         return symbols, ranks
 
     def rank(self, left: Ids, right: Ids) -> Numbers:
-        """Where these pairs stand in the list of merges."""
+        """The ranks of these pairs in the list of merges."""
         pair = left.astype(np.int64) * self.base + right
         at = np.minimum(np.searchsorted(self.pairs, pair), len(self.pairs) - 1)
         return np.where(self.pairs[at] == pair, self.ranks[at], NO_MERGE)
 
 
 def ranges_of(starts: Numbers, lengths: Numbers) -> Numbers:
-    """start, start + 1, …: as many as each length says, one after the other."""
+    """start, start + 1, …, as many as each length, concatenated."""
     before = np.cumsum(lengths) - lengths
     return np.repeat(starts - before, lengths) + np.arange(lengths.sum())
 
 
 def _key(*parts: int) -> int:
-    """64 bits that say which numbers these are."""
+    """A hash of the numbers, of 64 bits."""
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "little")

@@ -1,7 +1,7 @@
-"""How much a tokenizer.json may make of a text, found out before the library reads it.
+"""Limits how much longer a tokenizer.json may make a text, before the library reads it.
 
-A chain of steps that each double a text makes 12 GB of one letter; the library then ends the process, which nothing can
-catch. So each step's factor, the most that it makes of one character, is multiplied along its chain:
+A chain of steps that each double a text makes 12 GB of one letter; the library then aborts the process, which nothing
+can catch. So the factors of the steps, the most that each makes of one character, are multiplied along the chain:
 
     Replace a → aa     2, unless nothing before it can have written an a: then a character is replaced once at most
     Prepend            adds, and what follows multiplies it
@@ -44,7 +44,7 @@ WITH_A_LETTER = re.compile(r"((\\[wsdpPSWDnrt](\{\w+\})?|\\\W|\[[^][]+\]|[^][\\(
 
 
 def refuse_growth(description: Mapping[str, Any], file: Path) -> None:
-    """Refuses a tokenizer that would make far more of a text than it is, or ask for a depth that the library lacks."""
+    """Refuses a tokenizer that would make a text far longer, or needs a deeper recursion than the library has."""
     for name, inner in CHAINS.items():
         _check_chain(name, list(_steps(description.get(name), inner)), file)
     _check_processors(list(_steps(description.get("post_processor"), "processors")), file)
@@ -64,7 +64,7 @@ def _steps(node: Any, inner: str) -> Iterator[Step]:
 
 
 def _kind(step: Step) -> str:
-    """The library takes a step without a type for the one whose fields it has."""
+    """The type of a step; the library infers a missing one from the fields."""
     return str(step["type"]) if "type" in step else next((kind for key, kind in UNTYPED.items() if key in step), "")
 
 
@@ -82,12 +82,12 @@ def _check_chain(name: str, steps: list[Step], file: Path) -> None:
         if growth.times > MOST_TIMES or growth.more > MOST_MORE:
             raise CheckpointError(
                 f"{file}: its {name} could make a text more than {MOST_TIMES} times as long, or put {MOST_MORE:,} "
-                f"characters before it; a sound tokenizer does neither"
+                f"characters before it; a valid tokenizer does neither"
             )
 
 
 class _Growth:
-    """What a chain makes of a text: so many times as long, and so many characters more."""
+    """How much longer a chain makes a text: a factor, and a number of characters."""
 
     def __init__(self, decodes: bool) -> None:
         self.decodes = decodes
@@ -140,7 +140,7 @@ class _Growth:
 
 
 def _alike(text: str) -> str:
-    """A text with all that changes of case and form make of it."""
+    """A text with its other cases and normal forms."""
     forms: list[Callable[[str], str]] = [str.lower, lambda t: unicodedata.normalize("NFKD", t).lower()]
     return "".join([text, *(form(text) for form in forms)])
 

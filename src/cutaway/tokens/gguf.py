@@ -13,7 +13,7 @@ from cutaway.tokens.pipeline import byte_level, split_merges, surround, with_spe
 from cutaway.tokens.sentencepiece_bpe import CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Piece, pieces_bpe, texts
 from cutaway.tokens.tokenizer import Tokenizer
 
-# How a text is cut into words before BPE, by the name in `tokenizer.ggml.pre`.
+# How a text is split into words before BPE, by the name in `tokenizer.ggml.pre`.
 AS_GPT2 = ("gpt-2", "mpt", "olmo", "jais")
 SINGLE_DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone")
 AS_LLAMA3 = ("llama-bpe", "llama3", "llama-v3")
@@ -28,13 +28,15 @@ def gguf_tokenizer(metadata: Mapping[str, Any], where: str = "the GGUF file") ->
     """Build the tokenizer that the metadata of a GGUF file describes."""
     kind = metadata.get("tokenizer.ggml.model")
     if kind not in ("gpt2", "llama"):
-        raise CheckpointError(f"{where} has a tokenizer of kind {kind!r}; read are 'gpt2' and 'llama'")
+        raise CheckpointError(f"{where} has a tokenizer of kind {kind!r}; supported are 'gpt2' and 'llama'")
     pieces = _pieces(metadata, where)
     roles = _roles(metadata, pieces, where)
-    add_bos = bool(metadata.get("tokenizer.ggml.add_bos_token", kind == "llama" or _cut_name(metadata) in AS_LLAMA3))
+    add_bos = bool(
+        metadata.get("tokenizer.ggml.add_bos_token", kind == "llama" or _pre_tokenizer_name(metadata) in AS_LLAMA3)
+    )
     add_eos = bool(metadata.get("tokenizer.ggml.add_eos_token", False))
     if (add_bos and "bos" not in roles) or (add_eos and "eos" not in roles):
-        raise CheckpointError(f"{where} wants a token around every text, but does not say which")
+        raise CheckpointError(f"{where} adds a token to every text, but does not say which")
     if kind == "llama":
         space_before = bool(metadata.get("tokenizer.ggml.add_space_prefix", True))
         return pieces_bpe(pieces, roles, where, add_bos, add_eos, space_before)
@@ -55,21 +57,21 @@ def _byte_bpe(
     vocab = {piece.text: id for id, piece in enumerate(pieces)}
     if len(vocab) < len(pieces):
         raise CheckpointError(f"{where} has a token twice")
-    name = _cut_name(metadata)
+    name = _pre_tokenizer_name(metadata)
     with naming(where), damaged_tokenizer(where):
-        # Llama 3 takes a word that is a token as it is, even where the merges would not lead to it.
-        backend = byte_level(models.BPE(vocab, merges, ignore_merges=name in AS_LLAMA3), _cut(name, where))
+        # Llama 3 keeps a word that is a token, even where the merges would not produce it.
+        backend = byte_level(models.BPE(vocab, merges, ignore_merges=name in AS_LLAMA3), _pre_tokenizer(name, where))
         if name in AS_QWEN2:
             backend.normalizer = normalizers.NFC()
         surround(backend, roles["bos"] if add[0] else None, roles["eos"] if add[1] else None)
         return with_special(backend, texts(pieces, UNKNOWN, CONTROL), roles, texts(pieces, USER_DEFINED))
 
 
-def _cut_name(metadata: Mapping[str, Any]) -> str:
-    return str(metadata.get("tokenizer.ggml.pre", "gpt-2"))  # files from before the key are cut as GPT-2's
+def _pre_tokenizer_name(metadata: Mapping[str, Any]) -> str:
+    return str(metadata.get("tokenizer.ggml.pre", "gpt-2"))  # files older than the key split as GPT-2
 
 
-def _cut(name: str, where: str) -> PreTokenizer:
+def _pre_tokenizer(name: str, where: str) -> PreTokenizer:
     gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False)
     if name in AS_GPT2:
         return gpt2
@@ -80,7 +82,7 @@ def _cut(name: str, where: str) -> PreTokenizer:
         plain = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         return pre_tokenizers.Sequence([pre_tokenizers.Split(words, "isolated"), plain])
     known = ", ".join(AS_GPT2 + SINGLE_DIGITS + AS_LLAMA3 + AS_QWEN2)
-    raise CheckpointError(f"{where} cuts words as {name!r} (tokenizer.ggml.pre); known are {known}")
+    raise CheckpointError(f"{where} splits words as {name!r} (tokenizer.ggml.pre); supported are {known}")
 
 
 def _pieces(metadata: Mapping[str, Any], where: str) -> list[Piece]:

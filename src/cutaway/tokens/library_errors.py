@@ -1,4 +1,4 @@
-"""Between us and the Rust library: whatever it does with a damaged file or an odd text becomes one of our errors.
+"""Turns every failure of the Rust library, on a damaged file or an odd text, into one of our errors.
 
 A panic reaches Python as `PanicException`, which derives from `BaseException` so that `except Exception` misses it. An
 allocation that fails in Rust ends the process, which nothing can catch, so the one field that can ask for it is checked
@@ -19,23 +19,23 @@ from cutaway.errors import CheckpointError, CutawayError, InputError
 
 @contextmanager
 def damaged_tokenizer(where: str) -> Iterator[None]:
-    """Any failure inside means that `where` is damaged."""
+    """Any failure inside means that the tokenizer in `where` is damaged."""
     try:
         with _without_panic_notes():
             yield
     except CutawayError:
         raise
     except Exception as error:
-        raise CheckpointError(f"{where} is not a sound tokenizer: {error}") from None
+        raise CheckpointError(f"{where} is not a valid tokenizer: {error}") from None
     except BaseException as panic:
         if not _is_panic(panic):
             raise  # Ctrl-C and the like
-        raise CheckpointError(f"{where} is not a sound tokenizer: {panic}") from None
+        raise CheckpointError(f"{where} is not a valid tokenizer: {panic}") from None
 
 
 @contextmanager
-def misfit(file: Path | None = None) -> Iterator[None]:
-    """A failure inside is the input's, a panic is the tokenizer's, which came from this file."""
+def input_errors(file: Path | None = None) -> Iterator[None]:
+    """A failure inside is the fault of the input; a panic is the fault of the tokenizer, which came from this file."""
     which = f"the tokenizer in {file}" if file else "the tokenizer"
     try:
         yield
@@ -51,9 +51,9 @@ def misfit(file: Path | None = None) -> Iterator[None]:
 
 @contextmanager
 def _without_panic_notes() -> Iterator[None]:
-    """The library writes a note of each panic to stderr, past Python; the error that we make of it says the same.
+    """Suppresses the note that the library writes to stderr on a panic, since our error says the same.
 
-    What else is written meanwhile comes a little later.
+    Other output to stderr is delayed a little.
     """
     try:
         stderr = os.dup(2)
@@ -76,12 +76,12 @@ def _without_panic_notes() -> Iterator[None]:
 
 
 def _is_panic(error: BaseException) -> bool:
-    """PyO3 does not export the class, only its name."""
+    """PyO3 does not export the class, so it is recognised by name."""
     return type(error).__name__ == "PanicException"
 
 
 def refuse_broken_charsmap(normalizer: Any, file: Path) -> None:
-    """SentencePiece's table of characters begins with the size of its first part, for which the library allocates."""
+    """Checks SentencePiece's character map, which begins with a size that the library allocates."""
     todo = [normalizer]
     while todo:
         node = todo.pop()
@@ -99,4 +99,4 @@ def _check_charsmap(text: Any, file: Path) -> None:
     except (TypeError, ValueError, binascii.Error):
         table = b""
     if len(table) < 4 or int.from_bytes(table[:4], "little") > len(table) - 4:
-        raise CheckpointError(f"{file} has a precompiled_charsmap that is cut short or says a wrong size")
+        raise CheckpointError(f"{file} has a precompiled_charsmap that is truncated or states a wrong size")

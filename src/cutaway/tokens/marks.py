@@ -1,8 +1,8 @@
-"""How entries of a vocabulary are spelled: what stands for a space, for a byte, and for the rest of a word.
+"""How the entries of a vocabulary are spelled: how they write a space, a byte, and the continuation of a word.
 
 Ġapple     byte-level: each byte is one of 256 visible characters, the space is Ġ       GPT-2, RoBERTa
 ▁apple     SentencePiece: the space is ▁; <0xE2> is a byte                              Llama, T5
-app ##le   WordPiece: ## goes on with a word                                            BERT
+app ##le   WordPiece: ## continues a word                                               BERT
 app le</w> BPE over words: </w> ends one                                                GPT
 """
 
@@ -24,12 +24,12 @@ BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 @dataclass(frozen=True)
 class Spelling:
-    """What a tokenizer's file says of its entries."""
+    """How a tokenizer spells its entries."""
 
     model: str  # BPE, WordPiece, Unigram, WordLevel
     byte_level: bool
-    prefix: str  # of what goes on with a word
-    suffix: str  # of what ends a word
+    prefix: str  # of an entry that continues a word
+    suffix: str  # of an entry that ends a word
 
 
 def spelling_of(description: Mapping[str, Any]) -> Spelling:
@@ -41,7 +41,7 @@ def spelling_of(description: Mapping[str, Any]) -> Spelling:
 
 
 def description_of(backend: Backend) -> dict[str, Any]:
-    """What would stand in its tokenizer.json."""
+    """The contents of its tokenizer.json."""
     found: dict[str, Any] = json.loads(backend.to_str())
     return found
 
@@ -58,22 +58,22 @@ def _steps(node: Any) -> Iterator[str]:
 
 
 def visible_bytes() -> list[str]:
-    """The 256 characters that stand for the bytes: the byte's own where it can be seen, else the next one from Ā on."""
+    """The 256 characters that represent the bytes: the byte's own if it is visible, else the next one from Ā on."""
     seen = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
     hidden = (chr(256 + n) for n in range(256 - len(seen)))
     return [chr(byte) if byte in seen else next(hidden) for byte in range(256)]
 
 
 def continuing_ids(backend: Backend) -> set[int]:
-    """The ids of the entries that go on with the word before them, as far as an entry can know.
+    """The ids of the entries that continue a word, as far as an entry alone can tell.
 
-    WordPiece says it with its prefix. Elsewhere an entry goes on if it begins with a letter, a digit or an accent, and
-    not with a space. Judged wrong are then the first entry of a text and one right behind punctuation (`"Hello`: taken
-    for the rest of a word), and punctuation inside of words (`don't`: taken for a beginning).
+    In WordPiece the prefix says so. In others, an entry that begins with a letter, a digit or an accent, and not with a
+    space, is taken to continue a word. This is wrong for the first entry of a text and one right after punctuation
+    (`"Hello` is taken for a continuation), and for punctuation inside a word (`don't` is taken for a beginning).
     """
     style = spelling_of(description_of(backend))
     if style.suffix:
-        raise InputError(f"the entries say where a word ends ({style.suffix}), not which of them go on with one")
+        raise InputError(f"the entries say where a word ends ({style.suffix}), not which of them continue one")
     vocab = backend.get_vocab(with_added_tokens=True)
     if style.model == "WordLevel":
         return set()
@@ -93,7 +93,7 @@ def _inside_a_word(token: str, byte_of: Mapping[str, int]) -> bool:
 
 
 def _first_character(data: bytes) -> str:
-    """Where it is only a part of a character: some letter, as most characters of several bytes are."""
+    """The first character; for part of one a letter, as most characters of several bytes are."""
     for n in range(1, 5):
         with suppress(UnicodeDecodeError):
             return data[:n].decode()

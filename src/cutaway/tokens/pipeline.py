@@ -1,4 +1,4 @@
-"""The last steps that all readers share: bytes as characters, special tokens, and what surrounds a text."""
+"""The parts that all readers of tokenizers share: byte-level BPE, WordPiece, special tokens, and templates."""
 
 from collections.abc import Iterable, Mapping
 
@@ -14,7 +14,7 @@ from cutaway.tokens.tokenizer import Tokenizer
 def byte_level(model: models.BPE, split: PreTokenizer | None = None) -> Backend:
     """BPE over the bytes of a text, written as 256 visible characters (a space is Ġ): nothing is ever unknown.
 
-    `split` cuts the text into words first; None cuts as GPT-2 does.
+    `split` splits the text into words first; None splits as GPT-2 does.
     """
     backend = Backend(model)
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False) if split is None else split
@@ -23,7 +23,7 @@ def byte_level(model: models.BPE, split: PreTokenizer | None = None) -> Backend:
 
 
 def wordpiece(vocab: dict[str, int], normalizer: Normalizer, *, unk: str, cls: str, sep: str) -> Backend:
-    """BERT's: of each word the longest piece that is an entry, then of the rest; [CLS] … [SEP] around the text."""
+    """BERT's: the longest entry that a word begins with, then of the rest; [CLS] … [SEP] around the text."""
     backend = Backend(models.WordPiece(vocab, unk_token=unk))
     backend.normalizer = normalizer
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -39,7 +39,7 @@ def wordpiece(vocab: dict[str, int], normalizer: Normalizer, *, unk: str, cls: s
 def with_special(
     backend: Backend, special: Iterable[str | AddedToken], roles: Mapping[str, str], whole: Iterable[str] = ()
 ) -> Tokenizer:
-    """Mark the special tokens, which are never cut and not shown, and the `whole` ones, which are only never cut."""
+    """Adds the special tokens, which are never split and not decoded, and the `whole` ones, which are never split."""
     tokens = [token if isinstance(token, AddedToken) else AddedToken(token, normalized=False) for token in special]
     backend.add_tokens([AddedToken(token, normalized=False) for token in whole])
     backend.add_special_tokens(tokens)
@@ -47,7 +47,7 @@ def with_special(
 
 
 def surround(backend: Backend, bos: str | None, eos: str | None) -> None:
-    """Put `bos` before and `eos` behind every text, of a pair around each."""
+    """Adds `bos` before and `eos` behind every text, also around each text of a pair."""
     wanted = [token for token in dict.fromkeys((bos, eos)) if token is not None]
     if not wanted:
         return
@@ -61,11 +61,11 @@ def surround(backend: Backend, bos: str | None, eos: str | None) -> None:
 
 
 def split_merges(lines: Iterable[str], where: str) -> list[tuple[str, str]]:
-    """Merges as files write them: two tokens with a space between."""
+    """Parses merges as files write them: two tokens separated by a space."""
     merges = []
     for line in lines:
         left, _, right = line.partition(" ")
         if not left or not right or " " in right:
-            raise CheckpointError(f"{where} has the merge {line!r}, which is not two tokens with a space between")
+            raise CheckpointError(f"{where} has the merge {line!r}, which is not two tokens separated by a space")
         merges.append((left, right))
     return merges

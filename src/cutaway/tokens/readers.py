@@ -1,4 +1,4 @@
-"""The tokenizer of a published folder, in whichever form it comes.
+"""The tokenizer of a published folder, in whichever format it comes.
 
 tokenizer.json             any kind
 vocab.json + merges.txt    byte-level BPE: GPT-2, RoBERTa; BPE over lower-cased words: GPT
@@ -25,7 +25,7 @@ VOCAB_LIMIT = 64 * MEGABYTE
 
 
 def find_tokenizer(folder: Path) -> Tokenizer | None:
-    """The tokenizer of a published folder, in whichever form it is; None where there is none."""
+    """The tokenizer of a folder, in whichever format it is; None if there is none."""
     finish_replacing(folder)
     if (folder / FILE).exists():
         return Tokenizer.load(folder)
@@ -36,17 +36,17 @@ def find_tokenizer(folder: Path) -> Tokenizer | None:
     for name in UNREAD:
         if (folder / name).exists():
             raise CheckpointError(
-                f"{folder / name} is a SentencePiece model, which is not read; read are {FORMS} ({WITHOUT})"
+                f"{folder / name} is a SentencePiece model, which is not supported; supported are {FORMS} ({WITHOUT})"
             )
     return None
 
 
 def _read_wordpiece(folder: Path) -> Tokenizer:
-    """BERT's vocab.txt: one entry a line, and the id is the number of the line."""
+    """BERT's vocab.txt: one entry per line; its id is the number of the line."""
     config = read_json(folder / CONFIG) if (folder / CONFIG).exists() else {}
     if str(config.get("tokenizer_class", "")).startswith("RoFormer"):
         raise CheckpointError(
-            f"{folder}: RoFormer's tokenizer cuts Chinese words with jieba, which is not built in ({WITHOUT})"
+            f"{folder}: RoFormer's tokenizer splits Chinese words with jieba, which is not supported ({WITHOUT})"
         )
     lines = _lines(folder / "vocab.txt")
     vocab = {token: id for id, token in enumerate(lines)}
@@ -68,7 +68,7 @@ def _read_wordpiece(folder: Path) -> Tokenizer:
 
 
 def _read_bpe(folder: Path) -> Tokenizer:
-    """vocab.json and merges.txt. GPT-2 and RoBERTa cut bytes, GPT cuts lower-cased words that end in `</w>`."""
+    """vocab.json and merges.txt. GPT-2 and RoBERTa are byte-level; GPT's words are lower-cased and end in `</w>`."""
     vocab = read_json(folder / "vocab.json", VOCAB_LIMIT)
     if not all(isinstance(id, int) and 0 <= id < 1 << 32 for id in vocab.values()):
         raise CheckpointError(f"{folder / 'vocab.json'} must map each token to its id")
@@ -99,7 +99,7 @@ def _roberta(vocab: dict[str, int], merges: list[tuple[str, str]], stated: dict[
     sep, cls = ("</s>", vocab["</s>"]), ("<s>", vocab["<s>"])
     backend.post_processor = processors.RobertaProcessing(sep, cls, trim_offsets=True, add_prefix_space=False)
     special: list[str | AddedToken] = [token for token in ("<s>", "<pad>", "</s>", "<unk>") if token in vocab]
-    if "<mask>" in vocab:  # takes the space before it, as the word that it hides would
+    if "<mask>" in vocab:  # includes the space before it, as the masked word would
         special.append(AddedToken("<mask>", lstrip=True, normalized=False, special=True))
     return with_special(backend, special, {"bos": "<s>", "eos": "</s>", "cls": "<s>", "sep": "</s>", **stated})
 

@@ -1,8 +1,8 @@
-"""What the special tokens are for: which one pads, which begins and which ends a sentence.
+"""The roles of special tokens: which one pads, which begins and which ends a sentence.
 
 `I ate an apple <eos>`; `<sos> Ich habe einen Apfel gegessen <eos>`. A tokenizer.json says that a token is special, not
-what it is for. Folders say it in `tokenizer_config.json`; otherwise the usual names decide. A tag, `<2de> I ate an
-apple <eos>`, says which language is wanted, where a model knows several.
+what it is for. That is in `tokenizer_config.json`; otherwise the usual names decide. A tag, as in `<2de> I ate an
+apple <eos>`, selects the target language of a model that knows several.
 """
 
 import re
@@ -27,7 +27,7 @@ OLD_CONFIG = "special_tokens_map.json"
 
 
 def find_roles(special: Set[str], stated: Mapping[str, str]) -> dict[str, str]:
-    """The token of each role: as stated, else the first usual name among the special tokens."""
+    """The token of each role: the stated one, else the first usual name among the special tokens."""
     roles = {}
     for role, names in USUAL_NAMES.items():
         found = [stated[role]] if role in stated else [name for name in names if name in special]
@@ -59,10 +59,10 @@ def _roles_in(config: Mapping[str, Any]) -> dict[str, str]:
 def tag_token(tag: str) -> str:
     """The special token that asks for a translation to a language: de → <2de>. (Johnson 2017)"""
     if not re.fullmatch(r"[\w-]+", tag):
-        raise InputError(f"{tag!r} is no tag of a language: write letters, digits, - and _, such as de or pt-BR")
+        raise InputError(f"{tag!r} is not a language tag: use letters, digits, - and _, as in de or pt-BR")
     return f"<2{tag}>"
 
 
 def find_tags(special: Iterable[str]) -> list[str]:
-    """The languages that the special tokens name."""
+    """The languages of the tags among the special tokens."""
     return [found[1] for token in special if (found := re.fullmatch(r"<2([\w-]+)>", token))]

@@ -1,9 +1,10 @@
 """SentencePiece's BPE, as Llama and llama2.c use it: pieces with scores instead of a list of merges.
 
-Spaces become ▁, one is put before the text, and then, again and again, the two neighbours are merged whose whole is the
-piece with the best score. A character that is no piece falls back to its bytes, `<0xE2>` …, so nothing is unknown.
+Spaces become ▁, and one is added before the text. Then the two neighbours that together are the piece with the best
+score are merged, again and again. A character that is not a piece falls back to its bytes, `<0xE2>` …, so nothing is
+unknown.
 
-The library merges by a list of pairs in order. So every way of cutting a piece into two pieces becomes a pair, the
+The library merges by an ordered list of pairs. So every way of splitting a piece into two pieces becomes a pair, the
 pairs of better pieces first.
 """
 
@@ -33,7 +34,7 @@ class Piece:
 
 
 def texts(pieces: list[Piece], *kinds: int) -> list[str]:
-    """The pieces of some kinds."""
+    """The texts of the pieces of these kinds."""
     return [piece.text for piece in pieces if piece.kind in kinds]
 
 
@@ -65,7 +66,7 @@ def pieces_bpe(
 
 
 def _merges(pieces: list[Piece]) -> list[tuple[str, str]]:
-    """Every pair of pieces that makes a piece, best whole first; bytes and special tokens are never made by merging."""
+    """Every pair of pieces that makes a piece, the best first; bytes and special tokens are never merged."""
     usable = set(texts(pieces, NORMAL))
     merges = []
     for piece in sorted((piece for piece in pieces if piece.kind == NORMAL), key=lambda piece: -piece.score):
@@ -87,7 +88,7 @@ def llama2c_tokenizer(data: bytes, vocab_size: int, where: str = "the llama2.c t
         score, length = struct.unpack_from("<fi", data, at)
         at += 8
         if not 0 <= length <= len(data) - at:
-            raise CheckpointError(f"{where}: piece {id:,} is said to have {length:,} bytes")
+            raise CheckpointError(f"{where}: piece {id:,} claims to have {length:,} bytes")
         pieces.append(_llama2c_piece(id, data[at : at + length], score, where))
         at += length
     if at != len(data):

@@ -1,7 +1,8 @@
-"""`Tokenizer`: one face for every way of cutting text.
+"""`Tokenizer`: one interface for every kind of tokenizer.
 
-    ids = tokenizer.encode("I ate an apple")      # [40, 15063, 281, 17180]
-    tokenizer.decode(ids)                         # 'I ate an apple'
+    ids = tokenizer("I ate an apple")      # [40, 15063, 281, 17180]; the same as tokenizer.encode
+    tokenizer.decode(ids)                  # 'I ate an apple'
+    len(tokenizer)                         # 50257
 
 The `tokenizers` library does the work, in Rust.
 """
@@ -17,20 +18,20 @@ from cutaway.errors import CheckpointError, InputError
 from cutaway.files import MEGABYTE, naming, parse_json, read_bytes, replacing, write_json
 from cutaway.folders import TOKENIZER, finish_replacing, replacing_folder
 from cutaway.tokens.expansion import refuse_growth
-from cutaway.tokens.library_errors import damaged_tokenizer, misfit, refuse_broken_charsmap
+from cutaway.tokens.library_errors import damaged_tokenizer, input_errors, refuse_broken_charsmap
 from cutaway.tokens.marks import continuing_ids
 from cutaway.tokens.roles import CONFIG, find_roles, find_tags, stated_roles, tag_token
 
 FILE = "tokenizer.json"
-LIMIT = 128 * MEGABYTE  # a vocabulary of a million entries needs half of it
+LIMIT = 128 * MEGABYTE  # a vocabulary of a million entries needs half as much
 MOST_IDS = 1 << 24
-OURS = "<sos>"  # what `train_tokenizer` calls the start token
+OUR_START = "<sos>"  # what `train_tokenizer` calls the start token
 EXAMPLE = "a"
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """A text as tokens, with the place of each in the text; of a pair, `segments` says in which of the two."""
+    """The tokens of a text with their places in it; in a pair of texts, `segments` says in which of the two."""
 
     ids: list[int]
     tokens: list[str]
@@ -41,15 +42,15 @@ class Encoded:
 class Tokenizer:
     """Text → ids and back. `special` adds what the tokenizer puts around a text ([CLS] … [SEP], <s> …)."""
 
-    file: Path | None = None  # from which it was read
+    file: Path | None = None  # that it was read from
 
     def __init__(self, backend: tokenizers.Tokenizer, roles: Mapping[str, str] | None = None) -> None:
-        backend.no_padding()  # files may ask to cut texts at 128 tokens, silently: padding and cutting are ours to say
+        backend.no_padding()  # files may silently pad, or truncate to 128 tokens: here the caller does both
         backend.no_truncation()
         self.backend = backend
         highest = max(backend.get_vocab(with_added_tokens=True).values(), default=-1)
         if highest >= MOST_IDS:
-            raise CheckpointError(f"a token has the id {highest:,}; at most {MOST_IDS:,} are known")
+            raise CheckpointError(f"a token has the id {highest:,}; at most {MOST_IDS:,} are supported")
         self.vocab_size = highest + 1  # ids are 0 … vocab_size − 1
         special = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
         stated = {role: token for role, token in (roles or {}).items() if backend.token_to_id(token) is not None}
@@ -80,7 +81,7 @@ class Tokenizer:
             self.write(fresh)
 
     def write(self, folder: Path) -> None:
-        """The same into a folder that nobody reads yet."""
+        """Writes the same files into a folder that nobody reads yet."""
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(folder / FILE) as temporary:
             temporary.write_text(self._without_dropout().to_str(pretty=True), encoding="utf-8")
@@ -90,13 +91,24 @@ class Tokenizer:
             {"tokenizer_class": "PreTrainedTokenizerFast", **roles, "clean_up_tokenization_spaces": False},
         )
 
+    def __call__(self, text: str, special: bool = True) -> list[int]:
+        """The ids of a text."""
+        return self.encode(text, special)
+
+    def __len__(self) -> int:
+        """The size of the vocabulary, special tokens included."""
+        return self.vocab_size
+
+    def __repr__(self) -> str:
+        return f"Tokenizer({type(self.backend.model).__name__}, vocab_size={self.vocab_size})"
+
     def encode(self, text: str, special: bool = True) -> list[int]:
         """The ids of a text."""
         return self.encoding(text, special=special).ids
 
     def encode_batch(self, texts: Sequence[str], special: bool = True) -> list[list[int]]:
         """The ids of many texts, on all cores; nothing is padded."""
-        with misfit(self.file):
+        with input_errors(self.file):
             return [encoding.ids for encoding in self.backend.encode_batch(list(texts), add_special_tokens=special)]
 
     def encode_pair(self, first: str, second: str, special: bool = True) -> Encoded:
@@ -104,31 +116,31 @@ class Tokenizer:
         return _encoded(self.encoding(first, second, special))
 
     def encode_full(self, text: str, special: bool = True) -> Encoded:
-        """The ids of a text with their tokens and their places in it, for showing."""
+        """The ids of a text, their tokens and their places in the text."""
         return _encoded(self.encoding(text, special=special))
 
     def encoding(self, text: str, second: str | None = None, special: bool = True) -> tokenizers.Encoding:
-        """All that the library says of a text, or of a pair."""
-        with misfit(self.file):
+        """What the library returns for a text, or a pair of texts."""
+        with input_errors(self.file):
             return self.backend.encode(text, second, add_special_tokens=special)
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
-        """The text of some ids; byte-level kinds give back exactly what was encoded."""
+        """The text of the ids; byte-level tokenizers restore exactly what was encoded."""
         if len(ids) and not 0 <= min(ids) <= max(ids) < self.vocab_size:
             wrong = next(id for id in ids if not 0 <= id < self.vocab_size)
             raise InputError(f"token id {wrong} is outside the vocabulary 0 … {self.vocab_size - 1}")
-        with misfit(self.file):
+        with input_errors(self.file):
             return self.backend.decode(list(ids), skip_special_tokens=skip_special)
 
     def token(self, id: int) -> str:
-        """The entry of the vocabulary at an id, as the file spells it (`Ġapple`, `##ing`, `▁the`)."""
+        """The token with this id, as the vocabulary spells it (`Ġapple`, `##ing`, `▁the`)."""
         token = self.backend.id_to_token(id) if 0 <= id < self.vocab_size else None
         if token is None:
             raise InputError(f"token id {id} is outside the vocabulary 0 … {self.vocab_size - 1}")
         return token
 
     def id(self, token: str) -> int:
-        """The id of an entry of the vocabulary."""
+        """The id of a token."""
         id = self.backend.token_to_id(token)
         if id is None:
             raise InputError(f"the vocabulary has no token {token!r}")
@@ -151,22 +163,22 @@ class Tokenizer:
         return self.id(tag_token(tag))
 
     def continues_word(self) -> list[bool]:
-        """For every id, whether this entry goes on with the word before it (`##ing`): so that words are masked whole.
+        """For every id, whether its token continues a word (`##ing`): needed for whole-word masking.
 
-        Exact for WordPiece, a good guess for the others: `cutaway.tokens.marks.continuing_ids` says where it errs.
-        Special tokens never do.
+        Exact for WordPiece, an approximation for others: see `cutaway.tokens.marks.continuing_ids`. Special tokens
+        never continue a word.
         """
         special = set(self.special_ids().values())
         continuing = continuing_ids(self.backend)
         return [id in continuing and id not in special for id in range(self.vocab_size)]
 
     def begins_with(self, start_id: int, end_ids: Sequence[int] = ()) -> bool:
-        """Whether a text that a language model goes on with stands behind its start token.
+        """Whether a prompt for a language model begins with its start token.
 
-        A published tokenizer says so itself, by what it puts around a text. Those that are trained here put nothing
-        around it: then it does, unless it also ends texts and so stands between two.
+        A published tokenizer shows it by what it adds to a text. Those trained here add nothing: their prompts begin
+        with the start token, unless that also ends texts and so separates two of them.
         """
-        if start_id < self.vocab_size and self.token(start_id) != OURS:
+        if start_id < self.vocab_size and self.token(start_id) != OUR_START:
             with suppress(InputError):  # a vocabulary without the example
                 inside, own = self.encode(EXAMPLE, special=False), self.encode(EXAMPLE)
                 if own in (inside, [start_id, *inside]):
@@ -174,10 +186,10 @@ class Tokenizer:
         return start_id not in (*end_ids, self.eos_id)
 
     def with_dropout(self, dropout: float) -> "Tokenizer":
-        """A copy whose BPE skips a merge with this probability, so that a text is cut another way each time.
+        """A copy whose BPE skips each merge with this probability, so that a text is split differently each time.
 
-        For training only (BPE-dropout, Provilkov 2020). The library draws from a source that cannot be seeded: no two
-        runs are the same; `cutaway.tokens.bpe_dropout` cuts as a seed says.
+        For training only (BPE-dropout, Provilkov 2020). The library's random numbers cannot be seeded, so no two runs
+        are the same; `cutaway.tokens.bpe_dropout` can be seeded.
         """
         if not 0 <= dropout < 1:
             raise InputError(f"dropout={dropout} must be at least 0 and below 1")
@@ -195,7 +207,7 @@ class Tokenizer:
 
     @property
     def pad_id(self) -> int | None:
-        """Fills short rows of a batch."""
+        """Pads short rows of a batch."""
         return self._role("pad")
 
     @property
@@ -210,17 +222,17 @@ class Tokenizer:
 
     @property
     def unk_id(self) -> int | None:
-        """Stands for what the vocabulary lacks."""
+        """Replaces what is not in the vocabulary."""
         return self._role("unk")
 
     @property
     def mask_id(self) -> int | None:
-        """Hides a word that BERT has to guess."""
+        """Replaces a word that BERT has to predict."""
         return self._role("mask")
 
     @property
     def cls_id(self) -> int | None:
-        """BERT's first token, whose vector stands for the whole."""
+        """BERT's first token, whose vector represents the whole text."""
         return self._role("cls")
 
     @property
@@ -229,7 +241,7 @@ class Tokenizer:
         return self._role("sep")
 
     def _try_once(self) -> None:
-        """Some damage shows only when a text is cut or put together; a text that merely does not fit is no damage."""
+        """Encodes and decodes once: some damage shows only then. A text that does not fit the vocabulary is fine."""
         for second in (None, "a"):
             with suppress(InputError):
                 self.decode(self.encoding("a", second, True).ids, skip_special=False)

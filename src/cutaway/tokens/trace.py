@@ -1,11 +1,11 @@
-"""How a text is cut, step by step, for showing. (mission: part 8, tokenization)
+"""How a text is split into tokens, step by step, for display.
 
     for word in trace_tokens(tokenizer, "lowest").words:
         for step in word.steps: ...        # l o w e s t → lo w e s t → low e s t → low es t → low est
 
-BPE merges two neighbours at a time, those first whose pair stands first in the list of merges. WordPiece takes the
-longest entry that the rest of the word begins with. Unigram takes the cut with the largest Σ log p. Written the obvious
-way: what happens here is what the library's faster code amounts to, and the last step is what `encode` gives.
+BPE merges two neighbours at a time, in the order of its list of merges. WordPiece takes the longest entry that the rest
+of the word begins with. Unigram takes the segmentation with the largest Σ log p. The code is the obvious one; the
+library's is faster and gives the same result, so the last step is what `encode` returns.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ UNKNOWN_COST = 10.0  # Unigram: an unknown character scores so much less than th
 
 @dataclass(frozen=True)
 class Merge:
-    """BPE: the word after `pair`, number `rank` in the list of merges, became one. The first step merges nothing."""
+    """BPE: the word after `pair`, number `rank` in the list of merges, was merged. In the first step nothing was."""
 
     pieces: list[str]
     pair: tuple[str, str] | None = None
@@ -43,7 +43,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Cut:
-    """Unigram: one way to cut the word. `score` is the sum of the pieces' log-probabilities."""
+    """Unigram: one segmentation of the word. `score` is the sum of the pieces' log-probabilities."""
 
     pieces: list[str]
     scores: list[float]
@@ -52,7 +52,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Word:
-    """A word on its way to tokens; the last step is what it becomes. Of Unigram's best cuts the best is the last."""
+    """How a word becomes tokens: the last step is the result. Unigram's best segmentation comes last."""
 
     text: str  # as the model gets it, normalised and with its marks
     offsets: tuple[int, int]  # characters [start, stop) of the text
@@ -60,7 +60,7 @@ class Word:
 
     @property
     def tokens(self) -> list[str]:
-        """What the word becomes."""
+        """The tokens of the word."""
         return self.steps[-1].pieces
 
 
@@ -73,7 +73,7 @@ class Trace:
 
     @property
     def tokens(self) -> list[str]:
-        """What the text becomes; as `encode_full(text, special=False).tokens`."""
+        """The tokens of the text, as in `encode_full(text, special=False).tokens`."""
         return [token for word in self.words for token in word.tokens]
 
     def to_dict(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ Steps = Callable[[list[str], str], tuple[str, list[Any]]]  # (tokens, the text t
 
 
 def trace_tokens(tokenizer: Tokenizer, text: str, n_best: int = 4) -> Trace:
-    """Each word of a text with the steps that cut it; of Unigram's cuts the `n_best`."""
+    """Each word of a text with the steps that split it; for Unigram its `n_best` segmentations."""
     return Tracer(tokenizer, n_best).trace(text)
 
 
@@ -96,7 +96,7 @@ class Tracer:
         self.tokenizer = tokenizer
         backend = tokenizer.backend
         if getattr(backend.model, "dropout", None):
-            raise InputError("with dropout a text is cut another way each time: trace the tokenizer without it")
+            raise InputError("with dropout a text is split differently each time: trace the tokenizer without it")
         if not 1 <= n_best <= MOST_CUTS:
             raise InputError(f"n_best={n_best:,} must be 1 … {MOST_CUTS:,}")
         description = description_of(backend)
@@ -112,7 +112,7 @@ class Tracer:
         self.steps = kinds[self.style.model]()
 
     def trace(self, text: str) -> Trace:
-        """Each word of the text with the steps that cut it."""
+        """Each word of the text with the steps that split it."""
         if len(text) > LONGEST:
             raise InputError(f"a text of {len(text):,} characters is too long to show; at most {LONGEST:,}")
         encoded = self.tokenizer.encoding(text, special=False)
@@ -135,7 +135,7 @@ def _merging(model: dict[str, Any], style: Spelling) -> Steps:
     pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"])
     ranks = {(left, right): rank for rank, (left, right) in enumerate(pairs)}
     whole = set(model["vocab"]) if model.get("ignore_merges") else set()
-    opaque = {model["unk_token"]}  # stands for characters that were never there to be merged
+    opaque = {model["unk_token"]}  # replaces characters that cannot be merged
 
     def steps(tokens: list[str], text: str) -> tuple[str, list[Merge]]:
         symbols = symbols_of(tokens, style, opaque, bytes_too=model["byte_fallback"])
@@ -224,9 +224,9 @@ def _likeliest(model: dict[str, Any], n_best: int) -> Steps:
 
 
 def best_cuts(word: str, scores: dict[str, float], unknown: float, n_best: int) -> list[tuple[float, list[str]]]:
-    """The cuts with the largest sums of scores, the best first: Viterbi's algorithm, keeping several.
+    """The segmentations with the largest sums of scores, the best first: Viterbi's algorithm, keeping several.
 
-    A character that is no piece may stand alone for `unknown`.
+    A character that is not a piece may be one by itself, with the score `unknown`.
     """
     ways: list[list[tuple[float, list[str]]]] = [[(0.0, [])], *([] for _ in word)]
     longest = max(map(len, scores))
@@ -256,6 +256,6 @@ def _as_encoded(
 
 
 def _without_bytes(tokens: list[str]) -> str:
-    """The word again, its bytes as the characters that they were."""
+    """The word, with its byte tokens decoded to characters."""
     found = ((BYTE.fullmatch(token), token) for token in tokens)
     return b"".join(bytes([int(byte[1], 16)]) if byte else token.encode() for byte, token in found).decode()

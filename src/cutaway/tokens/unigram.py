@@ -1,13 +1,13 @@
-"""Learn the pieces of a Unigram vocabulary, and how likely each is. (Kudo 2018, section 3.2)
+"""Learn the pieces of a Unigram vocabulary and their probabilities (Kudo 2018, section 3.2).
 
-A word is cut so that the product of its pieces' probabilities is largest. Begin with many more pieces than wanted; cut
-all words, and take as the probability of a piece its share of the cuts; leave out the pieces whose absence costs least,
-n · (log p(piece) − log p(the best way without it)); and again, until as many are left as wanted.
+A word is split so that the product of its pieces' probabilities is largest. Begin with many more pieces than needed;
+split all words, and estimate the probability of a piece by its share; remove the pieces whose absence costs least,
+n · (log p(piece) − log p(the best way without it)); repeat until as many are left as needed.
 
-Two deviations. We count the best cut of each word, where the paper counts every cut by its probability: so the counts
-are whole numbers, and the same text gives the same pieces. (The library's trainer adds up fractions in the order of a
-hash map, another one in every process, and its scores differ from run to run.) And the first pieces are all frequent
-substrings, less those that only ever stand inside one longer, for which the paper sorts suffixes.
+Two deviations from the paper. Only the best segmentation of each word is counted, where the paper weights all of them
+by their probability: so the counts are integers, and the same text gives the same pieces. (The library's trainer adds
+fractions in the order of a hash map, which differs between processes, and so do its scores.) And the first pieces are
+all frequent substrings, except those that occur only inside one longer, for which the paper sorts suffixes.
 """
 
 import math
@@ -19,10 +19,10 @@ from tokenizers import models
 from cutaway.tokens.word_counts import Counts
 
 LONGEST = 16  # characters of a piece
-CANDIDATES = 10  # to begin with, for each piece that is wanted
-KEPT = 0.75  # of the pieces, in each round
-SETTLE = 2  # how often words are cut and counted before pieces are left out
-DIGITS = 6  # of a score: finer than what matters, coarser than what differs between machines
+CANDIDATES = 10  # initially, per piece of the final vocabulary
+KEPT = 0.75  # share of the pieces that survive each round
+SETTLE = 2  # how often words are split and counted before pieces are removed
+DIGITS = 6  # of a score: coarser than the differences between machines
 BATCH = 20_000
 
 Scores = dict[str, float]  # the logarithm of each piece's probability
@@ -31,7 +31,7 @@ Scores = dict[str, float]  # the logarithm of each piece's probability
 def learn_pieces(words: Counts, alphabet: Mapping[str, int], n_pieces: int, never: Set[str] = frozenset()) -> Scores:
     """At most `n_pieces` pieces with their scores, the likeliest first; every character of the alphabet is one.
 
-    `never` names what must not become a piece: the special tokens.
+    `never` must not become pieces: the special tokens.
     """
     more = n_pieces - len(alphabet)  # beside the characters
     counts = dict(alphabet) | _candidates(words, alphabet, CANDIDATES * more, never)
@@ -52,9 +52,9 @@ def _candidates(words: Counts, alphabet: Mapping[str, int], most: int, never: Se
 
 
 def _substrings(words: Counts, alphabet: Mapping[str, int]) -> dict[str, int]:
-    """Every substring that stands twice or more, less those that always stand inside the same longer one."""
+    """Every substring that occurs at least twice, except those that occur only inside the same longer one."""
     found: dict[str, int] = {}
-    shorter: Mapping[str, int] = alphabet  # what stands once has no part to go on from
+    shorter: Mapping[str, int] = alphabet  # what occurs once cannot be extended
     for length in range(2, LONGEST + 1):
         counts: dict[str, int] = {}
         for word, n in words:
@@ -73,13 +73,13 @@ def _substrings(words: Counts, alphabet: Mapping[str, int]) -> dict[str, int]:
 
 
 def _scores(counts: Mapping[str, int]) -> Scores:
-    """log p; what was never used counts as one, so that it can come back when others are gone."""
+    """log p; a piece that was never used counts as one, so that it can return when others are removed."""
     total = math.log(sum(max(n, 1) for n in counts.values()))
     return {piece: round(math.log(max(n, 1)) - total, DIGITS) for piece, n in counts.items()}
 
 
 def _best_cuts(words: Counts, scores: Scores) -> dict[str, int]:
-    """How often each piece is used when every word is cut in the best way."""
+    """How often each piece is used in the best segmentations of all words."""
     pieces = list(scores)
     backend = Backend(models.Unigram([("", 0.0), *scores.items()], unk_id=0))
     counts = [0] * (len(pieces) + 1)
@@ -93,7 +93,7 @@ def _best_cuts(words: Counts, scores: Scores) -> dict[str, int]:
 
 
 def _without_cheapest(counts: dict[str, int], alphabet: Mapping[str, int], keep: int) -> dict[str, int]:
-    """The `keep` pieces that would cost most if they were not there, and all characters."""
+    """All characters, and the `keep` pieces whose absence would cost most."""
     scores = _scores(counts)
     costs = {piece: n * (scores[piece] - best_score(piece, scores)) for piece, n in counts.items() if len(piece) > 1}
     dearest = sorted(costs, key=lambda piece: (-round(costs[piece], DIGITS), piece))[:keep]
@@ -101,7 +101,7 @@ def _without_cheapest(counts: dict[str, int], alphabet: Mapping[str, int], keep:
 
 
 def best_score(piece: str, scores: Scores) -> float:
-    """The score of the best way to write a piece with others."""
+    """The score of the best segmentation of a piece into others."""
     best = [0.0] + [-math.inf] * len(piece)
     for start in range(len(piece)):
         so_far = best[start]

@@ -1,4 +1,4 @@
-"""Texts → how often each word stands in them, in one pass, without keeping the texts."""
+"""Counts the words of texts in one pass, without keeping the texts."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -11,33 +11,33 @@ from tokenizers.pre_tokenizers import PreTokenizer
 
 from cutaway.errors import InputError
 
-BATCH = 1 << 20  # characters that go to the library at once: enough for every core, little enough to hold
+BATCH = 1 << 20  # characters per call of the library: enough for every core, few enough to hold in memory
 
 Counts = list[tuple[str, int]]  # the most frequent first, equals in the order of their characters
 
 
 def count_words(texts: Iterable[str], normalizer: Normalizer | None, split: PreTokenizer) -> Counts:
-    """How often each word stands in the texts. The library normalises, splits and counts, on all cores."""
+    """How often each word occurs. The library normalises, splits and counts, on all cores."""
     backend = Backend(models.WordLevel())
     if normalizer is not None:
         backend.normalizer = normalizer
     backend.pre_tokenizer = split
     trainer = trainers.WordLevelTrainer(vocab_size=1, show_progress=False)
     backend.train_from_iterator(text_batches(texts), trainer)
-    # The library gives the counts away only in the trainer's state, the one that is pickled.
+    # The library reveals the counts only in the trainer's state, as it would be pickled.
     words: dict[str, int] = json.loads(trainer.__getstate__())["WordLevelTrainer"]["words"]
     return by_count(words)
 
 
 def by_count(counts: dict[str, int], at_least: int = 1) -> Counts:
-    """Those seen often enough, the most frequent first. Ties go by character: a hash map has no order to rely on."""
+    """Entries that occur at least so often, the most frequent first; ties are sorted, since a hash map has no order."""
     return sorted(((entry, n) for entry, n in counts.items() if n >= at_least), key=lambda entry: (-entry[1], entry[0]))
 
 
 def text_batches(texts: Iterable[str]) -> Iterator[list[str]]:
     """Lists of texts, about a million characters each; an error where there is no text at all."""
     if isinstance(texts, str):
-        raise InputError("one text was given where many are read: put it in a list")
+        raise InputError("expected a list of texts, not one text: put it in a list")
     empty, batch, length = True, list[str](), 0
     for text in texts:
         _check(text)
@@ -56,7 +56,7 @@ def text_batches(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def repeated_words(words: Counts) -> Iterator[list[str]]:
-    """A text again with these words in these numbers, for a trainer that reads nothing else."""
+    """A text with these numbers of these words, for a trainer that only reads text."""
     line = (chunk for word, n in words for chunk in _repeat(word, n))
     while batch := list(islice(line, 1000)):
         yield batch

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from cutaway.checkpoints import export, load, save
-from cutaway.checkpoints.hf import layout_out
+from cutaway.checkpoints.hf import exported_layout
 from cutaway.model.model import Model
 
 transformers.logging.set_verbosity_error()
@@ -84,7 +84,7 @@ def assert_same_gradients(twins: Twins, ours: Tensor, theirs: Tensor, tolerance:
         model.zero_grad()
         (output * direction).sum().backward()
     wanted, given = stored_gradients(twins.theirs, folder), our_gradients(twins.ours)
-    ignored = tuple(layout_out(twins.ours.config).ignored)
+    ignored = tuple(exported_layout(twins.ours.config).ignored)
     for name in [name for name in wanted if name not in given and name.endswith(ignored)]:
         assert not wanted.pop(name).any(), f"{name} is ignored, but it has a gradient"
     # what they keep as a buffer and do not train, such as Marian's output bias, is a weight here
@@ -100,7 +100,7 @@ def assert_same_gradients(twins: Twins, ours: Tensor, theirs: Tensor, tolerance:
 def our_gradients(model: Model) -> dict[str, Tensor]:
     """Our gradients as the layout gives our weights away: under their names, in their shapes."""
     ours = {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in model.named_parameters()}
-    rules = layout_out(model.config).rules
+    rules = exported_layout(model.config).rules
     return {name: gradient for own, rule in rules.items() for name, gradient in rule.give(ours[own]).items()}
 
 

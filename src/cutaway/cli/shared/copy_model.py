@@ -1,4 +1,4 @@
-"""What `import`, `export` and `pack` share: read a model in any layout, write it in one, and say what it was."""
+"""What `import`, `export` and `pack` share: read a model in one format, write it in another, and report."""
 
 import dataclasses
 import sys
@@ -14,7 +14,7 @@ from cutaway.cli.shared.tables import json_text
 Which = Annotated[
     Path,
     typer.Argument(
-        metavar="MODEL", callback=locate_model, help="A model's folder, file or name, in any layout that is read."
+        metavar="MODEL", callback=locate_model, help="A model's folder, file or name, in any format that Cutaway reads."
     ),
 ]
 Out = Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")]
@@ -33,27 +33,27 @@ def copy_model(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Reads the model, writes it with `write(model, new folder, tokenizer)`, and prints what it was.
+    """Reads the model, writes it with `write(model, new folder, tokenizer)`, and prints both.
 
-    Of an engine, `write` returns how far its answers are from ours: 1 is the exit code where that is too far.
+    The exit code is 1 if the outputs of what was written are too far from the model's.
     """
     import torch
     from rich.text import Text
 
-    from cutaway.checkpoints import load, tokenizer_of
-    from cutaway.checkpoints.output_folder import MODEL
+    from cutaway.checkpoints.convert import convert
     from cutaway.cli.shared.console import Console
-    from cutaway.folders import files_in, replacing_folder
 
-    _check_target(source, target, force)  # before anything is read
     with Console(stderr=True).status("") as spinner:
-        spinner.update(Text(f"reading {source} …"))
-        model = load(source, dtype=getattr(torch, dtype.value))
-        tokenizer = None if no_tokenizer else tokenizer_of(source)
-        spinner.update(Text(f"writing {target} …"))
-        with replacing_folder(target, MODEL) as fresh:
-            agreement = write(model, fresh, tokenizer)
-            written = {file.name: file.stat().st_size for file in files_in(fresh)}
+        model, own, files, agreement = convert(
+            source,
+            target,
+            write,
+            dtype=getattr(torch, dtype.value),
+            tokenizer=not no_tokenizer,
+            force=force,
+            force_option="--force",
+            progress=lambda message: spinner.update(Text(message)),
+        )
     found = {
         "from": str(source),
         "to": str(target),
@@ -61,8 +61,8 @@ def copy_model(
         "task": model.config.task,
         "parameters": model.n_parameters(),
         "dtype": dtype.value if agreement is None else agreement.dtype,
-        "vocab_size": None if tokenizer is None else tokenizer.vocab_size,
-        "files": written,
+        "vocab_size": None if own is None else own.vocab_size,
+        "files": files,
     }
     if agreement is not None:
         found["agreement"] = {**dataclasses.asdict(agreement), "holds": agreement.holds}
@@ -70,16 +70,6 @@ def copy_model(
     if agreement is not None and not agreement.holds:
         print("error:", agreement, file=sys.stderr)
         raise typer.Exit(1)
-
-
-def _check_target(source: Path, target: Path, force: bool) -> None:
-    from cutaway.checkpoints.output_folder import MODEL
-    from cutaway.errors import InputError
-    from cutaway.folders import check_folder, files_in
-
-    if files_in(target) and source.exists() and target.samefile(source):
-        raise InputError(f"{target} is the model itself: name another folder to write")
-    check_folder(target, MODEL, force=force, by="--force", shared=True)
 
 
 def _report(found: dict[str, Any], agreement: Any) -> None:

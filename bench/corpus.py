@@ -63,7 +63,7 @@ def tokenise(folder: Path) -> None:
     tokenizer = Tokenizer.load(folder)
     loaded, before = time.perf_counter(), peak()
     corpus = tokenised_documents(
-        [folder / "text.txt"], tokenizer, split="form_feed", end_id=tokenizer.eos_id, cache=folder / "cache", report=bar
+        [folder / "text.txt"], tokenizer, split="form_feed", end_id=tokenizer.eos_id, cache=folder / "cache"
     )
     opened = time.perf_counter()
     Windows(corpus, rows=ROWS, seq_len=SEQ_LEN)(0)

@@ -172,7 +172,7 @@ def seconds_of(out: Path) -> float:
 
 def recipe_for(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """The recipe as plain values, with what the options change."""
-    from cutaway.training.recipe import change, read_recipe, recipe_from
+    from cutaway.training.recipe_file import change, read_recipe, recipe_from
 
     if options.recipe:
         values = read_recipe(options.recipe).to_dict()

@@ -58,7 +58,7 @@ def one(name: str, out: Path, root: str, more: list[str]) -> None:
     """Trains a variant, and translates the test with it."""
     import cutaway
     from cutaway.decoding.translate import translate_all
-    from cutaway.training.recipe import read_recipe
+    from cutaway.training.recipe_file import read_recipe
 
     recipe = read_recipe(RECIPE, [f"data.root={root}", "checkpoint.every=1000000", *CHANGES[name], *more])
     outcome = trained(recipe, out)

@@ -22,7 +22,7 @@ DONE = "glue.json"
 def one(task: str, start: Path, out: Path, more: list[str]) -> None:
     """Fine-tunes on one task, and writes down what the dev set says at the end."""
     import cutaway
-    from cutaway.training.recipe import read_recipe
+    from cutaway.training.recipe_file import read_recipe
 
     path = Path(f"recipes/glue-{task}.toml")
     has, usual = cutaway.load(start).config.to_dict(), read_recipe(path, []).model.changes

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from cutaway.training.recipe import Recipe
-    from cutaway.training.train import Outcome
+    from cutaway.training.trainer import Outcome
 
 
 class Job(NamedTuple):

@@ -73,7 +73,7 @@ def _prepare(folder: Path, kind: str) -> None:
     """A run that nobody disturbed, the same run as it was at step STOPPED, its data and its cache."""
     from helpers.toy_recipes import values, write_files
 
-    from cutaway.training.recipe import recipe_from, to_toml
+    from cutaway.training.recipe_file import recipe_from, to_toml
 
     write_files(folder / "data")
     tables: dict[str, Any] = {"train": {"steps": 6, "tokens": 256, "threads": 1, "ema": 0.9 * (kind == "lines")}}

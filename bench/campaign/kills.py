@@ -472,7 +472,7 @@ def _trained(task: str = "", **tables: Any) -> Callable[[bool], Work]:
         def work() -> None:
             from helpers.faults.killed_runs import small
 
-            from cutaway.training.recipe import recipe_from
+            from cutaway.training.recipe_file import recipe_from
             from cutaway.training.train import train
 
             values = small(Path.cwd(), **{"train_steps": 12, "checkpoint_every": 3, "train_spike": 0.0, **tables})

@@ -16,7 +16,7 @@ from campaign.reader import Reader, files_of, only, small
 def _recipes(place: Path) -> Reader:
     from helpers.toy_recipes import KINDS, toy
 
-    from cutaway.training.recipe import read_recipe, to_toml
+    from cutaway.training.recipe_file import read_recipe, to_toml
 
     samples = [{"recipe.toml": to_toml(toy(kind, place)).encode()} for kind in KINDS]
 

@@ -229,21 +229,30 @@ def remove_left(temporary: Path) -> None:
 
 @contextmanager
 def held(path: Path, wait: bool = True) -> Iterator[None]:
-    """Hold a file or folder, so that no other writer takes it for left behind; the system lets go when we end.
+    """Locks a file or folder while the block lasts, so that no other writer takes it for left behind.
 
-    A BlockingIOError where another holds it and we do not wait. Some file systems know no locks: there nobody holds
-    anything, and nothing is taken for left behind.
+    A BlockingIOError if it is locked already and we do not wait. Where a file system has no locks, nothing is ever
+    taken for left behind.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except OSError:
-            if not wait:
-                raise
+        if not lock_file(descriptor, wait=wait) and not wait:
+            raise BlockingIOError(f"{path} is locked")
         yield
     finally:
         os.close(descriptor)
+
+
+def lock_file(descriptor: int, *, wait: bool = False) -> bool:
+    """Locks an open file; False if another process has locked it, or the file system has no locks.
+
+    The system releases the lock when the file is closed, at the latest when the process ends, however it ends.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        return False
+    return True
 
 
 def check_writable(folder: Path) -> None:

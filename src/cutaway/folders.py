@@ -129,6 +129,40 @@ def replacing_folder(path: Path, kind: Kind, stale: Sequence[str] | None = None)
                 folder.rmdir()  # where nothing was written into it
 
 
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """Yield a hidden folder that becomes `path` at the end, with all its files; an error leaves `path` as it was.
+
+    Unlike `replacing_folder`, nothing of an earlier `path` stays. A kill can leave the hidden `.name.….tmp`, which
+    `remove_left` removes.
+    """
+    fresh = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
+    try:
+        fresh.mkdir(parents=True)
+        with held(fresh):
+            yield fresh
+            for file in (*fresh.iterdir(), fresh):
+                flush(file)
+            _take_place(fresh, path)
+            flush(path.parent)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _take_place(fresh: Path, path: Path) -> None:
+    """An earlier folder becomes the hidden one, at once where the system can exchange them."""
+    if path.exists():
+        with suppress(OSError):
+            exchange(fresh, path)
+            return
+        old = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
+        path.rename(old)
+        fresh.rename(path)
+        shutil.rmtree(old, ignore_errors=True)
+        return
+    fresh.rename(path)
+
+
 def finish_replacing(folder: Path) -> None:
     """Moves what a kill left to be moved. Whoever reads a folder of ours calls this first; it costs one stat."""
     journal = folder / JOURNAL

@@ -10,7 +10,7 @@ import cutaway
 from cutaway.bundled import HERE
 from cutaway.bundled.cards import card_of
 from cutaway.cli import app
-from cutaway.training.recipe import read_recipe
+from cutaway.training.recipe_file import read_recipe
 
 ROOT = Path(__file__).parents[2]
 RECIPES = {"en-de": "en-de/en-de.toml", "books": "books.toml", "cloze": "cloze.toml", "digits": "mnist.toml"}

@@ -9,7 +9,7 @@ from helpers.toy_recipes import values, write_files
 from cutaway.checkpoints import save
 from cutaway.families import build
 from cutaway.tokens import train_tokenizer
-from cutaway.training.recipe import recipe_from, to_toml
+from cutaway.training.recipe_file import recipe_from, to_toml
 from cutaway.training.train import train
 
 TEXT = "the cat sat on the mat and the dog ran far into the wood "
@@ -94,7 +94,7 @@ def test_train_writes_over_no_finished_model_whose_run_is_gone(place: Path):
         path.rename(place / gone.replace("/", "-"))
         before = everything(place)
         error = failed("train", "recipe.toml", "--out", "new", "--set", "seed=4")
-        assert "new holds a model, over which no run is started: choose another --out" in error
+        assert "new holds a model, and a run needs a folder of its own: choose another --out" in error
         after = {name: data for name, data in everything(place).items() if name in before}
         assert {name for name in before if after.get(name) != before[name]} <= {"new/run/lock"}  # whose process it is
 

@@ -2,16 +2,22 @@
 
 import json
 import re
+import shlex
+import shutil
+import tomllib
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from helpers.toy_recipes import toy
+from helpers.toy_recipes import KINDS, toy, write_files
 from typer.testing import CliRunner, Result
 
 from cutaway import cli
 from cutaway.checkpoints import load
-from cutaway.training.recipe import to_toml
+from cutaway.training.presets import recipe_for
+from cutaway.training.recipe_file import to_toml
+from cutaway.training.train import train
 
 
 @pytest.fixture
@@ -122,3 +128,101 @@ def test_a_run_is_not_overwritten_by_accident(recipe: Path) -> None:
     again = cutaway("train", recipe, "--out", "one", "--set", "train.steps=2")
     assert again.exit_code == 2
     assert "continue it with --resume" in again.stderr
+
+
+# --- what comes next --------------------------------------------------------------------------------------------------
+
+
+def next_commands(output: str) -> list[list[str]]:
+    """The commands that are printed at the end."""
+    lines = output.partition("next:\n")[2].splitlines()
+    return [shlex.split(line)[1:] for line in lines]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_commands_for_a_new_model_are_printed_and_run(kind: str, tmp_path: Path, recipe: Path) -> None:
+    values = toy(kind, tmp_path / "data")  # type: ignore[arg-type]
+    Path("next.toml").write_text(to_toml(values), encoding="utf-8")
+    ended = cutaway("train", "next.toml", "--out", "a model", "--set", "train.steps=1")
+    assert ended.exit_code == 0, ended.output
+    commands = next_commands(ended.output)
+    assert [command[0] for command in commands[1:]] == ["evaluate"] * (kind != "spans") + ["inspect"] * (kind != "tag")
+    train, root = list(values.data.train), tmp_path / "data"
+    others = [f"other{Path(name).suffix}" for name in train]
+    data = {",".join(others): ",".join(str(root / name) for name in train), "OTHER": str(root / train[0])}
+    data |= dict(zip(others, (str(root / name) for name in train), strict=True))
+    if kind == "images":
+        image(Path("IMAGE.png"))
+    for command in commands:
+        ended = cutaway(*[data.get(word, word) for word in command])
+        nothing = kind == "spans" and "its translation has no tokens" in ended.output  # of one step
+        assert ended.exit_code == 0 or nothing, (command, ended.output)
+
+
+def image(path: Path) -> None:
+    from PIL import Image
+
+    Image.new("L", (8, 8)).save(path)
+
+
+def test_a_translator_of_several_directions_is_asked_for_one(recipe: Path, tmp_path: Path) -> None:
+    values = toy("translate", tmp_path / "data", data={"directions": ["en-de", "de-en"]}, train={"steps": 1})
+    Path("both.toml").write_text(to_toml(values), encoding="utf-8")
+    commands = next_commands(cutaway("train", "both.toml", "--out", "both").output)
+    assert [command[-2:] for command in commands[:2]] == [["--to", "de"]] * 2
+    for command in (commands[0], commands[2]):
+        assert cutaway(*command).exit_code == 0
+
+
+def test_a_run_goes_on_from_its_folder_alone(recipe: Path, tmp_path: Path) -> None:
+    """Its recipe is there from the start: nothing needs to be said again."""
+    write_files(tmp_path / "data")
+    words = ("data/text.txt", "--out", "one", "--set", "model.d_model=16", "--set", "model.n_heads=2")
+    short = [*words, "--set", "train.steps=4", "--set", "train.tokens=256", "--set", "data.seq_len=16"]
+    assert cutaway("train", *short).exit_code == 0
+    whole = (tmp_path / "one" / "model.safetensors").read_bytes()
+    shutil.rmtree("one")
+
+    stopped = StopAfter(2)
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe_for([Path("data/text.txt")], short[4::2]), "one", checkpoint={"every": 2}, listeners=[stopped])
+    assert Path("one/run/recipe.toml").exists()
+    ended = cutaway("train", "--resume", "--out", "one")
+    assert ended.exit_code == 0, ended.output
+    assert "continuing from step 2" in ended.output
+    assert (tmp_path / "one" / "model.safetensors").read_bytes() == whole
+    assert tomllib.loads(Path("one/recipe.toml").read_text())["checkpoint"]["every"] == 2
+
+
+class StopAfter:
+    """Stops a run when a step has been saved."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        if event["event"] == "checkpoint" and event["step"] == self.step:
+            raise KeyboardInterrupt
+
+
+def test_the_files_of_a_run_may_be_named_again(recipe: Path, tmp_path: Path) -> None:
+    """What was set when it began is in its recipe; other files are another run."""
+    write_files(tmp_path / "data")
+    small = ["--set", "train.steps=2", "--set", "model.d_model=16", "--set", "model.n_heads=2"]
+    assert cutaway("train", "data/text.txt", "--out", "one", *small).exit_code == 0
+    assert "this run is done" in cutaway("train", "data/text.txt", "--resume", "--out", "one").output
+    changed = cutaway("train", "data/text.txt", "--resume", "--out", "one", "--set", "train.steps=3")
+    assert "train.steps: 2 → 3" in changed.stderr
+    Path("data/other.txt").write_text("other words\n" * 500)
+    assert "this is another run" in cutaway("train", "data/other.txt", "--resume", "--out", "one", *small).stderr
+
+
+def test_a_run_from_before_recipes_were_written_at_the_start_goes_on_too(recipe: Path) -> None:
+    assert cutaway("train", recipe, "--out", "one").exit_code == 0
+    Path("one/run/recipe.toml").unlink()
+    assert "this run is done" in cutaway("train", "--resume", "--out", "one").output
+
+
+def test_without_a_recipe_files_or_a_run_there_is_nothing_to_train(recipe: Path) -> None:
+    assert "name a recipe (.toml) or files to train on" in cutaway("train", "--out", "one").stderr
+    assert "holds no run" in cutaway("train", "--resume", "--out", "one").stderr

@@ -1,7 +1,6 @@
 """The cache: keyed by content, whole or absent, safe to share."""
 
 import errno
-import fcntl
 import itertools
 import os
 import subprocess
@@ -22,6 +21,7 @@ from cutaway.data.cache import (
     open_array,
 )
 from cutaway.errors import InputError
+from cutaway.files import held
 
 
 @pytest.fixture
@@ -205,8 +205,7 @@ def test_what_another_is_building_is_left_alone(tmp_path, source):
     theirs, users = cache / f".{key}.{'1' * 32}.tmp", cache / ".notes.tmp"
     theirs.mkdir(parents=True)
     users.mkdir()
-    with (cache / f".{key}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with held(theirs):
         cached([source], {}, Builder(), cache)
         assert theirs.exists()
     cached([source], {"other": 1}, Builder(), cache)

@@ -47,7 +47,7 @@ def test_another_edition_is_found_and_no_other_book(library: tuple[list[Path], l
     assert found.left_out == (4,)
     assert found.named == ("document 2 of b.txt (100% of it)",)
     assert found.seen == 0
-    assert list(found.said()) == [
+    assert list(found.messages()) == [
         "1 training document repeats the validation text and was left out: document 2 of b.txt (100% of it)"
     ]
     assert repeats(*library, "form_feed", cache=tmp_path / "cache") == found  # out of the cache
@@ -88,7 +88,7 @@ def test_a_validation_text_inside_of_a_long_document_is_told(tmp_path: Path) -> 
     found = repeats(train, [written(tmp_path / "v.txt", book(20))], "form_feed", cache=tmp_path / "cache")
     assert found.left_out == ()
     assert found.seen > 0.9
-    (said,) = found.said()
+    (said,) = found.messages()
     assert "of the validation text stands in the training text, too" in said
 
 
@@ -96,7 +96,7 @@ def test_where_all_would_be_left_out_nothing_is_and_it_is_said(tmp_path: Path) -
     same = [written(tmp_path / "a.txt", book(1))]
     found = repeats(same, same, "form_feed", cache=tmp_path / "cache")
     assert (found.left_out, found.seen) == ((), 1.0)
-    (said,) = found.said()
+    (said,) = found.messages()
     assert said.startswith("100% of the validation text")
 
 
@@ -118,7 +118,7 @@ def test_a_tenth_of_a_document_in_runs_of_twelve_words(copied: int, share: float
     if share < 0.1:
         assert found.left_out == ()
         assert found.seen == pytest.approx(5 * 100 * share / 496)  # runs of the validation text, one at each word
-        assert bool(list(found.said())) == (found.seen >= 0.01)
+        assert bool(list(found.messages())) == (found.seen >= 0.01)
     else:
         assert found.left_out == (0,)
         assert found.named == ("document 1 of a.txt (10% of it)",)

@@ -68,13 +68,14 @@ def test_a_line_may_be_as_long_as_allowed(tmp_path):
         list(read_lines(path, longest=99))
 
 
-def test_heard_is_told_how_far_we_are(tmp_path):
+def test_progress_tells_how_many_bytes_are_read(tmp_path):
     paths = [write(tmp_path / name, "some text\n" * 1000) for name in PACKED]
-    heard = []
-    for _ in read_documents(paths, "line", heard.append):
+    told = []
+    for _ in read_documents(paths, "line", lambda done, total: told.append((done, total))):
         pass
-    assert heard == sorted(heard)
-    assert heard[-1] == sum(path.stat().st_size for path in paths)
+    assert told == sorted(told)
+    size = sum(path.stat().st_size for path in paths)
+    assert told[-1] == (size, size)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from helpers.faults.killed_runs import (
 )
 
 from cutaway.training.checkpoint import read_checkpoint
-from cutaway.training.recipe import recipe_from, to_toml
+from cutaway.training.recipe_file import recipe_from, to_toml
 from cutaway.training.run_log import read_log
 
 CODES = {signal.SIGTERM: 0, signal.SIGINT: 130}
@@ -48,7 +48,7 @@ def test_fault_03_the_command_stops_with_a_checkpoint_and_the_right_exit_code(
     (end,) = (event for event in read_log(out / "run" / "log.jsonl") if event["event"] == "end")
     assert end["reason"] == "interrupted"
     assert said.index("saving after this step …") < said.index("stopped at step")
-    assert f"stopped at step {end['step']:,}; the same command with --resume goes on" in said
+    assert f"stopped at step {end['step']:,}\nnext:\n  cutaway train --resume --out {out}\n" in said
     *_, left = sorted(checkpoint_folders(out))  # an evaluation before the signal may have left another, the best
     assert read_checkpoint(left).step == end["step"]
 

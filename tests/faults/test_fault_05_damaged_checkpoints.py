@@ -12,7 +12,7 @@ from helpers.faults.killed_runs import Reference, Starter, checkpoint_folders, f
 
 from cutaway.errors import CheckpointError
 from cutaway.training.checkpoint import checkpoints, keep_newest, newest, read_checkpoint, write_checkpoint
-from cutaway.training.recipe import recipe_from
+from cutaway.training.recipe_file import recipe_from
 from cutaway.training.train import train
 
 FILES = [

@@ -16,9 +16,11 @@ from typer.testing import CliRunner
 from cutaway.training.checkpoint import read_checkpoint
 from cutaway.training.feed import Feed
 from cutaway.training.loop import MOST_IN_A_ROW, Run, take_step
-from cutaway.training.recipe import Recipe, recipe_from, to_toml
+from cutaway.training.recipe import Recipe
+from cutaway.training.recipe_file import recipe_from, to_toml
 from cutaway.training.run_log import read_log
-from cutaway.training.train import Trainer, train
+from cutaway.training.train import train
+from cutaway.training.trainer import Trainer
 
 OPTIMIZERS = {
     "adamw": {},
@@ -41,7 +43,7 @@ def steps(
     """n steps, some with a spoilt loss: the run, its bits after each step, and which steps were skipped."""
     trainer = Trainer(recipe, out, [])
     seen, skipped = [], []
-    with trainer.opened(False):
+    with trainer.open(False):
         run = trainer.run
         feed = Feed(trainer.dataset.train, run.objective, seed=recipe.seed, accumulate=recipe.train.accumulate)
         for step in range(n):
@@ -68,7 +70,7 @@ def test_fault_07_a_loss_that_is_no_number_changes_no_bit_of_weights_optimizer_a
 def test_fault_07_a_gradient_that_is_no_number_counts_as_such_a_loss(place: Path, tmp_path: Path):
     recipe = recipe_from(small(place, train_spike=0.0))
     trainer = Trainer(recipe, tmp_path / "out", [])
-    with trainer.opened(False):
+    with trainer.open(False):
         run = trainer.run
         feed = Feed(trainer.dataset.train, run.objective, seed=recipe.seed)
         take_step(run, feed.make(0), 1.0)
@@ -106,7 +108,7 @@ def test_fault_07_every_way_of_making_batches_names_its_examples(changes: dict[s
     (tmp_path / "text.txt").write_text(text.replace(" the ", " the.\n"))
     recipe = recipe_from(small(tmp_path, **changes))
     trainer = Trainer(recipe, tmp_path / "out", [])
-    with trainer.opened(False):
+    with trainer.open(False):
         batch = Feed(trainer.dataset.train, trainer.run.objective, seed=3).make(1)
     assert len(batch.examples) == 4
     assert max(batch.examples) > 0

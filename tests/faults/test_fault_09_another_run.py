@@ -8,7 +8,7 @@ import pytest
 from helpers.faults.killed_runs import Reference, Starter, checkpoint_folders, fingerprints, sha, small
 
 from cutaway.errors import ConfigError
-from cutaway.training.recipe import recipe_from
+from cutaway.training.recipe_file import recipe_from
 from cutaway.training.resume import refuse_another_run
 from cutaway.training.train import train
 
@@ -44,13 +44,13 @@ def test_fault_09_of_many_differences_five_are_named(place: Path, half: Path):
         train(recipe_from(small(place, **changes)), half, resume=True)
     said = str(refused.value)
     assert said.count(" → ") == 5
-    assert re.search(r"; and \d+ more\. Put it back", said)
+    assert re.search(r"; and \d+ more\. Undo the change", said)
 
 
 def test_fault_09_other_data_is_refused(half: Path, place: Path, tmp_path: Path):
     text = (place / "text.txt").read_text()
     (tmp_path / "text.txt").write_text(text.replace("cat", "act", 1))  # as long, of the same characters
-    with pytest.raises(ConfigError, match=r"this is another run than the one in [^:]*: the data\. Put it back"):
+    with pytest.raises(ConfigError, match=r"this is another run than the one in [^:]*: the data\. Undo the change"):
         train(recipe_from(small(tmp_path)), half, resume=True)
     (tmp_path / "text.txt").write_text(text)  # the same text in another place is the same
     assert train(recipe_from(small(tmp_path)), half, resume=True).finished
@@ -105,5 +105,5 @@ def test_fault_09_each_thing_that_a_run_depends_on_is_looked_at_alone(changes: d
     if said is None:
         refuse_another_run(WAS, WAS | changes, Path("out"))
         return
-    with pytest.raises(ConfigError, match=f"the one in out: {re.escape(said)}\\. Put it back"):
+    with pytest.raises(ConfigError, match=f"the one in out: {re.escape(said)}\\. Undo the change"):
         refuse_another_run(WAS, WAS | changes, Path("out"))

@@ -9,8 +9,8 @@ import pytest
 from helpers.faults.killed_runs import Reference, Starter, checkpoint_folders, fingerprints, same_steps
 
 from cutaway.errors import CheckpointError
-from cutaway.training.lock import locked_run
-from cutaway.training.recipe import recipe_from
+from cutaway.training.recipe_file import recipe_from
+from cutaway.training.run_folder import RunFolder
 from cutaway.training.train import train
 
 
@@ -31,7 +31,7 @@ def test_fault_10_the_second_trainer_refuses_and_the_lock_of_a_killed_one_is_fre
     assert (out / "run" / "log.jsonl").read_text().startswith(log)
     os.kill(holder, signal.SIGKILL)  # the starter's child; the starter waits for it, so the number is still its own
     assert starter.end().killed
-    with locked_run(out / "run"):
+    with RunFolder(out).lock():
         pass
     starter.to_the_end(reference.recipe, out, record=record)
     assert fingerprints(out) == reference.prints
@@ -42,6 +42,6 @@ def test_fault_10_a_folder_that_cannot_be_made_is_named(tmp_path: Path):
     (tmp_path / "file").write_text("no folder")
     with (
         pytest.raises(CheckpointError, match="file/run cannot be written: Not a directory"),
-        locked_run(tmp_path / "file" / "run"),
+        RunFolder(tmp_path / "file").lock(),
     ):
         pass

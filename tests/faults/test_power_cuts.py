@@ -19,7 +19,6 @@ from cutaway.files import replacing, write_json
 from cutaway.folders import Kind, replacing_folder
 from cutaway.model.kernels import cpu
 from cutaway.tokens import train_tokenizer
-from cutaway.training import checkpoint
 from cutaway.training.checkpoint import write_checkpoint
 
 KIND = Kind("thing", "seal", ("seal", "part-*", "old"))
@@ -66,8 +65,7 @@ class Disk:
         monkeypatch.setattr(os, "unlink", gone)
         for call in ("rename", "replace"):
             monkeypatch.setattr(os, call, renaming(getattr(os, call)))
-        for room in (folders, checkpoint):
-            monkeypatch.setattr(room, "exchange", renaming(exchange))
+        monkeypatch.setattr(folders, "exchange", renaming(exchange))
 
     def has(self, path: Path) -> bool:
         return self.certain.get(path.lstat().st_ino) == held_by(path)
@@ -147,8 +145,7 @@ def test_what_is_written_is_flushed_before_it_has_its_name_and_its_name_after(
     before(tmp_path)
     disk = Disk(tmp_path, monkeypatch)
     if not may_exchange:
-        for room in (folders, checkpoint):
-            monkeypatch.setattr(room, "exchange", refused)
+        monkeypatch.setattr(folders, "exchange", refused)
     write(tmp_path)
     assert any(call.startswith("name ") for call in disk.calls)
     assert disk.lost() == []

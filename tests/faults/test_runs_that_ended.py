@@ -9,7 +9,7 @@ import pytest
 from helpers.faults.killed_runs import Reference, Starter, checkpoint_folders, fingerprints, sha, small, undisturbed
 
 from cutaway.errors import CheckpointError
-from cutaway.training.recipe import recipe_from
+from cutaway.training.recipe_file import recipe_from
 from cutaway.training.run_curves import read_run
 from cutaway.training.run_log import RunLog, read_log
 from cutaway.training.train import train
@@ -75,7 +75,7 @@ def test_a_run_that_is_done_without_its_checkpoints_is_not_begun_again(starter: 
     reference = undisturbed(starter, tmp_path, small(place))
     shutil.rmtree(reference.out / "run" / "checkpoints")
     refused = starter.train(reference.recipe, reference.out, resume=True)
-    assert refused.error.endswith(f"{reference.out} is done, and its checkpoints are gone: nothing can go on")
+    assert refused.error.endswith(f"{reference.out} is done and its checkpoints are gone: it cannot go on")
     assert sha(reference.out / "model.safetensors") == reference.prints["model.safetensors"]
 
 
@@ -86,7 +86,7 @@ def test_a_new_run_in_a_folder_without_checkpoints_is_not_taken_for_the_one_that
     shutil.rmtree(reference.out / "run" / "checkpoints")
     other = small(place, seed=4)
     refused = starter.train(other, reference.out).error
-    assert f"{reference.out} holds a model, over which no run is started: choose another --out" in refused
+    assert f"{reference.out} holds a model, and a run needs a folder of its own: choose another --out" in refused
     for path in reference.out.iterdir():
         if path.is_file():
             path.unlink()
@@ -120,7 +120,7 @@ def test_scores_that_are_no_numbers_are_saved_and_come_back(
 ):
     scores = iter([math.inf, math.nan, 2.0])
     monkeypatch.setattr(
-        "cutaway.training.train.validate", lambda *given, **more: {"loss": next(scores), "other": math.nan}
+        "cutaway.training.trainer.validate", lambda *given, **more: {"loss": next(scores), "other": math.nan}
     )
     recipe = recipe_from(small(place, train_steps=6, evaluate_every=2, checkpoint_every=2, evaluate_keep_best=False))
     out = tmp_path / "out"

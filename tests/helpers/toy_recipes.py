@@ -13,7 +13,8 @@ from torch import Tensor
 
 from cutaway.model.model import Model
 from cutaway.objectives import Objective, as_tensors
-from cutaway.training.recipe import Recipe, recipe_from
+from cutaway.training.recipe import Recipe
+from cutaway.training.recipe_file import recipe_from
 
 WORDS = "the a cat dog bird sat ran flew on under over mat house tree big small red old and was it".split()
 SIZES: dict[str, dict[str, Any]] = {

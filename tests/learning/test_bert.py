@@ -12,7 +12,7 @@ from cutaway.checkpoints import load, load_tokenizer
 from cutaway.objectives import Pretraining
 from cutaway.objectives.objective import as_tensors
 from cutaway.training.datasets import prepare
-from cutaway.training.recipe import recipe_from
+from cutaway.training.recipe_file import recipe_from
 from cutaway.training.train import train
 
 # --- agreement --------------------------------------------------------------------------------------------------------

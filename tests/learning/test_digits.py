@@ -10,7 +10,7 @@ import torch
 from cutaway.checkpoints import load
 from cutaway.objectives import Pictures
 from cutaway.training.datasets import prepare
-from cutaway.training.recipe import recipe_from
+from cutaway.training.recipe_file import recipe_from
 from cutaway.training.train import train
 
 

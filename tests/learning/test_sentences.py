@@ -11,7 +11,7 @@ import torch
 from cutaway.checkpoints import load, load_tokenizer
 from cutaway.decoding import greedy_translate
 from cutaway.model.model import EncoderDecoderModel
-from cutaway.training.recipe import recipe_from
+from cutaway.training.recipe_file import recipe_from
 from cutaway.training.train import train
 
 NOUNS, TIMES = "film book song meal trip".split(), "today again yesterday".split()

@@ -10,7 +10,7 @@ import torch
 from cutaway.checkpoints import load, load_tokenizer
 from cutaway.decoding import greedy_translate
 from cutaway.model.model import EncoderDecoderModel
-from cutaway.training.recipe import recipe_from
+from cutaway.training.recipe_file import recipe_from
 from cutaway.training.train import train
 
 LONGEST, TESTED = 8, 300

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import cutaway
 from cutaway import bundled
 from cutaway.cli import app
-from cutaway.training.recipe import recipe_from
+from cutaway.training.recipe_file import recipe_from
 
 README = Path(__file__).parents[2] / "README.md"
 

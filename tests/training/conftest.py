@@ -14,4 +14,4 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _no_measuring_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """How fast it could be is measured anew in each run, with products that take longer than a toy's steps."""
-    monkeypatch.setattr("cutaway.training.train.peak_flops", lambda device, dtype: 1e12)
+    monkeypatch.setattr("cutaway.training.trainer.peak_flops", lambda device, dtype: 1e12)

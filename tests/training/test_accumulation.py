@@ -11,7 +11,7 @@ from helpers.toy_recipes import near, toy
 from cutaway.data.batches import Batch
 from cutaway.model.model import Model
 from cutaway.training.datasets import prepare
-from cutaway.training.datasets.shared import TrainingData
+from cutaway.training.datasets.training_data import TrainingData
 from cutaway.training.feed import SCALE, Feed, StepBatch
 from cutaway.training.loop import Run, loss_function, take_step
 from cutaway.training.optimizer import Optimizer
@@ -42,7 +42,7 @@ def material_of(kind: str, folder: Path, **more: Any) -> tuple[TrainingData, Mod
     more = {table: values for table, values in more.items() if values}
     recipe = toy(kind, folder, model={"dropout": 0.0}, train={"rows": 8, "tokens": 1024, "accumulate": 8}, **more)
     dataset = prepare(recipe, None)
-    model, _ = starting_model(recipe, dataset.numbers, torch.device("cpu"))
+    model, _ = starting_model(recipe, dataset.model_settings, torch.device("cpu"))
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     return dataset, model

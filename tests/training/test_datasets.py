@@ -14,10 +14,12 @@ from cutaway.decoding.single_pass import rows_of
 from cutaway.errors import ConfigError, InputError
 from cutaway.objectives import IGNORED
 from cutaway.training.datasets import prepare
-from cutaway.training.datasets.images import changes_of, statistics
-from cutaway.training.datasets.shared import TrainingData, check_classes
-from cutaway.training.datasets.texts import training_texts
-from cutaway.training.recipe import recipe_from
+from cutaway.training.datasets.held_out import check_classes
+from cutaway.training.datasets.images import mean_and_std
+from cutaway.training.datasets.texts import TextFiles
+from cutaway.training.datasets.training_data import TrainingData
+from cutaway.training.recipe_file import recipe_from
+from cutaway.training.tasks.images import augmentation
 from cutaway.training.train import train
 from cutaway.training.validation import bits
 
@@ -149,9 +151,13 @@ def test_bits_per_byte_count_the_bytes_that_are_held_out(tmp_path: Path) -> None
         ("lines", {"valid_last": 500}, r"valid_last=500 of 120 .*: none is left to train on"),
         ("classify", {"valid_last": 60}, r"valid_last=60 of 60 .*: none is left to train on"),
         ("translate", {"valid_last": 100}, r"valid_last=100 of 80 .*: none is left to train on"),
-        ("images", {"valid_share": 0.001}, r"valid_share=0.001 of 50 .*: none is held out to measure with; bring more"),
-        ("next_token", {"train": []}, r"\[data\] names no `train` files"),
-        ("translate", {"train": ["pairs.en"]}, r"parallel files come in pairs: 1 are named"),
+        (
+            "images",
+            {"valid_share": 0.001},
+            r"valid_share=0.001 of 50 .*: none is held out for validation; give more",
+        ),
+        ("next_token", {"train": []}, r"\[data\] has no `train` files"),
+        ("translate", {"train": ["pairs.en"]}, r"parallel files come in pairs, and there are 1"),
         (
             "pretrain",
             {"format": "table", "train": ["table.tsv"]},
@@ -169,12 +175,12 @@ def test_what_leaves_nothing_to_learn_from_is_refused(
 
 def test_nothing_is_waited_for_without_examples_to_measure_with(tmp_path: Path) -> None:
     recipe = toy("lines", tmp_path, data={"valid_share": 0.0}, evaluate={"patience": 2})
-    with pytest.raises(ConfigError, match=r"evaluate.patience=2 needs examples to measure with: data.valid"):
+    with pytest.raises(ConfigError, match=r"evaluate.patience=2 needs validation examples: set data.valid"):
         prepare(recipe, None)
 
 
 def test_rows_that_do_not_divide_into_parts_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"3 rows of a step do not divide into train.accumulate=2 parts"):
+    with pytest.raises(ConfigError, match=r"3 rows of a step cannot be divided into train.accumulate=2 parts"):
         prepare(toy("next_token", tmp_path, train={"rows": 3, "accumulate": 2}), None)
 
 
@@ -182,7 +188,7 @@ def test_a_tokenizer_without_the_token_that_is_needed_is_refused(tmp_path: Path)
     recipe = values("masked", tmp_path, tokenizer={"kind": "char", "vocab_size": None})
     no_mask = prepare(recipe_from(values("next_token", tmp_path)), None).tokenizer
     del recipe["tokenizer"]
-    with pytest.raises(ConfigError, match="a token for «hides a word»"):
+    with pytest.raises(ConfigError, match="a token that hides a word"):
         prepare(recipe_from(recipe), no_mask)
 
 
@@ -331,7 +337,7 @@ def test_pairs_are_read_in_every_wanted_direction_with_the_tag_of_the_target(tmp
             assert batch["tag"][i] == tokenizer.tag_id(to)
             seen.add((source, to))
     assert len(seen) == 2 * 36
-    assert {tag for _, tag in dataset.sample_source} == {tokenizer.tag_id("en"), tokenizer.tag_id("de")}
+    assert {tag for _, tag in dataset.sample_sources} == {tokenizer.tag_id("en"), tokenizer.tag_id("de")}
 
 
 @pytest.mark.parametrize(
@@ -339,7 +345,7 @@ def test_pairs_are_read_in_every_wanted_direction_with_the_tag_of_the_target(tmp
     [
         (["en"], r"data.directions=\['en'\]: write each as en-de"),
         (["en-de", "-en"], r"data.directions=\['en-de', '-en'\]: write each as en-de"),
-        (["en-fr"], r"no side of the parallel files is called 'fr': data.header=\['en', 'de'\]"),
+        (["en-fr"], r"parallel files have no side 'fr': data.header=\['en', 'de'\]"),
     ],
 )
 def test_directions_that_lead_nowhere_are_refused(directions: list[str], said: str, tmp_path: Path) -> None:
@@ -401,12 +407,12 @@ def test_what_is_held_out_is_held_out_in_all_its_cuts_and_cut_as_always(
     tokenizer = plain.tokenizer
     assert tokenizer is not None
     assert rows_in(plain.valid) == rows_in(cut.valid)
-    assert plain.sample_source == cut.sample_source
+    assert plain.sample_sources == cut.sample_sources
     texts = [Counter((row[0], tokenizer.decode(row[1:])) for row in rows_in(m.train)) for m in (plain, cut)]
     assert texts[1] == Counter({text: 5 * n for text, n in texts[0].items()})
     assert not set(texts[1]) & {(row[0], tokenizer.decode(row[1:])) for row in rows_in(cut.valid)}
     assert len(set(rows_in(cut.train))) > 0.9 * cut.train.n_examples
-    assert cut.notes == [f"each of {plain.train.n_examples // 2} training pairs is cut in 5 ways", *plain.notes]
+    assert cut.notes == [f"each of {plain.train.n_examples // 2} training pairs is segmented in 5 ways", *plain.notes]
 
 
 def test_cuts_that_are_too_long_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -459,7 +465,7 @@ def test_classes_that_were_never_shown_are_not_measured_with() -> None:
     labels, every = np.repeat([0, 1, 2], 10), np.arange(30)
     check_classes(labels, every[::2], every[1::2])
     check_classes(labels, every, every[20:])
-    with pytest.raises(ConfigError, match=r"class 2 is in the held-out examples.*data.valid_share"):
+    with pytest.raises(ConfigError, match=r"class 2 occurs in the held-out examples.*data.valid_share"):
         check_classes(labels, every[:20], every[20:])
 
 
@@ -478,9 +484,9 @@ def test_pictures_that_the_model_cannot_read_are_refused_before_the_first_step(t
         picture_file(tmp_path, f"{height}x{width}.npz", height, width) for height, width in ((8, 8), (4, 4), (8, 12))
     )
     for data, said in (
-        ({"train": [wide]}, r"the pictures are 8 × 12 pixels of 1 channel, .*: --set data.image_size=64"),
-        ({"train": [square], "valid": [other]}, r"validation pictures are 4 × 4 pixels .*, the training ones 8 × 8"),
-        ({"train": [square, square], "image_size": 4}, r"data.image_size=4: pictures of idx files are read as they"),
+        ({"train": [wide]}, r"the images are 8 × 12 pixels of 1 channel; --set data.image_size=64"),
+        ({"train": [square], "valid": [other]}, r"validation images are 4 × 4 pixels .*, training images 8 × 8"),
+        ({"train": [square, square], "image_size": 4}, r"data.image_size=4: images of idx files are not resized"),
         ({"train": [square], "image_size": 4}, r"holds images as arrays: size and channels are for encoded images"),
     ):
         with pytest.raises((ConfigError, InputError), match=said):
@@ -492,18 +498,18 @@ def test_the_mean_and_spread_of_pictures_are_those_of_their_numbers() -> None:
     pixels[:, 2] = 7
     examples = np.arange(0, 30, 2)
     numbers = pixels[examples].astype(np.float64) / 255
-    mean, std = statistics(pixels, examples)
+    mean, std = mean_and_std(pixels, examples)
     assert mean == pytest.approx(numbers.mean(axis=(0, 2, 3)), abs=6e-5)
     assert std == pytest.approx([*numbers.std(axis=(0, 2, 3))[:2], 0.01], abs=6e-5)
 
 
 def test_changes_of_pictures_are_strict() -> None:
-    assert changes_of({"turn": 10, "mirror": True}).turn == 10.0
-    with pytest.raises(ConfigError, match=r"unknown key 'mirrow' in \[objective\] of pictures; .*mean 'mirror'\?"):
-        changes_of({"mirrow": True})
+    assert augmentation({"turn": 10, "mirror": True}).turn == 10.0
+    with pytest.raises(ConfigError, match=r"unknown key 'mirrow' in \[objective\] of images; .*mean 'mirror'\?"):
+        augmentation({"mirrow": True})
     for name, wrong in {"mirror": "yes", "shift": 1.5, "turn": "a", "erase": True}.items():
         with pytest.raises(ConfigError, match=rf"objective.{name}="):
-            changes_of({name: wrong})
+            augmentation({name: wrong})
 
 
 @pytest.mark.parametrize("kind", ["classify", "regress", "tag", "images"])
@@ -546,4 +552,4 @@ def test_a_book_that_is_in_the_validation_text_is_not_learnt(tmp_path: Path, apa
     assert len(dataset.train.corpus) == (2 if apart else 3)
     assert bool(dataset.notes) == apart
     first = printed_otherwise(book(1))[:40]
-    assert (first in "".join(training_texts(recipe))) != apart
+    assert (first in "".join(TextFiles(recipe, print).training_texts())) != apart

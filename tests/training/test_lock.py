@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from cutaway.errors import CheckpointError
-from cutaway.training.lock import Interruption, locked_run
+from cutaway.training.interruption import Interruption
+from cutaway.training.run_folder import RunFolder
 
 BOTH = (signal.SIGTERM, signal.SIGINT)
 
@@ -26,7 +27,7 @@ def stops(number: signal.Signals) -> bool:
 def test_a_signal_is_noted_told_and_waited_for_and_a_second_ctrl_c_is_not(first: signal.Signals, code: int) -> None:
     before = [signal.getsignal(number) for number in BOTH]
     interruption, said = Interruption(), []  # type: ignore[var-annotated]
-    with interruption.listening(said.append) as heard:
+    with interruption.listen(said.append) as heard:
         assert heard is interruption
         assert (bool(interruption), interruption.exit_code) == (False, 0)
         assert not stops(first)
@@ -45,17 +46,17 @@ def test_in_a_thread_that_hears_no_signals_a_run_goes_on(monkeypatch: pytest.Mon
         raise ValueError("signal only works in main thread of the main interpreter")
 
     monkeypatch.setattr(signal, "signal", refuse)
-    with Interruption().listening() as interruption:
+    with Interruption().listen() as interruption:
         assert not interruption
 
 
 def test_a_folder_has_one_trainer_and_the_next_when_it_has_gone(tmp_path: Path) -> None:
     for _ in range(2):
-        with locked_run(tmp_path / "run"):
+        with RunFolder(tmp_path).lock():
             refused = rf"in use by another trainer \(process {os.getpid()}\): choose another --out"
-            with pytest.raises(CheckpointError, match=refused), locked_run(tmp_path / "run"):
+            with pytest.raises(CheckpointError, match=refused), RunFolder(tmp_path).lock():
                 pass
             assert (tmp_path / "run" / "lock").read_text() == str(os.getpid())
     (tmp_path / "run" / "lock").write_text("12345678901234567890")  # a longer number, of one that was killed
-    with locked_run(tmp_path / "run"):
+    with RunFolder(tmp_path).lock():
         assert (tmp_path / "run" / "lock").read_text() == str(os.getpid())

@@ -9,7 +9,7 @@ import torch
 from helpers.toy_recipes import toy
 
 from cutaway.checkpoints import load
-from cutaway.training import train as train_module
+from cutaway.training import trainer as train_module
 from cutaway.training.loop import take_step
 from cutaway.training.train import train
 

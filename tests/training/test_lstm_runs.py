@@ -24,7 +24,8 @@ from cutaway.inside.circuits.circuit_eval import nodes_of
 from cutaway.inside.patching.sweep import sweep
 from cutaway.inside.residual.logit_lens import logit_lens
 from cutaway.inside.residual.stream import writes
-from cutaway.training.recipe import Recipe, recipe_from, to_toml
+from cutaway.training.recipe import Recipe
+from cutaway.training.recipe_file import recipe_from, to_toml
 from cutaway.training.train import train
 
 KINDS = {"lines": "lstm", "translate": "lstm-translator", "classify": "lstm"}

@@ -12,7 +12,8 @@ from helpers.toy_recipes import toy
 
 from cutaway.errors import ConfigError
 from cutaway.objectives import NextToken
-from cutaway.training.machine import Lap, chosen_device, machine_name, peak_flops, settings, step_flops
+from cutaway.training.machine import chosen_device, machine_name, settings
+from cutaway.training.speed import Lap, peak_flops, step_flops
 from cutaway.training.tensorboard import TensorBoard
 
 
@@ -25,7 +26,7 @@ class Product(NextToken):
 
 def clock(monkeypatch: pytest.MonkeyPatch, times: list[float]) -> None:
     told: Iterator[float] = iter(times)
-    monkeypatch.setattr("cutaway.training.machine.time.perf_counter", lambda: next(told))
+    monkeypatch.setattr("cutaway.training.speed.time.perf_counter", lambda: next(told))
 
 
 def test_a_product_of_matrices_costs_two_operations_a_number_and_the_way_back_twice_as_many() -> None:

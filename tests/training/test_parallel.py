@@ -26,7 +26,8 @@ from cutaway.training.machine import chosen_device
 from cutaway.training.optimizer import Optimizer
 from cutaway.training.parallel import ProcessGroup, join_group, leads
 from cutaway.training.recipe import OptimizerPart, Recipe
-from cutaway.training.train import Trainer, train
+from cutaway.training.train import train
+from cutaway.training.trainer import Trainer
 
 KINDS = ["lines", "translate", "pretrain", "classify"]
 # Above the noise of adding in another order: where a gradient is 0, Adam divides noise by noise.
@@ -46,7 +47,7 @@ def recipe_of(kind: str, folder: Path, *, dropout: float = 0.0) -> Recipe:
 def gradient_of(recipe: Recipe, out: Path, parts: int = 1) -> Tensor:
     """The gradient of the first step, which each process takes in so many parts."""
     trainer = Trainer(recipe, out, [])
-    with trainer.opened(False):
+    with trainer.open(False):
         run, group = trainer.run, trainer.group
         feed = Feed(trainer.dataset.train, run.objective, seed=1, accumulate=parts, rank=group.rank, world=group.world)
         take_step(run, feed.on_device(feed.make(0)), 1.0)

@@ -63,10 +63,11 @@ def test_the_columns_that_are_named_count(
 def test_the_files_choose_the_recipe(tmp_path: Path) -> None:
     write_files(tmp_path)
     english, german, text = tmp_path / "pairs.en", tmp_path / "pairs.de", tmp_path / "text.txt"
+    other = write(tmp_path / "other.txt", english.read_text())
     for paths, changes, kind, form in (
         ([text], [], "next_token", "auto"),
         ([english, german], [], "translate", "parallel"),
-        ([english, text], ['data.header=["source", "target"]'], "translate", "parallel"),
+        ([english, other], ['data.header=["source", "target"]'], "translate", "parallel"),
         ([tmp_path / "pictures.npz"], [], "images", "auto"),
         ([table(tmp_path, "table.dat", "text", "second", "label")], ["data.table=tsv"], "classify", "table"),
     ):
@@ -130,8 +131,8 @@ def test_texts_by_other_names_are_running_text(names: list[str], tmp_path: Path)
         (["text", "de", "label"], ["data.text=txt"], r"a.tsv has the columns text, de, label:"),
         (["en", "de", "n"], ["data.tetx=en"], r"unknown key 'tetx' in \[data\]; .*did you mean 'text'"),
         (["en", "de", "n"], ["data.skip_lines=x"], r"data.skip_lines='x' is not int"),
-        (["en", "de", "n"], ["data=3"], r"data is a table: \[data\]"),
-        (["text", "de", "label"], ["model=3"], r"model is a table: \[model\]"),
+        (["en", "de", "n"], ["data=3"], r"data is a table: write it as \[data\]"),
+        (["text", "de", "label"], ["model=3"], r"model is a table: write it as \[model\]"),
     ],
 )
 def test_columns_that_nobody_finds_are_refused(
@@ -139,6 +140,40 @@ def test_columns_that_nobody_finds_are_refused(
 ) -> None:
     with pytest.raises((InputError, ConfigError), match=said):
         recipe_for([table(tmp_path, "a.tsv", *header)], changes)
+
+
+# --- how long ---------------------------------------------------------------------------------------------------------
+
+
+def test_little_data_takes_fewer_steps_with_warm_up_and_evaluations_in_proportion(tmp_path: Path) -> None:
+    short, long = (
+        write(tmp_path / "short.txt", "one two\n" * 10_000),
+        write(tmp_path / "long.txt", "one two\n" * 200_000),
+    )
+    few, many = recipe_for([short]), recipe_for([long])
+    assert (few.train.steps, few.schedule.warmup, few.evaluate.every) == (800, 80, 100)  # 80 kB: 40 epochs of 20 steps
+    assert (many.train.steps, many.schedule.warmup, many.evaluate.every) == (2000, 100, 250)  # as the preset says
+    least = recipe_for([table(tmp_path, "a.tsv", "text", "more", "label")])
+    assert (least.train.steps, least.schedule.warmup, least.evaluate.every) == (200, 20, 25)
+    for paths in ([tmp_path / "pairs.en", tmp_path / "pairs.de"], [tmp_path / "pictures.npz"]):
+        write_files(tmp_path)
+        assert recipe_for(paths).train.steps == 200
+
+
+def test_steps_grow_with_the_data_up_to_the_presets(tmp_path: Path) -> None:
+    rows = ["text\tlabel", *(f"one cat\t{'ab'[i % 2]}" for i in range(1600))]
+    path = write(tmp_path / "a.tsv", "\n".join(rows) + "\n")
+    assert recipe_for([path]).train.steps == 1000  # 20 epochs of 50 steps
+    path.write_text("\n".join(rows * 2) + "\n")
+    assert recipe_for([path]).train.steps == 1500
+    assert recipe_for([path], ["train.rows=128"]).train.steps == 520
+
+
+def test_what_is_set_is_not_scaled(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", "one two\n" * 100)
+    recipe = recipe_for([path], ["train.steps=50", "evaluate.every=40"])
+    assert (recipe.train.steps, recipe.schedule.warmup, recipe.evaluate.every) == (50, 5, 40)
+    assert recipe_for([path], ["train.steps=50", "schedule.warmup=7"]).schedule.warmup == 7
 
 
 # --- from a trained model ---------------------------------------------------------------------------------------------
@@ -157,7 +192,7 @@ def test_a_start_replaces_the_size_and_the_tokenizer(tmp_path: Path) -> None:
         assert recipe_for(paths, ["model.start=old", "optimizer.rate=0.5"]).optimizer.rate == 0.5
     recipe = recipe_for([path], ["model.dropout=0.3", "model.start=old"])
     assert recipe.model.changes == {"dropout": 0.3}
-    with pytest.raises(ConfigError, match=r"\[model\] names a `size` .* or a `start`"):
+    with pytest.raises(ConfigError, match=r"\[model\] needs a `size` .* or a `start`"):
         recipe_for([path], ["model.start=old", "model.size=bert-tiny"])
 
 

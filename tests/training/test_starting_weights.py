@@ -14,7 +14,8 @@ from cutaway.errors import ConfigError
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
 from cutaway.training.datasets import prepare
-from cutaway.training.recipe import Recipe, recipe_from
+from cutaway.training.recipe import Recipe
+from cutaway.training.recipe_file import recipe_from
 from cutaway.training.starting_weights import refuse_long_rows, starting_model, starting_tokenizer
 from cutaway.training.train import train
 
@@ -171,7 +172,7 @@ def test_rows_that_the_model_cannot_read_are_refused_before_the_first_step(kind:
         batches = (dataset.objective.prepare(source(i), np.random.default_rng(0)) for i in range(source.steps))
         read += [batch[name].shape[1] for batch in batches for name in ("ids", "source") if name in batch]
     for max_len in (max(read), max(read) - 1):
-        numbers = {**dataset.numbers, "max_len": max_len}
+        numbers = {**dataset.model_settings, "max_len": max_len}
         model, _ = starting_model(recipe, numbers, CPU)
         if max_len == max(read):
             refuse_long_rows(recipe, dataset, model)

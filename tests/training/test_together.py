@@ -15,7 +15,7 @@ from torch import Tensor
 from cutaway.checkpoints import load
 from cutaway.checkpoints.tensors import open_tensors
 from cutaway.model.model import Model
-from cutaway.training import train as train_module
+from cutaway.training import trainer as train_module
 from cutaway.training.loop import take_step
 from cutaway.training.train import train
 

@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.toy_recipes import KINDS, toy, values
+from helpers.toy_recipes import KINDS, toy, values, write_files
 
 from cutaway.checkpoints import load, load_tokenizer
 from cutaway.checkpoints.tensors import open_tensors
 from cutaway.errors import ConfigError
 from cutaway.model.model import Model
-from cutaway.training.recipe import Recipe, recipe_from
-from cutaway.training.run_log import RunLog
-from cutaway.training.train import Outcome, Trainer, train
+from cutaway.training.recipe import Recipe
+from cutaway.training.recipe_file import recipe_from, to_toml
+from cutaway.training.start_run import uses_cuda_graphs
+from cutaway.training.train import train
+from cutaway.training.trainer import Outcome
 
 Events = list[dict[str, Any]]
 
@@ -181,11 +183,10 @@ def test_detours_are_merged_into_an_ordinary_model(tmp_path: Path) -> None:
 
 def test_what_computes_inner_values_again_is_not_recorded_and_says_so(tmp_path: Path) -> None:
     for again in (False, True):
-        events: Events = []
-        trainer = Trainer(toy("lines", tmp_path, train={"checkpointing": again}), tmp_path, [])
-        trainer.device, trainer.log = torch.device("cuda"), RunLog(None, [events.append])
-        assert trainer._captures() is not again
-        assert [event["text"][:20] for event in events] == ["train.checkpointing:"] * again
+        notes: list[str] = []
+        recipe = toy("lines", tmp_path, train={"checkpointing": again})
+        assert uses_cuda_graphs(recipe, torch.device("cuda"), notes.append) is not again
+        assert [note[:20] for note in notes] == ["train.checkpointing:"] * again
 
 
 # --- when it stops ----------------------------------------------------------------------------------------------------
@@ -205,7 +206,8 @@ def test_a_loss_is_best_when_low_and_a_score_when_high(
 ) -> None:
     """Measured are 0.5, 0.7, 0.2 and NaN, whatever that is."""
     measured = iter([0.5, 0.7, 0.2, float("nan")])
-    monkeypatch.setattr("cutaway.training.train.validate", lambda *args, **more: {"loss": 1.0, metric: next(measured)})
+    found = lambda *args, **more: {"loss": 1.0, metric: next(measured)}  # noqa: E731
+    monkeypatch.setattr("cutaway.training.trainer.validate", found)
     asked = {"evaluate": {"every": 1, "metric": metric}, "objective": {"auxiliary": 0.5}}
     outcome, events = run(toy("classify", tmp_path, **asked), tmp_path / "out")
     assert [event["step"] for event in told(events, "evaluate") if event["best"]] == [1, best]
@@ -227,3 +229,44 @@ def test_without_validation_the_last_weights_are_the_model(tmp_path: Path) -> No
     assert told(events, "evaluate") == []
     assert "none: the recipe names no validation data" in (tmp_path / "out" / "README.md").read_text()
     assert holds(load(tmp_path / "out"), weights_at(tmp_path / "out", 4))
+
+
+# --- the Python call --------------------------------------------------------------------------------------------------
+
+
+def test_files_are_trained_on_and_keywords_change_the_recipe(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    small = {"model": {"d_model": 16, "n_heads": 2, "n_layers": 1}, "tokens": 256, "seq_len": 16, "threads": 1}
+    for what in (str(tmp_path / "text.txt"), [tmp_path / "text.txt"]):
+        outcome = train(what, tmp_path / f"out{len(str(what))}", steps=2, seed=3, **small)
+        assert outcome.step == 2
+    saved = tomllib.loads((tmp_path / f"out{len(str(what))}" / "recipe.toml").read_text())
+    assert (saved["seed"], saved["model"]["d_model"], saved["data"]["seq_len"]) == (3, 16, 16)
+
+
+def test_a_recipe_with_keywords_is_the_recipe_with_changes(tmp_path: Path) -> None:
+    recipe = toy("next_token", tmp_path)
+    first = run(toy("next_token", tmp_path, train={"steps": 2}, model={"d_ff": 16}), tmp_path / "first")
+    events: Events = []
+    outcome = train(recipe, tmp_path / "second", steps=2, model={"d_ff": 16}, listeners=[events.append])
+    assert outcome.scores == first[0].scores
+    assert told(events, "step") == told(first[1], "step")
+    (tmp_path / "recipe.toml").write_text(to_toml(recipe))
+    assert (
+        train(tmp_path / "recipe.toml", str(tmp_path / "third"), steps=2, model={"d_ff": 16}).scores == outcome.scores
+    )
+    assert train(None, tmp_path / "third", resume=True).scores == outcome.scores
+
+
+def test_keywords_that_no_table_or_several_tables_have_are_refused(tmp_path: Path) -> None:
+    recipe = toy("next_token", tmp_path)
+    for changes, said in (
+        ({"step": 2}, r"unknown key 'step' in recipes; .*did you mean 'steps'"),
+        ({"every": 2}, r"every is a key of several tables: say evaluate={'every': …} or checkpoint={'every': …}"),
+        ({"steps": None}, r"steps=None"),
+        ({"train": {"stepz": 2}}, r"unknown key 'stepz' in \[train\]"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            train(recipe, tmp_path / "out", **changes)
+    with pytest.raises(ConfigError, match=r"name a recipe \(.toml\) or files to train on"):
+        train([], tmp_path / "out")

@@ -16,7 +16,7 @@ from cutaway.model.model import Model
 from cutaway.objectives import IGNORED
 from cutaway.objectives.objective import as_tensors
 from cutaway.training.datasets import prepare
-from cutaway.training.datasets.shared import TrainingData
+from cutaway.training.datasets.training_data import TrainingData
 from cutaway.training.starting_weights import starting_model
 from cutaway.training.validation import bits, samples, scores, validate
 
@@ -25,7 +25,7 @@ def case(kind: str, folder: Path, **more: Any) -> tuple[TrainingData, Model]:
     """Weights large enough that scores differ, and dropout, which must be off when something is measured."""
     recipe = toy(kind, folder, model={"dropout": 0.3}, **more)
     dataset = prepare(recipe, None)
-    model, _ = starting_model(recipe, dataset.numbers, torch.device("cpu"))
+    model, _ = starting_model(recipe, dataset.model_settings, torch.device("cpu"))
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     return dataset, model.train()
@@ -203,7 +203,7 @@ def test_a_sample_of_labels_holds_the_text_the_truth_and_the_answer(kind: str, t
     truth = {f"{row[0]} / {row[1]}" if kind == "pair" else row[0]: row[column] for row in table}
     if kind == "images":
         truth = {f"picture {i}": str(i % 4) for i in range(50)}
-    names = dataset.numbers.get("labels")
+    names = dataset.model_settings.get("labels")
     right = model.eval()
     for sample in shown:
         text, said = sample.removesuffix(")").split(" → ")

@@ -214,10 +214,10 @@ def text_pieces(
     done = 0
     for path in files:
 
-        def tell(place: int, before: int = done) -> None:
+        def tell(place: int, total: int, before: int = done) -> None:
             heard(before + place)
 
-        for piece in read_documents([path], split, heard=tell):
+        for piece in read_documents([path], split, progress=tell):
             if "\0" in piece.text:
                 raise InputError(f"{path} is binary: the character 0 stands in it, and in no text")
             yield piece

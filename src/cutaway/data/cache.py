@@ -1,20 +1,17 @@
-"""What was read once need not be read again: folders of arrays, keyed by the content that they were made from.
+"""A cache of what was read from files: folders of arrays, keyed by the content of the files.
 
     entry = cached([path], {"kind": "documents", "split": "line"}, build)
 
 `build(folder)` writes its files into the folder that it is given, and returns facts for `meta.json`.
 
-An entry is whole or absent: it is written beside its place, flushed to the disk, then renamed. `meta.json` is written
-last and names the checksum of each file. They are compared each time an entry is asked for, so that what a disk has
-damaged is built again and never learnt from.
+An entry is whole or absent (`folders.whole_folder`). `meta.json` has a checksum of each file. They are compared each
+time an entry is opened, so that one that a disk has damaged is built again and never learnt from.
 """
 
-import fcntl
 import hashlib
 import json
 import os
 import re
-import shutil
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,34 +20,34 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cutaway.data.text_files import file_size
 from cutaway.errors import CheckpointError, InputError
-from cutaway.files import MEGABYTE, read_json, write_json
+from cutaway.files import MEGABYTE, held, read_json, remove_left, write_json
+from cutaway.folders import whole_folder
 
 FORMAT = 1  # of the entries; a higher number leaves all older ones behind
 META = "meta.json"
-LEFT = re.compile(r"\.([0-9a-f]{64})\.[0-9a-f]{32}\.tmp")  # nobody else's folders
-CHUNK = 4 * MEGABYTE  # that a thread sums up at a time
+LEFT = re.compile(r"\.[0-9a-f]{64}\.[0-9a-f]{32}\.tmp")  # hidden folders of killed builders
+CHUNK = 4 * MEGABYTE  # bytes of a checksum's chunk
 
 Array = NDArray[Any]
 Build = Callable[[Path], Mapping[str, Any]]
 
-_say: ContextVar[Callable[[str], None]] = ContextVar("_say", default=warnings.warn)
+_note: ContextVar[Callable[[str], None]] = ContextVar("_note", default=warnings.warn)
 
 
 @contextmanager
-def notes_to(say: Callable[[str], None]) -> Iterator[None]:
-    """Within, a damaged entry is reported to `say`; elsewhere it is a warning."""
-    token = _say.set(say)
+def notes_to(note: Callable[[str], None]) -> Iterator[None]:
+    """Within, a damaged entry is reported to `note`; elsewhere it is a warning."""
+    token = _note.set(note)
     try:
         yield
     finally:
-        _say.reset(token)
+        _note.reset(token)
 
 
 def data_cache_folder() -> Path:
@@ -87,17 +84,17 @@ def cached(paths: Sequence[Path], settings: Mapping[str, Any], build: Build, cac
         said = build(folder)
         for path, before, after in zip(paths, stamps, _stamps(paths), strict=True):
             if before != after:  # the key would tell of other bytes than the entry
-                raise InputError(f"{path} changed while it was read; start again when it is written")
+                raise InputError(f"{path} changed while it was read; start again when it is complete")
         return said
 
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        with _locked(_lock_of(parent, entry.name)):
+        with _locked(parent, entry.name):
             fault = fault_of(entry)
-            if fault is not None:  # the one that we waited for may have built it
+            if fault is not None:  # the process that we waited for may have built it
                 if fault:
-                    _say.get()(f"the cache is damaged and is built again: {fault}")
-                _sweep(parent, entry.name)
+                    _note.get()(f"the cache is damaged and is built again: {fault}")
+                _remove_left(parent)
                 _build(entry, build_of_unchanged)
     except OSError as error:
         raise InputError(
@@ -131,7 +128,7 @@ def fault_of(entry: Path) -> str | None:
 def checksum_of(path: Path) -> str:
     """CRC-32 of each chunk of a file, and the CRC-32 of these: made on all cores, at the speed of the disk.
 
-    It is to find damage, which it does as well as a slow hash; nobody gains anything by forging it.
+    It is for damage, which it finds as well as a slow hash; nobody gains anything by forging it.
     """
 
     def of_chunk(start: int) -> int:
@@ -154,81 +151,45 @@ def _sum_of(value: Any) -> str:
 
 
 def facts(entry: Path) -> dict[str, Any]:
-    """What the builder of an entry said about it."""
+    """What the builder of an entry returned."""
     result: dict[str, Any] = read_json(entry / META)["facts"]
     return result
 
 
 def open_array(path: Path, dtype: str, shape: tuple[int, ...]) -> Array:
-    """A file as an array that is read from the disk where it is touched; it cannot be written to."""
+    """A file as a read-only memory-mapped array."""
     if 0 in shape:
-        return np.zeros(shape, dtype)  # nothing cannot be mapped
+        return np.zeros(shape, dtype)  # an empty file cannot be mapped
     return np.asarray(np.memmap(path, dtype, "r", shape=shape))
 
 
 def _build(entry: Path, build: Build) -> None:
-    temporary, damaged = (entry.parent / f".{entry.name}.{uuid4().hex}.tmp" for _ in range(2))
-    temporary.mkdir()
     try:
-        said = dict(build(temporary))
-        files = sorted(temporary.iterdir())
-        for file in files:
-            _flush(file)
-        sums = {file.name: checksum_of(file) for file in files}
-        meta = json.loads(json.dumps({"files": sums, "facts": said}))  # lists for tuples, as they will be read
-        write_json(temporary / META, {**meta, "sum": _sum_of(meta)})
-        if entry.exists():  # damaged, since we are here; who has mapped it keeps what was mapped
-            entry.rename(damaged)
-        try:
-            temporary.rename(entry)
-        except OSError:  # where locks do not work, another may have been faster
-            if fault_of(entry) is not None:
-                raise
-        _flush(entry.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(damaged, ignore_errors=True)
+        with whole_folder(entry) as folder:  # who has mapped a damaged entry keeps what was mapped
+            said = dict(build(folder))
+            sums = {file.name: checksum_of(file) for file in sorted(folder.iterdir())}
+            meta = json.loads(json.dumps({"files": sums, "facts": said}))  # lists for tuples, as they will be read
+            write_json(folder / META, {**meta, "sum": _sum_of(meta)})
+    except OSError:  # without locks, another process may have been faster
+        if fault_of(entry) is not None:
+            raise
 
 
-def _sweep(parent: Path, ours: str) -> None:
-    """Remove what builders left behind that were killed: nobody holds their locks, or it is `ours`, which we hold."""
-    for leftover in parent.iterdir():
-        if not (left := LEFT.fullmatch(leftover.name)):
-            continue
-        if (key := left[1]) == ours:
-            shutil.rmtree(leftover, ignore_errors=True)
-            continue
-        with _locked(_lock_of(parent, key), wait=False) as held:
-            if held:
-                shutil.rmtree(leftover, ignore_errors=True)
-
-
-def _lock_of(parent: Path, key: str) -> Path:
-    return parent / f".{key}.lock"
+def _remove_left(parent: Path) -> None:
+    """Removes what killed builders left."""
+    for path in parent.iterdir():
+        if LEFT.fullmatch(path.name):
+            remove_left(path)
 
 
 @contextmanager
-def _locked(path: Path, wait: bool = True) -> Iterator[bool]:
-    """Hold a lock that the system gives back when the process ends, however it ends; false when another holds it."""
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
-    try:
-        held = True
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except OSError:  # another holds it, or this file system knows no locks
-            held = wait
-        yield held
-    finally:
-        os.close(descriptor)
+def _locked(parent: Path, key: str) -> Iterator[None]:
+    """One process at a time builds an entry; others wait."""
+    lock = parent / f".{key}.lock"
+    lock.touch()
+    with held(lock):
+        yield
 
 
 def _stamps(paths: Sequence[Path]) -> list[tuple[int, int]]:
     return [(file_size(path), path.stat().st_mtime_ns) for path in paths]
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from cutaway.data.cache import Array, cached, facts, open_array
 from cutaway.data.dedup import without_repeats
-from cutaway.data.text_files import Split, TextPiece, file_size, read_documents
+from cutaway.data.text_files import Split, TextPiece, read_documents
 from cutaway.errors import InputError
 from cutaway.files import MEGABYTE
 from cutaway.tokens.bpe_dropout import BPEDropout
@@ -31,7 +31,6 @@ BATCH = 2 * MEGABYTE  # characters that are cut at a time: enough for all cores,
 MOST_TEXTS = 4096
 
 T = TypeVar("T")
-Report = Callable[[int, int], None]  # done, total
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,13 +77,11 @@ def tokenised_documents(
     wrap: float = 0.0,
     left_out: Sequence[int] = (),
     cache: Path | None = None,
-    report: Report | None = None,
 ) -> Corpus:
     """The documents of some files as tokens, `end_id` behind each; documents without a token are left out.
 
     `part` is what is read of the text (`part_of`). `wrap` is the share of the documents whose long lines are broken, as
-    in printed books. `left_out` are numbers of documents that are not read. `report` is told now and then how many
-    bytes of how many have been read.
+    in printed books. `left_out` are numbers of documents that are not read.
     """
     if not paths:
         raise InputError("no files to read documents from")
@@ -96,20 +93,11 @@ def tokenised_documents(
     settings |= {"left_out": list(left_out)} if left_out else {}
 
     def build(folder: Path) -> dict[str, Any]:
-        total = sum(file_size(path) for path in paths)
-        done = 0
-
-        def heard(place: int) -> None:
-            nonlocal done
-            done = place
-
-        read = without_repeats(read_documents(paths, split, heard, wrap), set(left_out))
+        read = without_repeats(read_documents(paths, split, wrap=wrap), set(left_out))
         read = part_of(read, split, *part) if part else read
         with SequenceWriter(folder, "text", id_dtype(tokenizer)) as writer:
             for pieces in batched(read, lambda piece: len(piece.text)):
                 _write_pieces(pieces, tokenizer, end_id, writer)
-                if report is not None:
-                    report(done, total)
         return {"text": writer.facts()}
 
     entry = cached(paths, settings, build, cache)

@@ -36,8 +36,8 @@ class Repeats:
     named: tuple[str, ...]  # the same for people: where they stand, and how much of them is repeated
     seen: float  # share of the validation text that the other documents have; 1 where all would have to be left out
 
-    def said(self) -> Iterator[str]:
-        """What a person should know of it."""
+    def messages(self) -> Iterator[str]:
+        """What people should know."""
         if self.left_out:
             one = len(self.left_out) == 1
             who = "1 training document repeats" if one else f"{len(self.left_out)} training documents repeat"

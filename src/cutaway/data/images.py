@@ -10,7 +10,7 @@ What a header says about sizes is compared with the file before anything is allo
 
 import io
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -34,7 +34,6 @@ MOST_CLASSES = 1 << 20
 AT_A_TIME = 16
 
 Size = tuple[int, int]  # height, width
-Report = Callable[[int, int], None]  # done, total
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +55,6 @@ def image_folder(
     size: int | Size | None = None,
     channels: int | None = None,
     cache: Path | None = None,
-    report: Report | None = None,
 ) -> Images:
     """The images of a folder that has one folder for each class; classes and images in the order of their names.
 
@@ -74,7 +72,7 @@ def image_folder(
 
     def build(target: Path) -> dict[str, Any]:
         pixels = _decoded(((str(path), path) for path in paths), _size(size), channels)
-        return _write(target, _told(pixels, len(paths), report), [np.array(classes, np.int64)], str(folder))
+        return _write(target, pixels, [np.array(classes, np.int64)], str(folder))
 
     return _open(cached(paths, settings, build, cache), names)
 
@@ -103,7 +101,6 @@ def npz_images(
     channels: int | None = None,
     names: Sequence[str] | None = None,
     cache: Path | None = None,
-    report: Report | None = None,
 ) -> Images:
     """Images and labels from an npz archive.
 
@@ -120,7 +117,7 @@ def npz_images(
                     _same_number(len(offsets) - 1, f"offsets of {path}", n, "its labels")
                     sources = ((f"{path}, image {i}", data) for i, data in enumerate(member.parts(offsets.integers())))
                     pixels = _decoded(sources, _size(size), channels)
-                    return _write(target, _told(pixels, n, report), numbers, str(path))
+                    return _write(target, pixels, numbers, str(path))
             if size is not None or channels is not None:
                 raise InputError(f"{path} holds images as arrays: size and channels are for encoded images")
             with archive.open("images") as member:
@@ -219,13 +216,6 @@ def _decode(source: tuple[str, Path | bytes], size: Size | None, channels: int |
             plain = ImageOps.fit(plain, size[::-1], Image.Resampling.BICUBIC)
         pixels = np.asarray(plain, np.uint8)
         return pixels[None] if grey else pixels.transpose(2, 0, 1)
-
-
-def _told(pixels: Iterator[Array], total: int, report: Report | None) -> Iterator[Array]:
-    for done, image in enumerate(pixels, 1):
-        if report is not None and (done % AT_A_TIME == 0 or done == total):
-            report(done, total)
-        yield image
 
 
 def _write(folder: Path, chunks: Iterable[Array], labels: Iterable[Array], where: str) -> dict[str, Any]:

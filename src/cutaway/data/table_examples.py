@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from cutaway.data.cache import Array, cached, facts
 from cutaway.data.corpus import (
     Corpus,
-    Report,
     SequenceWriter,
     Ways,
     batched,
@@ -33,7 +32,6 @@ from cutaway.data.corpus import (
 )
 from cutaway.data.labels import LabelColumn, LabelWriter, open_labels
 from cutaway.data.table_files import Row, Rows, Value, tagged_words, text_of
-from cutaway.data.text_files import file_size
 from cutaway.errors import InputError
 from cutaway.tokens.bpe_dropout import BPEDropout
 from cutaway.tokens.tokenizer import Tokenizer
@@ -88,13 +86,11 @@ def tokenised_columns(
     skip_empty: bool = True,
     cuts: Cuts | None = None,
     cache: Path | None = None,
-    report: Report | None = None,
 ) -> Dataset:
     """The named columns of text as tokens, with no special ones added, and the labels.
 
     A row in which a text is empty, or has no token, is left out and counted; with `skip_empty=False` it is an error.
-    With `cuts` each row becomes several examples, one after another. `report` is told now and then how many bytes of
-    how many have been read.
+    With `cuts` each row becomes several examples, one after another.
     """
     if not names or len(set(names)) < len(names):
         raise InputError(f"names={list(names)}: columns of text are needed, each once")
@@ -113,12 +109,9 @@ def tokenised_columns(
     settings |= {"cuts": asdict(cuts)} if cuts else {}
 
     def build(folder: Path) -> dict[str, Any]:
-        total = sum(file_size(path) for path in rows.paths)
         with _Builder(folder, rows, names, tokenizer, labels, skip_empty, cuts) as builder:
             for batch in batched(rows.numbered(), lambda item: sum(len(item[1].get(name, "")) for name in names)):
                 builder.add(batch)
-                if report is not None:
-                    report(rows.done_bytes, total)
             return builder.finish()
 
     entry = cached(rows.paths, settings, build, cache)

@@ -42,7 +42,6 @@ class Rows:
     settings: dict[str, Any]  # how the files are read: with their contents, this decides what the rows are
     read: Callable[["Rows"], Iterator[tuple[int, Row]]] = field(repr=False)
     skipped: int = 0
-    done_bytes: int = 0  # how much the latest `iter` has read, as the files lie on the disk
     parts: list[tuple[int, "Rows"]] = field(default_factory=list, repr=False)  # of several tables: numbers before each
 
     def __iter__(self) -> Iterator[Row]:
@@ -50,19 +49,8 @@ class Rows:
 
     def numbered(self) -> Iterator[tuple[int, Row]]:
         """Each row with its line (of Parquet: its row), counted from 1."""
-        self.skipped = self.done_bytes = 0
+        self.skipped = 0
         return self.read(self)
-
-    def lines(self, path: Path) -> Iterator[str]:
-        """The lines of one of the files."""
-        place = 0
-
-        def heard(now: int) -> None:
-            nonlocal place
-            self.done_bytes += now - place
-            place = now
-
-        return read_lines(path, heard=heard)
 
     def where(self, number: int) -> str:
         """The place of a row, for errors."""
@@ -125,12 +113,12 @@ def several(tables: Sequence[Rows]) -> Rows:
         number = 0
         for table in tables:
             rows.parts.append((number, table))
-            before, skipped, done = number, rows.skipped, rows.done_bytes
+            before, skipped = number, rows.skipped
             for local, row in table.numbered():
                 number = before + local
-                rows.skipped, rows.done_bytes = skipped + table.skipped, done + table.done_bytes
+                rows.skipped = skipped + table.skipped
                 yield number, row
-            rows.skipped, rows.done_bytes = skipped + table.skipped, done + table.done_bytes
+            rows.skipped = skipped + table.skipped
 
     settings = {"kind": "several", "tables": [table.settings for table in tables]}
     return Rows(tuple(path for table in tables for path in table.paths), settings, read)
@@ -156,7 +144,7 @@ def _kind_of(path: Path) -> Kind:
 
 
 def _pairs(rows: Rows) -> Iterator[tuple[int, Row]]:
-    sides = [rows.lines(path) for path in rows.paths]
+    sides = [read_lines(path) for path in rows.paths]
     names, skip_empty = rows.settings["names"], rows.settings["skip_empty"]
     for number, pair in enumerate(zip_longest(*sides), 1):
         if None in pair:
@@ -177,7 +165,7 @@ def _pairs(rows: Rows) -> Iterator[tuple[int, Row]]:
 def _separated(rows: Rows) -> Iterator[tuple[int, Row]]:
     (path,), settings = rows.paths, rows.settings
     separator = "," if settings["kind"] == "csv" else "\t"
-    lines = rows.lines(path)
+    lines = read_lines(path)
     skip = settings["skip_lines"]
     for _ in range(skip):
         next(lines, None)
@@ -221,7 +209,7 @@ def _quoted(path: Path, lines: Iterator[str], separator: str, skipped: int) -> I
 
 def _json_lines(rows: Rows) -> Iterator[tuple[int, Row]]:
     (path,) = rows.paths
-    for number, line in enumerate(rows.lines(path), 1):
+    for number, line in enumerate(read_lines(path), 1):
         where = f"{path}, line {number}"
         try:
             value = parse_json(line.encode(), where)

@@ -20,6 +20,7 @@ from cutaway.files import MEGABYTE, regular_size
 from cutaway.unpacked import DAMAGED, open_unpacked
 
 Split = Literal["file", "line", "form_feed", "blank_line"]
+Progress = Callable[[int, int], None]  # done, total
 
 BLOCK = MEGABYTE
 LONGEST_LINE = MEGABYTE
@@ -45,12 +46,9 @@ class TextPiece(NamedTuple):
     ends: bool
 
 
-def read_lines(path: Path, longest: int = LONGEST_LINE, heard: Callable[[int], None] | None = None) -> Iterator[str]:
-    """The lines of a text without their ends; one of more than `longest` bytes is an error.
-
-    `heard` is told how many bytes have been read, as they lie on the disk.
-    """
-    for text in _blocks(path, longest, heard):
+def read_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
+    """The lines of a text without their ends; one of more than `longest` bytes is an error."""
+    for text in _blocks(path, longest, None):
         lines = text.split("\n")
         if not lines[-1]:
             lines.pop()  # behind the last \n begins no line
@@ -58,23 +56,24 @@ def read_lines(path: Path, longest: int = LONGEST_LINE, heard: Callable[[int], N
 
 
 def read_documents(
-    paths: Sequence[Path], split: Split = "file", heard: Callable[[int], None] | None = None, wrap: float = 0.0
+    paths: Sequence[Path], split: Split = "file", progress: Progress | None = None, wrap: float = 0.0
 ) -> Iterator[TextPiece]:
     """The documents of some files, in pieces of about 64 thousand characters.
 
     A document is a file, a line, what stands between form feeds, or between blank lines; those of only white space are
     left out. Pieces are cut where a tokenizer cuts anyway (`_place_to_cut`), so that their ids, one after the other,
-    are those of the whole. `heard` is told how many bytes have been read of all files, as they lie on the disk.
-    `wrap` is the share of the documents whose long lines are broken (`wrapped`).
+    are those of the whole. `progress` gets how many bytes of the files have been read, and of how many. `wrap` is the
+    share of the documents whose long lines are broken (`wrapped_lines`).
     """
     if split not in get_args(Split):
         raise InputError(f"split={split!r}: documents are parted by {', '.join(get_args(Split))}")
     done, to_wrap = 0, Wrap(wrap)
+    total = sum(map(file_size, paths)) if progress is not None else 0
     for path in paths:
 
         def tell(place: int, before: int = done) -> None:
-            if heard is not None:
-                heard(before + place)
+            if progress is not None:
+                progress(before + place, total)
 
         empty = True
         for piece in _assemble(to_wrap(_parts(path, split, tell))):
@@ -85,10 +84,10 @@ def read_documents(
         done += file_size(path)
 
 
-def _parts(path: Path, split: Split, heard: Callable[[int], None] | None) -> Iterator[str | None]:
+def _parts(path: Path, split: Split, at: Callable[[int], None] | None) -> Iterator[str | None]:
     """Stretches of text of any length; None ends a document."""
     between = ""  # what joins the next line to those before it
-    for text in _blocks(path, LONGEST_LINE_OF_A_DOCUMENT, heard):
+    for text in _blocks(path, LONGEST_LINE_OF_A_DOCUMENT, at):
         match split:
             case "file":
                 yield text
@@ -192,7 +191,7 @@ def _place_to_cut(text: str, at: int) -> int | None:
     return at if len(text) - at > LONGEST_LINE_OF_A_DOCUMENT else None
 
 
-def _blocks(path: Path, longest: int, heard: Callable[[int], None] | None) -> Iterator[str]:
+def _blocks(path: Path, longest: int, at: Callable[[int], None] | None) -> Iterator[str]:
     """Whole lines, about a megabyte at a time."""
     line, rest, first = 1, b"", True
     with open_bytes(path) as (file, place):
@@ -208,8 +207,8 @@ def _blocks(path: Path, longest: int, heard: Callable[[int], None] | None) -> It
             if whole:
                 yield _text(whole, path, line, first)
                 line, first = line + whole.count(b"\n"), False
-            if heard is not None:
-                heard(place())
+            if at is not None:
+                at(place())
     if rest:
         yield _text(rest, path, line, first)
     elif first:

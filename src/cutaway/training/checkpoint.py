@@ -2,20 +2,20 @@
 
     run/checkpoints/step-00002000/
         weights.safetensors      the parameters
-        optimizer.safetensors    what the optimizer remembers
+        optimizer.safetensors    the state of the optimizer
         average.safetensors      the moving average of the weights, where there is one
         state.json               the step, the counters, what the run depends on
         manifest.json            the SHA-256 of each of them
 
 A checkpoint is written into a hidden folder, flushed to the disk, and renamed: at any instant it is there with all its
-files, or it is not there. When it is read, every byte is held against the manifest; if one does not fit, the checkpoint
-before it is taken.
+files, or it is not there. When it is read, all files are compared with the manifest; if one differs, the checkpoint
+before it is used.
 """
 
 import hashlib
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,17 +27,17 @@ from torch import Tensor
 from cutaway.checkpoints.tensors import open_tensors, write_tensors
 from cutaway.checkpoints.weight_source import TensorSource
 from cutaway.errors import CheckpointError
-from cutaway.files import flush, read_json, remove_left, write_json
-from cutaway.folders import exchange
+from cutaway.files import read_json, remove_left, write_json
+from cutaway.folders import whole_folder
 
 NAME = re.compile(r"step-(\d{8,})")
-HALF_WRITTEN = re.compile(r"\.(step-\d{8,}\.|old-)[0-9a-f]{32}|\..+\.[0-9a-f]{32}\.tmp")  # nobody else's files
+HALF_WRITTEN = re.compile(r"\.(step-\d{8,}\.|old-)[0-9a-f]{32}|\..+\.[0-9a-f]{32}\.tmp")  # only our hidden names
 MANIFEST, STATE = "manifest.json", "state.json"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One that was read and found whole."""
+    """A checkpoint that was read and is whole."""
 
     path: Path
     state: dict[str, Any]
@@ -56,44 +56,30 @@ class Checkpoint:
 def write_checkpoint(
     folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]
 ) -> Path:
-    """Writes a checkpoint; an error leaves the older ones as they were."""
-    final, temporary = folder / f"step-{step:08d}", folder / f".step-{step:08d}.{uuid4().hex}"
+    """Writes a checkpoint; an error leaves older ones as they were."""
+    final = folder / f"step-{step:08d}"
     need = sum(tensor.nbytes for group in tensors.values() for tensor in group.values())
     try:
-        temporary.mkdir(parents=True)
-        for name, group in tensors.items():
-            write_tensors(temporary / f"{name}.safetensors", group)
-        write_json(temporary / STATE, {**state, "step": step})
-        files = sorted(path for path in temporary.iterdir() if path.name != MANIFEST)
-        write_json(temporary / MANIFEST, {path.name: _digest(path) for path in files})
-        _put(temporary, final)
-        flush(folder)
+        with whole_folder(final) as fresh:
+            for name, group in tensors.items():
+                write_tensors(fresh / f"{name}.safetensors", group)
+            write_json(fresh / STATE, {**state, "step": step})
+            files = sorted(path for path in fresh.iterdir() if path.name != MANIFEST)
+            write_json(fresh / MANIFEST, {path.name: _digest(path) for path in files})
     except (OSError, CheckpointError) as error:
         free = shutil.disk_usage(folder).free if folder.exists() else 0
         older = [path.name for path in checkpoints(folder)]
-        kept = f"{older[-1]} is whole" if older else "no older one exists"
+        kept = f"{older[-1]} is whole" if older else "there is no older one"
         raise CheckpointError(
             f"the checkpoint {final} could not be written ({error}); it needs {need / 1e6:,.1f} MB, "
             f"{free / 1e6:,.1f} MB are free; {kept}. Free some space, or copy the run's folder elsewhere, "
             f"and continue with --resume"
         ) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return final
 
 
-def _put(temporary: Path, final: Path) -> None:
-    """Where the same step is there, after a resume, the new one takes its place."""
-    if final.exists():
-        with suppress(OSError):  # where folders cannot change places, a kill here leaves the checkpoints before it
-            exchange(temporary, final)
-            return
-        final.rename(final.with_name(f".old-{uuid4().hex}"))
-    temporary.rename(final)
-
-
 def checkpoints(folder: Path) -> list[Path]:
-    """Those that were finished, oldest first."""
+    """The complete checkpoints, oldest first."""
     if not folder.is_dir():
         return []
     found = [path for path in folder.iterdir() if NAME.fullmatch(path.name) and (path / MANIFEST).exists()]
@@ -105,15 +91,17 @@ def step_of(path: Path) -> int:
 
 
 def clean(folder: Path) -> None:
-    """Removes what a crash left half written. Only the run that holds the lock may."""
+    """Removes what a crash left half written. Only for the run that holds the lock."""
     for path in list(folder.iterdir()) if folder.is_dir() else ():
         if HALF_WRITTEN.fullmatch(path.name):
             remove_left(path)
 
 
 def regular(folder: Path, step: int, every: int = 1) -> list[Path]:
-    """The checkpoints of every so many steps up to `step`, and the one of that step. One that was made on the way, when
-    somebody stopped the run, is none of them later on: a run that was stopped ends as one that was not."""
+    """The checkpoints of every n-th step up to `step`, and the one of that step.
+
+    A checkpoint that was made when the run was stopped is not among them later: a stopped run ends as any other.
+    """
     there = [path for path in checkpoints(folder) if step_of(path) <= step]
     return [path for path in there if step_of(path) % every == 0 or step_of(path) == step]
 
@@ -121,29 +109,29 @@ def regular(folder: Path, step: int, every: int = 1) -> list[Path]:
 def keep_newest(folder: Path, n: int, step: int, besides: int | None = None, every: int = 1) -> None:
     """Removes all but the newest n regular checkpoints of a run that is at `step`, and the one of the step `besides`.
 
-    Those of later steps could not be read, or the run would have gone on from there; it will write over them.
+    Those of later steps are damaged, or the run would have continued from there; it will replace them.
     """
     kept = regular(folder, step, every)[-n:]
     for path in checkpoints(folder):
         if path not in kept and step_of(path) != besides and step_of(path) < step:
-            hidden = folder / f".old-{uuid4().hex}"  # gone in one instant, then taken apart
+            hidden = folder / f".old-{uuid4().hex}"  # gone at once, then removed file by file
             with suppress(OSError):
                 path.rename(hidden)
                 shutil.rmtree(hidden, ignore_errors=True)
 
 
-def newest(folder: Path, complain: Any = print) -> Checkpoint | None:
-    """The newest checkpoint that is whole; each damaged one is named, and the one before it tried."""
+def newest(folder: Path, note: Callable[[str], None] = print) -> Checkpoint | None:
+    """The newest checkpoint that is whole; damaged ones are reported and skipped."""
     for path in reversed(checkpoints(folder)):
         try:
             return read_checkpoint(path)
         except CheckpointError as error:
-            complain(f"{error}; trying the one before it")
+            note(f"{error}; trying the one before it")
     return None
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Checks every file against the manifest."""
+    """The checkpoint in this folder; all files are compared with the manifest."""
     manifest = read_json(path / MANIFEST)
     needed = {STATE, "weights.safetensors", "optimizer.safetensors"}
     if missing := sorted(needed - manifest.keys()):

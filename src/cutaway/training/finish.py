@@ -14,7 +14,8 @@ from cutaway.training.checkpoint import Checkpoint, read_checkpoint, regular
 from cutaway.training.loop import Run
 from cutaway.training.lora import merge_lora
 from cutaway.training.model_card import model_card
-from cutaway.training.recipe import Recipe, to_toml
+from cutaway.training.recipe import Recipe
+from cutaway.training.recipe_file import to_toml
 
 Say = Callable[[str], None]
 

@@ -1,62 +1,13 @@
-"""The machine: which device, how fast it could be, how fast we are on it."""
+"""The machine of a run: its device, its threads, deterministic algorithms."""
 
 import os
-import time
 from contextlib import ExitStack
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from cutaway.errors import ConfigError
-from cutaway.families import bare
 from cutaway.model.device import usable_device
-from cutaway.model.model import Model
-from cutaway.objectives.objective import Objective, Tensors
 from cutaway.training.recipe import Recipe
-
-
-def step_flops(model: Model, objective: Objective, part: Tensors) -> int:
-    """Floating-point operations of a forward and backward pass: three times those of the forward pass.
-
-    Counted on a model without memory, so that it costs nothing and draws no random numbers.
-    """
-    empty = {name: torch.empty_like(tensor, device="meta") for name, tensor in part.items()}
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        objective.losses(bare(model.config), empty)
-    return 3 * counter.get_total_flops()
-
-
-def peak_flops(device: torch.device, dtype: torch.dtype) -> float:
-    """Operations per second of a large square product, the best of some tries."""
-    n = 8192 if device.type == "cuda" else 1024
-    a, b = (torch.ones(n, n, dtype=dtype, device=device) for _ in range(2))
-    best = 0.0
-    for _ in range(4):
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        start = time.perf_counter()
-        a @ b
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        best = max(best, 2 * n**3 / (time.perf_counter() - start))
-    return best
-
-
-class Lap:
-    """Tokens, operations and seconds since somebody last looked; measuring and saving are not counted."""
-
-    def __init__(self, tokens: int) -> None:
-        self.start(tokens)
-
-    def start(self, tokens: int) -> None:
-        self.began, self.tokens, self.flops = time.perf_counter(), tokens, 0
-
-    def turn(self, tokens: int) -> tuple[float, float]:
-        """Tokens and operations per second; a new lap begins."""
-        seconds = max(1e-9, time.perf_counter() - self.began)
-        speeds = (tokens - self.tokens) / seconds, self.flops / seconds
-        self.start(tokens)
-        return speeds
 
 
 def chosen_device(wanted: str) -> torch.device:

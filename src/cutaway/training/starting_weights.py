@@ -20,21 +20,9 @@ from cutaway.model.config import Config
 from cutaway.model.model import Model
 from cutaway.objectives import NextToken
 from cutaway.tokens import Tokenizer
-from cutaway.training.datasets.shared import TrainingData
+from cutaway.training.datasets.training_data import TrainingData
 from cutaway.training.recipe import Recipe, unknown_key
-
-TASKS = {
-    "next_token": "language_model",
-    "masked": "masked_language_model",
-    "pretrain": "pretrain",
-    "spans": "translate",
-    "translate": "translate",
-    "classify": "classify",
-    "regress": "regress",
-    "tag": "tag",
-    "images": "classify",
-}
-
+from cutaway.training.tasks import task_of
 
 OF_THE_DATA = ("n_classes", "labels", "pixel_mean", "pixel_std")
 MAY_CHANGE = (*OF_THE_DATA, "task", "pad_id", "start_id", "end_ids", "max_len", "pooler", "pooling")
@@ -77,7 +65,7 @@ def refuse_another_tokenizer(recipe: Recipe, own: Tokenizer | None, used: Tokeni
 
 def starting_model(recipe: Recipe, numbers: dict[str, Any], device: torch.device) -> tuple[Model, list[str]]:
     """The model at step 0, and the names of the parameters that were drawn anew."""
-    task = {"task": TASKS[recipe.objective.kind]}
+    task = {"task": task_of(recipe).head}
     if recipe.model.size is not None:
         known = config_of(recipe.model.size)
         config = known.with_(**(_fitting(known, numbers) | task | recipe.model.changes))
@@ -86,8 +74,6 @@ def starting_model(recipe: Recipe, numbers: dict[str, Any], device: torch.device
     assert recipe.model.start is not None
     old = load(recipe.model.start)
     numbers = {name: value for name, value in numbers.items() if name in OF_THE_DATA}
-    if task["task"] == "regress":
-        numbers = {}
     config = old.config.with_(**({"n_classes": None, "labels": None} | numbers | task | recipe.model.changes))
     model = build(config, seed=recipe.seed, device=device)
     return model, _take_over(old, model)

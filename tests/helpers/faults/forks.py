@@ -28,7 +28,7 @@ def serve() -> None:
     import torch._dynamo  # every optimizer imports it, which takes seconds
     import torch.utils.flop_counter  # noqa: F401
 
-    import cutaway.training.train  # noqa: F401
+    import cutaway.training.trainer  # noqa: F401
 
     for line in sys.stdin:
         request = json.loads(line)
@@ -86,24 +86,24 @@ def _work(request: dict[str, Any], writing: int) -> None:
 
 def _train(request: dict[str, Any], tell: Callable[[Event], None]) -> int:
     from cutaway.errors import CutawayError
-    from cutaway.training import train as module
-    from cutaway.training.recipe import recipe_from
+    from cutaway.training import resume, train, trainer
+    from cutaway.training.recipe_file import recipe_from
 
     out, kill = Path(request["out"]), request.get("kill") or {}
     os.environ |= request.get("environment", {})
-    module.Feed.make = _spoilt(module.Feed.make, request.get("spoilt", SPOILT))
+    trainer.Feed.make = _spoilt(trainer.Feed.make, request.get("spoilt", SPOILT))
     if "record" in request:
-        module.take_step = recorded(module.take_step, Path(request["record"]))  # type: ignore[attr-defined]
+        trainer.take_step = recorded(trainer.take_step, Path(request["record"]))  # type: ignore[attr-defined]
     calls = Calls((kill["save"], kill["call"]) if "save" in kill else None)
     if "save" in kill or "calls" in request:
-        module.write_checkpoint = calls.watched(module.write_checkpoint, begins=True)  # type: ignore[attr-defined]
-        module.keep_newest = calls.watched(module.keep_newest)  # type: ignore[attr-defined]
+        resume.write_checkpoint = calls.watched(resume.write_checkpoint, begins=True)  # type: ignore[attr-defined]
+        trainer.keep_newest = calls.watched(trainer.keep_newest)  # type: ignore[attr-defined]
     if "disk" in request:
         _small_disk(out, request["disk"])
     if "largest_file" in request:
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["largest_file"], resource.RLIM_INFINITY))
     try:
-        outcome = module.train(recipe_from(request["recipe"]), out, resume=request["resume"], listeners=[tell])
+        outcome = train.train(recipe_from(request["recipe"]), out, resume=request["resume"], listeners=[tell])
     except CutawayError as error:
         tell({"event": "error", "kind": type(error).__name__, "text": str(error)})
         return 2

@@ -32,7 +32,7 @@ from cutaway.training.machine import chosen_device
 from cutaway.training.presets import recipe_for
 from cutaway.training.recipe import Recipe
 from cutaway.training.run_curves import read_run
-from cutaway.training.train import Trainer
+from cutaway.training.trainer import Trainer
 
 NETWORKS = ("lstm", "transformer")
 WINDOW = 128  # tokens that a network is trained on, and sees at once when it is scored
@@ -182,5 +182,5 @@ def seconds_before(out: Path) -> float:
 
 def _run(recipe: Recipe, out: Path, watch: Watch, *, resume: bool) -> tuple[Trainer, bool]:
     trainer = watch.trainer = Trainer(recipe, out, [watch])
-    with trainer.opened(resume):
-        return trainer, trainer.run_to_the_end().finished
+    with trainer.open(resume):
+        return trainer, trainer.run_to_end().finished

@@ -115,7 +115,7 @@ class _Texts:
         console = Console(stderr=True)
         self.progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
         self.bar = self.progress.add_task("reading", total=sum(map(file_size, files)))
-        self.pieces = read_documents(files, heard=lambda done: self.progress.update(self.bar, completed=done))
+        self.pieces = read_documents(files, progress=lambda done, _: self.progress.update(self.bar, completed=done))
         self.characters = self.n_pieces = 0
         self.kept: list[str] = []
         self.random = Random(0)

@@ -1,39 +1,176 @@
-"""Arguments of Python calls, held to the hints of the function: what is none of them is named, with what is wanted.
+"""Arguments of Python calls: checked against the type hints of the function, and stated once as options.
 
     @checked
     def fill(model: Model, text: str, *, k: int = 5) -> …     # fill(model, None): text=None is not a text
 
-A number that is NaN is no number, True is no whole number, and a text or a generator is no list. What a number may be
-besides, and whether a model is one for this task, each function says itself.
+NaN is not a number, True is not a whole number, and neither a text nor a generator is a list.
+
+A call with many options has them as a frozen dataclass, each field with its type, default, bounds and help text:
+
+    @dataclass(frozen=True, kw_only=True)
+    class GenerationOptions(Options):
+        max_tokens: int = option(100, "Maximum number of new tokens.", least=1)
+
+    @checked
+    def generate(model: Model, prompt: str, *, options: GenerationOptions) -> …
+
+    generate(model, "Once", max_tokens=20)
+    generate(model, "Once", options=GenerationOptions(max_tokens=20))         # the same
+
+`help(generate)` lists the fields in place of `options`. The command line is made from them, too
+(`cutaway.cli.shared.options`).
 """
 
 import functools
 import inspect
 import os
 import types
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from math import isfinite
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from cutaway.errors import InputError
+from cutaway.errors import InputError, UnknownArgument
 
 F = TypeVar("F", bound=Callable[..., Any])
+O = TypeVar("O", bound="Options")  # noqa: E741
 LARGEST = 2**63
-LONGEST = 60  # letters of a value in a message
+LONGEST = 60  # characters of a value in a message
 WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "True or False", type(None): "None"}
 LOADED = ("Model", "Tokenizer")
+OTHER_NAMES = {  # what other libraries, Hugging Face's above all, call an argument of ours
+    "assistant_model": ["draft"],
+    "bad_words_ids": ["bad_words"],
+    "batch_size": ["batch_tokens", "batch", "rows"],
+    "diversity_penalty": ["diversity"],
+    "do_sample": ["temperature"],
+    "labels": ["wanted"],
+    "max_length": ["max_tokens", "cut", "max_len"],
+    "max_new_tokens": ["max_tokens"],
+    "min_new_tokens": ["min_tokens"],
+    "nbest": ["n_best"],
+    "no_repeat_ngram_size": ["no_repeat_ngram"],
+    "num_beam_groups": ["groups"],
+    "num_beams": ["beam"],
+    "num_return_sequences": ["n_best"],
+    "pooling": ["pool"],
+    "references": ["wanted"],
+    "report": ["progress"],
+    "stop_strings": ["stop"],
+    "streamer": ["stream"],
+    "target_lang": ["to"],
+    "tgt_lang": ["to"],
+    "top_k": ["k"],
+    "torch_dtype": ["dtype", "precision"],
+}
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+
+def option(
+    default: Any,
+    help: str,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    **command: Any,
+) -> Any:
+    """A field of an `Options` class: its default, what it does, and its bounds: at least, above, at most.
+
+    `command` says what differs on the command line: `type`, where it is simpler there (None: the option is for Python
+    only), `flags`, where it is not --like-its-name, and `metavar`.
+    """
+    return field(default=default, metadata={"help": help, "least": least, "above": above, "most": most, **command})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """A base for frozen dataclasses of options, which are checked when they are made."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = _checked(each.name, getattr(self, each.name), each.type)
+            object.__setattr__(self, each.name, value)
+            _check_bounds(each.name, value, each.metadata)
+        self.check()
+
+    def check(self) -> None:
+        """Refuses combinations that make no sense."""
+
+    @classmethod
+    def of(cls, other: "Options", **more: Any) -> Self:
+        """The options that have the same names as some of another call's."""
+        names = {each.name for each in fields(cls)} & {each.name for each in fields(other)}
+        return cls(**{name: getattr(other, name) for name in names} | more)
+
+
+def _check_bounds(name: str, value: Any, bounds: Mapping[str, Any]) -> None:
+    if not isinstance(value, int | float):
+        return
+    least, above, most = bounds["least"], bounds["above"], bounds["most"]
+    if not isfinite(value) and not bounds.get("infinite"):
+        raise InputError(f"{name}={value} must be a finite number")
+    if (least is None or value >= least) and (above is None or value > above) and (most is None or value <= most):
+        return
+    limits = {"at least": least, "above": above, "at most": most}
+    said = " and ".join(f"{word} {bound:,}" for word, bound in limits.items() if bound is not None)
+    raise InputError(f"{name}={value} must be {said}")
+
+
+def options_in(signature: inspect.Signature) -> dict[str, type[Options]]:
+    """The parameters of a function that stand for options."""
+    hints = {name: parameter.annotation for name, parameter in signature.parameters.items()}
+    return {name: hint for name, hint in hints.items() if isinstance(hint, type) and issubclass(hint, Options)}
+
+
+def _spell_out(called: Any, function: Callable[..., Any], stand_in: str, kind: type[Options]) -> None:
+    """Shows the fields of the options to `help`, `inspect` and editors, in place of the parameter that holds them."""
+    signature = inspect.signature(function)
+    parameters = [one for one in signature.parameters.values() if one.name != stand_in]
+    parameters += [
+        inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type)
+        for one in fields(kind)
+    ]
+    called.__signature__ = signature.replace(parameters=parameters)
+    called.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": signature.return_annotation}
+    lines = [f"    {one.name}: {one.metadata['help']}" for one in fields(kind)]
+    called.__doc__ = "\n".join([inspect.cleandoc(function.__doc__ or ""), "", "Options:", *lines])
+
+
+def _check_known(function: Callable[..., Any], names: Iterable[str], known: Collection[str]) -> None:
+    """Refuses an argument that the function does not have, and names the one that may be meant."""
+    for name in names:
+        if name not in known:
+            meant = [other for other in OTHER_NAMES.get(name, ()) if other in known] or get_close_matches(name, known)
+            hint = f"did you mean {meant[0]}?" if meant else f"its arguments are {', '.join(known)}"
+            raise UnknownArgument(f"{function.__name__} has no argument {name!r}: {hint}")
+
+
+# --- types ------------------------------------------------------------------------------------------------------------
 
 
 def checked(function: F, but: Collection[str] = ()) -> F:
-    """The function, whose arguments are looked at when it is called, `but` those that it looks at itself."""
+    """The function, with its arguments checked when it is called."""
     signature = inspect.signature(function)
     hints: dict[str, Any] = {}
+    stand_in, kind = next(iter(options_in(signature).items()), ("", None))
+    options = [] if kind is None else [one.name for one in fields(kind)]
+    known = [*(name for name in signature.parameters if name != stand_in), *options]
+    takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in signature.parameters.values())
 
     @functools.wraps(function)
     def called(*args: Any, **named: Any) -> Any:
         if not hints:
             hints.update(get_type_hints(function))
+        if not takes_any and stand_in not in named:
+            _check_known(function, named, known)
+        if kind is not None and stand_in not in named:
+            named[stand_in] = kind(**{name: named.pop(name) for name in options if name in named})
         try:
             given = signature.bind(*args, **named)
         except TypeError:
@@ -41,21 +178,23 @@ def checked(function: F, but: Collection[str] = ()) -> F:
         for name, value in given.arguments.items():
             if name not in hints or name in but:
                 continue
-            kind = signature.parameters[name].kind
-            if kind is inspect.Parameter.VAR_POSITIONAL:
+            variadic = signature.parameters[name].kind
+            if variadic is inspect.Parameter.VAR_POSITIONAL:
                 given.arguments[name] = tuple(_checked(name, one, hints[name]) for one in value)
-            elif kind is inspect.Parameter.VAR_KEYWORD:
+            elif variadic is inspect.Parameter.VAR_KEYWORD:
                 given.arguments[name] = {what: _checked(what, one, hints[name]) for what, one in value.items()}
             else:
                 given.arguments[name] = _checked(name, value, hints[name])
         return function(*given.args, **given.kwargs)
 
+    if kind is not None:
+        _spell_out(called, function, stand_in, kind)
     setattr(called, "checked", True)  # noqa: B010  (a function has no such attribute, says mypy)
     return called  # type: ignore[return-value]
 
 
 def _checked(name: str, value: Any, hint: Any) -> Any:
-    """The value; a number of NumPy's as Python's own."""
+    """The value, with NumPy's numbers as Python's own."""
     if isinstance(value, Real) and not isinstance(value, int | float):
         value = int(value) if isinstance(value, Integral) else float(value)
     if isinstance(value, int) and abs(value) >= LARGEST:
@@ -72,7 +211,7 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
 
 
 def fits(value: object, hint: Any) -> bool:
-    """Whether a value is of this hint. (Those of arrays are jaxtyping's: `isinstance` looks at kind and axes.)"""
+    """Whether a value matches a type hint. (Array hints are jaxtyping's: `isinstance` checks dtype and dimensions.)"""
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return any(fits(value, one) for one in args)
@@ -92,14 +231,14 @@ def fits(value: object, hint: Any) -> bool:
         return callable(value)
     if isinstance(origin, type):
         return _holds(value, origin, args)
-    if hint is Any or not isinstance(hint, type):  # and what a type checker alone understands
+    if hint is Any or not isinstance(hint, type):  # nor what only a type checker understands
         return True
-    its_own = next((one for one in hint.__mro__ if one.__name__ == "Model"), hint)  # the task is another question
-    return isinstance(getattr(value, "_orig_mod", value), its_own)  # what torch.compile wrapped
+    base = next((one for one in hint.__mro__ if one.__name__ == "Model"), hint)  # functions check the task themselves
+    return isinstance(getattr(value, "_orig_mod", value), base)  # torch.compile wraps the model
 
 
 def _holds(value: object, origin: type, args: tuple[Any, ...]) -> bool:
-    """Whether it is a container of this kind, and what is in it is what it should be."""
+    """Whether a value is a container of this kind, and its elements match."""
     if not isinstance(value, origin) or getattr(value, "ndim", 1) == 0:
         return False
     if origin is tuple and Ellipsis not in args:
@@ -112,7 +251,7 @@ def _holds(value: object, origin: type, args: tuple[Any, ...]) -> bool:
 
 
 def in_words(hint: Any) -> str:
-    """What is wanted."""
+    """A type hint as an error message says it."""
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         kinds = [one for one in args if not (one is str and Path in args)]
@@ -132,7 +271,7 @@ def in_words(hint: Any) -> str:
 
 
 def _loaded(hint: Any) -> bool:
-    """Whether a model or its tokenizer is wanted, which many take for the folder."""
+    """Whether the hint is a model or a tokenizer, for which many pass the folder instead."""
     kinds = get_args(hint) or (hint,)
     return any(one.__name__ in LOADED for kind in kinds for one in getattr(kind, "__mro__", ())) and str not in kinds
 

@@ -32,6 +32,10 @@ class InputError(CutawayError, ValueError):
     """An input of the wrong shape, kind, range or length."""
 
 
+class UnknownArgument(InputError, TypeError):
+    """A keyword that a function does not have."""
+
+
 class CheckpointError(CutawayError, ValueError):
     """A file or folder that is damaged, hostile or of another layout."""
 

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from cutaway.cli.shared.options import with_fields
 from cutaway.cli.shared.streams import safe_streams, unwritable
 from cutaway.cli.shared.wording import in_options
 from cutaway.errors import CutawayError, InputError
@@ -73,8 +74,8 @@ class _Lazy(TyperGroup):
             single.callback(cls=inner, help=GROUPS[name])(lambda: None)
         elif name in COMMANDS:
             file = COMMANDS[name]
-            function = file.rpartition(".")[2]
-            single.command(cmd_name, cls=_Command)(getattr(import_module(f"cutaway.cli.{file}"), function))
+            function = getattr(import_module(f"cutaway.cli.{file}"), file.rpartition(".")[2])
+            single.command(cmd_name, cls=_Command)(with_fields(function))
         else:
             return None
         return typer.main.get_command(single)

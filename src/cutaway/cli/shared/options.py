@@ -1,12 +1,18 @@
-"""Options that several commands share."""
+"""Options that several commands share, and options made from the dataclasses of the Python calls."""
 
+import functools
+import inspect
 import os
 import sys
+from collections.abc import Callable
+from dataclasses import Field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_origin
 
 import typer
+
+from cutaway.arguments import options_in
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
@@ -41,3 +47,51 @@ def locate_model(model: Path | None) -> Path | None:
 
 
 On = Annotated[Device, typer.Option("--device", help="Where the model runs.")]
+
+
+def with_fields(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, with an option for each field of its parameters whose type is an `Options` dataclass.
+
+    A command `f(text: str, options: GenerationOptions)` gets --max-tokens, --temperature …, and is called with the
+    text and a `GenerationOptions`. How a field looks on the command line is up to `cutaway.arguments.option`.
+    """
+    signature = inspect.signature(command)
+    kinds = options_in(signature)
+    shown = {name: [one for one in fields(kind) if _type_of(one) is not None] for name, kind in kinds.items()}
+
+    @functools.wraps(command)
+    def called(**values: Any) -> None:
+        for name, kind in kinds.items():
+            given = {one.name: values.pop(one.name) for one in shown[name]}
+            values[name] = kind(**{key: value for key, value in given.items() if value is not None})
+        command(**values)
+
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        parameters += [_parameter(one) for one in shown[name]] if name in kinds else [parameter]
+    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+    called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {one.name: one.annotation for one in parameters}
+    return called
+
+
+def _type_of(field: "Field[Any]") -> Any:
+    """The type of a field on the command line; None where it has no option there."""
+    return field.metadata.get("type", field.type)
+
+
+def _parameter(field: "Field[Any]") -> inspect.Parameter:
+    """A field as a parameter that typer understands."""
+    kind, help = _type_of(field), field.metadata["help"]
+    if repeated := get_origin(kind) is list:
+        help += " May be repeated."
+    optional = repeated or field.default is None
+    flags = field.metadata.get("flags", (f"--{field.name.replace('_', '-')}",))
+    return inspect.Parameter(
+        field.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None if optional else field.default,
+        annotation=Annotated[
+            kind | None if optional else kind, typer.Option(*flags, help=help, metavar=field.metadata.get("metavar"))
+        ],
+    )

@@ -32,10 +32,10 @@ from torch import Tensor, nn
 from cutaway.arguments import checked
 from cutaway.errors import InputError
 from cutaway.inside.attribution.gradients import Gradients
-from cutaway.inside.attribution.reference_inputs import Given, Keep, values_of_baseline
+from cutaway.inside.attribution.reference_inputs import Baselines, Keep, baseline_values
 from cutaway.inside.attribution.result import Attribution
 from cutaway.inside.patching.metrics import Measure
-from cutaway.inside.progress import Told, silent
+from cutaway.inside.progress import Progress, no_progress
 from cutaway.model.upcast import upcast
 
 Node = tuple[float, float]  # where on the path, and how much it counts
@@ -65,13 +65,13 @@ def integrated_gradients(
     *inputs: Tensor,
     metric: Measure,
     at: str | None = None,
-    baseline: Given = "zero",
+    baseline: Baselines = "zero",
     keep: Keep = None,
     within: float = WITHIN,
     steps: int | None = None,
     rule: str = "gauss_legendre",
     batch_tokens: int = 2048,
-    report: Told = silent,
+    progress: Progress = no_progress,
     **more: Any,
 ) -> list[Attribution]:
     """Of each row: the input's way from the baseline, times the metric's mean gradient along it.
@@ -81,7 +81,7 @@ def integrated_gradients(
     Without `steps`, there are as many as it takes for the scores to add up `within` 1 %, at most some 1024; with
     `steps`, so many, by a `rule`: "gauss_legendre", "midpoint", or "even_change", the middles of pieces on which the
     metric changes equally much, which needs the fewest. At most `batch_tokens` places are computed at a time,
-    or one copy of the batch. `report` is told of steps; how many it takes is not known before, only the most.
+    or one copy of the batch. `progress` counts steps; how many it takes is not known before, only the most.
     """
     if rule not in RULES:
         raise InputError(f"rule={rule!r} is not one of {', '.join(RULES)}")
@@ -94,20 +94,20 @@ def integrated_gradients(
     def told(more_steps: int) -> None:
         nonlocal done
         done = min(done + more_steps, most)
-        report(done, most)
+        progress(done, most)
 
-    path = Path(asked, values_of_baseline(asked, ends, baseline, keep), ends, batch_tokens, told)
+    path = IntegrationPath(asked, baseline_values(asked, ends, baseline, keep), ends, batch_tokens, told)
     of_start, of_end = path.metrics([0.0, 1.0])
     if steps is None:
         scores, steps = path.halved_until(within, of_start, of_end)
     else:
         scores = path.integral(RULES[rule](path, steps)).sum(dim=0)
-    report(most, most)
+    progress(most, most)
     return asked.told("integrated_gradients", scores.to(of_end.dtype), of_end, of_start, steps)
 
 
 @dataclass(frozen=True, eq=False)
-class Path:
+class IntegrationPath:
     """The straight way from a baseline to the input."""
 
     asked: Gradients
@@ -158,7 +158,7 @@ class Path:
             scores |= dict(zip(pieces, self.integral(nodes).unflatten(0, (-1, EACH)).sum(dim=1), strict=True))
             for a, b in pieces:
                 gaps[a, b] = (scores[a, b].sum(dim=-1).T - (known[b] - known[a])) / whole[:, None]
-            pieces = worst(gaps, within) if EACH * len(scores) < MOST_STEPS else []
+            pieces = worst_pieces(gaps, within) if EACH * len(scores) < MOST_STEPS else []
             middles = [(a + b) / 2 for a, b in pieces]
             known |= dict(zip(middles, self.metrics(middles), strict=True)) if middles else {}
             for piece in pieces:
@@ -167,7 +167,7 @@ class Path:
         return torch.stack(list(scores.values())).sum(dim=0), EACH * len(scores)
 
 
-def worst(gaps: dict[Piece, Float[Tensor, "batch output"]], within: float) -> list[Piece]:
+def worst_pieces(gaps: dict[Piece, Float[Tensor, "batch output"]], within: float) -> list[Piece]:
     """The pieces that make three quarters of what is missing; none, once it is little.
 
     Little: `within` what is wanted in sum, and no more than 10 % before gaps cancel.
@@ -190,7 +190,7 @@ def _times(way: Tensor, slopes: Tensor, pixels: bool) -> Float[Tensor, "output c
     return product.sum(dim=3).flatten(3) if pixels else product.sum(dim=-1)
 
 
-def even_change(path: Path, n: int) -> list[Node]:
+def even_change(path: IntegrationPath, n: int) -> list[Node]:
     """The middles of n pieces on which the metric changes equally much, whichever of its outputs changes most."""
     places = np.linspace(0, 1, LOOKS + 1)
     change = path.metrics(places.tolist()).double().diff(dim=0).abs().amax(dim=2)  # piece batch
@@ -211,7 +211,7 @@ def midpoint(n: int) -> list[Node]:
     return [((i + 0.5) / n, 1 / n) for i in range(n)]
 
 
-RULES: dict[str, Callable[[Path, int], list[Node]]] = {
+RULES: dict[str, Callable[[IntegrationPath, int], list[Node]]] = {
     "gauss_legendre": lambda _, n: gauss_legendre(n),
     "midpoint": lambda _, n: midpoint(n),
     "even_change": even_change,

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from cutaway.arguments import checked
 from cutaway.errors import InputError
 from cutaway.inside.attribution.gradients import Gradients
-from cutaway.inside.attribution.reference_inputs import Given, values_of_baseline
+from cutaway.inside.attribution.reference_inputs import Baselines, baseline_values
 from cutaway.inside.patching.metrics import Measure
-from cutaway.inside.progress import Told, counted_progress, silent
+from cutaway.inside.progress import Progress, counted_progress, no_progress
 
 FLAT = 1e-5  # of the largest value: a change so small is rounding
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -61,12 +61,12 @@ def deletion_curve(
     metric: Measure,
     among: Bool[Tensor, "output input"] | Bool[Tensor, " input"] | None = None,
     at: str | None = None,
-    baseline: Given = "zero",
+    baseline: Baselines = "zero",
     shares: Sequence[float] = SHARES,
     n_random: int = 8,
     seed: int = 0,
     batch_tokens: int = 8192,
-    report: Told = silent,
+    progress: Progress = no_progress,
     **more: Any,
 ) -> DeletionCurve:
     """The metric of one row while the inputs with the highest scores go; `among` says which may (all unless given).
@@ -82,7 +82,7 @@ def deletion_curve(
         raise InputError(f"scores of {n_input} inputs: give one row, and the scores of its inputs at {asked.places}")
     if among is not None and among.shape not in (scores.shape, scores.shape[1:]):
         raise InputError(f"among={tuple(among.shape)} for scores of {tuple(scores.shape)}: give one for each input")
-    starts = values_of_baseline(asked, ends, baseline)
+    starts = baseline_values(asked, ends, baseline)
     may_go = torch.ones_like(scores, dtype=torch.bool) if among is None else among.expand_as(scores)
     # on the CPU, as in a test: the same order everywhere
     generator = torch.Generator().manual_seed(seed)
@@ -93,7 +93,7 @@ def deletion_curve(
     gone = torch.stack([_gone(order, may_go, shares) for order in orders]).flatten(0, 2)  # order · output · share
     found = []
     at_a_time = max(1, batch_tokens // n_input)
-    for some in counted_progress(gone.split(at_a_time), report):
+    for some in counted_progress(gone.split(at_a_time), progress):
         values, first = [], 0
         for start, end in zip(starts, ends, strict=True):
             n = _flat(end, asked.pixels).shape[1]

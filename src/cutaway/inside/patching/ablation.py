@@ -15,12 +15,12 @@ from torch import Tensor
 
 from cutaway.arguments import checked
 from cutaway.errors import InputError
+from cutaway.inside.patching.interventions import fit_source, mean_activations, real_tokens_of, record_activations
 from cutaway.inside.patching.metrics import Measure
-from cutaway.inside.patching.patch import fitting, means, real_of, record
 from cutaway.inside.patching.patched_runs import CleanRun
-from cutaway.inside.patching.place import at
-from cutaway.inside.patching.sweep import Cells, Given, Plan, Sweep, Which, changed, measure_effects
-from cutaway.inside.progress import Told, silent
+from cutaway.inside.patching.place import axes_of
+from cutaway.inside.patching.sweep import Inputs, Sweep, SweepCells, SweepPlan, Which, measure, measure_cells
+from cutaway.inside.progress import Progress, no_progress
 from cutaway.model.model import Model
 from cutaway.model.tap import uncompiled, watch
 
@@ -32,14 +32,14 @@ def ablate_sweep(
     *inputs: Tensor,
     metric: Measure,
     how: str = "zero",
-    source: Given | None = None,
+    source: Inputs | None = None,
     over: str = "residual",
     side: str | None = None,
     layers: Sequence[int] | None = None,
     positions: Which = None,
     heads: bool | Sequence[int] | None = None,
     rows: int = 256,
-    report: Told = silent,
+    progress: Progress = no_progress,
     **more: Any,
 ) -> Sweep:
     """Takes away what `over` names, a cell at a time; all words but `how` and `source` are those of `sweep`."""
@@ -50,26 +50,26 @@ def ablate_sweep(
     if how == "mean" and over.endswith(("scores", "pattern")):
         raise InputError(f"over={over!r} has no mean over positions, whose keys differ: how='zero' or 'resample'")
     model = uncompiled(model)
-    plan = Plan.of(model, inputs, inputs if source is None else source, over, side, layers)
+    plan = SweepPlan.of(model, inputs, inputs if source is None else source, over, side, layers)
     taps = [plan.tap(layer) for layer in plan.layers]
     with watch(model, *taps) as own:
         run = CleanRun.of(model, plan.side, plan.clean, more)
-    base = measure_effects(metric, run.logits, more.get("real"))
+    base = measure(metric, run.logits, more.get("real"))
     other: Mapping[str, Tensor] = {tap: torch.zeros_like(own[tap]) for tap in taps}
     if how == "mean":
         _check_many(model, taps[0], own[taps[0]], more)
-        other = means(model, *plan.clean, places=taps, **more)
+        other = mean_activations(model, *plan.clean, places=taps, **more)
     if how == "resample":
-        other = record(model, *plan.corrupted, places=taps, **more)
-    instead = {tap: fitting(tap, other, own[tap]) for tap in taps}
-    cells = Cells.of(plan, own[taps[0]], positions, heads)
-    return cells.sweep(plan, how, changed(run, plan, cells, instead, metric, rows, report), base, None)
+        other = record_activations(model, *plan.corrupted, places=taps, **more)
+    instead = {tap: fit_source(tap, other, own[tap]) for tap in taps}
+    cells = SweepCells.of(plan, own[taps[0]], positions, heads)
+    return cells.sweep(plan, how, measure_cells(run, plan, cells, instead, metric, rows, progress), base, None)
 
 
 def _check_many(model: Model, tap: str, value: Tensor, more: Mapping[str, Any]) -> None:
     """A place that becomes its own value is not taken away."""
-    real = real_of(model, tap, more)
-    n = int(real.sum()) if real is not None else len(value) * value.shape[at(tap, value).position]
+    real = real_tokens_of(model, tap, more)
+    n = int(real.sum()) if real is not None else len(value) * value.shape[axes_of(tap, value).position]
     if n < 2:
         raise InputError(
             f"{tap!r} has {n} position{'' if n == 1 else 's'}, and the mean of one is its own value: give more text, "

@@ -24,9 +24,9 @@ from cutaway.arguments import checked
 from cutaway.errors import InputError
 from cutaway.inside.patching.metrics import Measure, Metric, check_real
 from cutaway.inside.patching.patched_runs import Change, CleanRun, Copies
-from cutaway.inside.patching.place import at
-from cutaway.inside.progress import Told, silent
-from cutaway.inside.residual.decompose import check_blocks, check_still
+from cutaway.inside.patching.place import axes_of
+from cutaway.inside.progress import Progress, no_progress
+from cutaway.inside.residual.decompose import check_blocks, check_eval_mode
 from cutaway.model.heads import LanguageModelHead, MaskedLanguageModelHead, TaggingHead
 from cutaway.model.model import EncoderDecoderModel, Model
 from cutaway.model.tap import tap_names, uncompiled, watch, watching
@@ -40,8 +40,8 @@ OVER = {
     "cross": "cross.output",
     "cross_heads": "cross.heads",
 }
-EACH_BY_ITSELF = (LanguageModelHead, MaskedLanguageModelHead, TaggingHead)  # heads that read every position alone
-Given = Tensor | Sequence[Tensor]
+POSITIONWISE_HEADS = (LanguageModelHead, MaskedLanguageModelHead, TaggingHead)  # heads that read every position alone
+Inputs = Tensor | Sequence[Tensor]
 Which = bool | Sequence[int] | Int[Tensor, "..."] | None  # a tensor: each row's own
 
 
@@ -100,10 +100,10 @@ class Sweep:
 
 @checked
 @torch.no_grad()
-def sweep(
+def patch_sweep(
     model: Model,
-    clean: Given,
-    corrupted: Given,
+    clean: Inputs,
+    corrupted: Inputs,
     metric: Measure,
     *,
     over: str = "residual",
@@ -112,7 +112,7 @@ def sweep(
     positions: Which = None,
     heads: bool | Sequence[int] | None = None,
     rows: int = 256,
-    report: Told = silent,
+    progress: Progress = no_progress,
     **more: Any,
 ) -> Sweep:
     """Patches the clean run into the corrupted one, a cell at a time; a cell equals one patched pass, to rounding.
@@ -124,21 +124,27 @@ def sweep(
     cell. What is left over (`real=`, `source_real=`) is handed to both runs.
     """
     model = uncompiled(model)
-    plan = Plan.of(model, clean, corrupted, over, side, layers)
+    plan = SweepPlan.of(model, clean, corrupted, over, side, layers)
     with watch(model, *map(plan.tap, plan.layers)) as seen:
-        wanted = measure_effects(metric, model(*plan.clean, **more), more.get("real"))
+        wanted = measure(metric, model(*plan.clean, **more), more.get("real"))
     run = CleanRun.of(model, plan.side, plan.corrupted, more)
-    cells = Cells.of(plan, seen[plan.tap(plan.layers[0])], positions, heads)
-    base = measure_effects(metric, run.logits)
-    return cells.sweep(plan, "patch", changed(run, plan, cells, seen, metric, rows, report), wanted, base)
+    cells = SweepCells.of(plan, seen[plan.tap(plan.layers[0])], positions, heads)
+    base = measure(metric, run.logits)
+    return cells.sweep(plan, "patch", measure_cells(run, plan, cells, seen, metric, rows, progress), wanted, base)
 
 
-def changed(
-    run: CleanRun, plan: "Plan", cells: "Cells", source: Mapping[str, Tensor], metric: Measure, rows: int, report: Told
+def measure_cells(
+    run: CleanRun,
+    plan: "SweepPlan",
+    cells: "SweepCells",
+    source: Mapping[str, Tensor],
+    metric: Measure,
+    rows: int,
+    progress: Progress,
 ) -> Float[Tensor, "layer cell batch"]:
     """The metric of the run with each cell as the source has it."""
     end = _end(metric, run)
-    found = measure_effects(metric, run.logits).repeat(len(plan.layers), len(cells.changes), 1)
+    found = measure(metric, run.logits).repeat(len(plan.layers), len(cells.changes), 1)
     portions = list(_portions(len(plan.layers), len(cells.changes), len(run.last), rows))
     blocks = [range(plan.layers[some.start], len(run.calls)) for some, _ in portions]
     done, total = 0, sum(map(len, blocks))
@@ -149,14 +155,14 @@ def changed(
             changes = cells.changes[some_changes] if begins else []
             copies.advance(layer, changes, source[plan.tap(layer)] if begins else None)
             done += 1
-            report(done, total)
+            progress(done, total)
         read = torch.stack(_read(metric, run, copies))
         found[some_layers, some_changes] = read.view(found[some_layers, some_changes].shape)
     return found
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """What is patched into what: checked, and with its defaults."""
 
     side: str
@@ -172,13 +178,13 @@ class Plan:
     def of(
         cls,
         model: Model,
-        clean: Given,
-        corrupted: Given,
+        clean: Inputs,
+        corrupted: Inputs,
         over: str,
         side: str | None,
         layers: Sequence[int] | None,
-    ) -> "Plan":
-        check_still(model)
+    ) -> "SweepPlan":
+        check_eval_mode(model)
         check_blocks(model)
         if watching(model):
             raise InputError("a sweep inside a watch or an edit of the same model: end that first")
@@ -199,7 +205,7 @@ class Plan:
                 f"{', '.join(inner)}"
             )
         first, second = ((given,) if isinstance(given, Tensor) else tuple(given) for given in (clean, corrupted))
-        check_as_many("clean", first, "corrupted", second)
+        check_same_inputs("clean", first, "corrupted", second)
         for one, other in zip(first, second, strict=True):
             if one.shape != other.shape:
                 raise InputError(
@@ -210,7 +216,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Cells:
+class SweepCells:
     """What is changed in a layer, cell by cell: positions × heads."""
 
     positions: tuple[int, ...] | None
@@ -218,8 +224,8 @@ class Cells:
     changes: list[Change]
 
     @classmethod
-    def of(cls, plan: Plan, value: Tensor, positions: Which, heads: bool | Sequence[int] | None) -> "Cells":
-        axes = at(plan.over, value)
+    def of(cls, plan: SweepPlan, value: Tensor, positions: Which, heads: bool | Sequence[int] | None) -> "SweepCells":
+        axes = axes_of(plan.over, value)
         if heads is None:
             heads = axes.head is not None
         if axes.head is None and heads is not False:
@@ -238,7 +244,7 @@ class Cells:
         n = value.shape[axes.position]
         return cls(None if own is None else _labels("positions", labels, n), mine, changes)
 
-    def sweep(self, plan: Plan, how: str, values: Tensor, clean: Tensor, corrupted: Tensor | None) -> Sweep:
+    def sweep(self, plan: SweepPlan, how: str, values: Tensor, clean: Tensor, corrupted: Tensor | None) -> Sweep:
         sizes = [len(labels) for labels in (self.positions, self.heads) if labels is not None]
         values = values.reshape(len(plan.layers), *sizes, -1)
         return Sweep(plan.tap("*"), how, plan.layers, self.positions, self.heads, values, clean, corrupted)
@@ -269,14 +275,14 @@ def _masks(what: str, which: Which, value: Tensor, axis: int) -> Tensor | None:
     return chosen[..., None] == torch.arange(n, device=value.device)
 
 
-def check_as_many(name: str, one: Sequence[Tensor], other_name: str, other: Sequence[Tensor]) -> None:
+def check_same_inputs(name: str, one: Sequence[Tensor], other_name: str, other: Sequence[Tensor]) -> None:
     if len(one) != len(other):
         raise InputError(
             f"{name}: {len(one)} tensors, {other_name}: {len(other)}: both need those that the model reads"
         )
 
 
-def measure_effects(metric: Measure, logits: Tensor, real: Tensor | None = None) -> Float[Tensor, " batch"]:
+def measure(metric: Measure, logits: Tensor, real: Tensor | None = None) -> Float[Tensor, " batch"]:
     """One number for each row, or a complaint; also where it reads what is not `real`."""
     check_real(metric, logits, real)
     found = metric(logits)
@@ -304,13 +310,13 @@ def _read(metric: Measure, run: CleanRun, copies: Copies) -> list[Float[Tensor, 
         source_real = by_copy.pop("source_real", None)
         hidden = model.decode(run.inputs[1][copies.of_row], memory=copies.hidden(), memory_real=source_real, **by_copy)
         logits = model.head(hidden, by_copy.get("real"))
-    elif isinstance(metric, Metric) and isinstance(model.head, EACH_BY_ITSELF):
+    elif isinstance(metric, Metric) and isinstance(model.head, POSITIONWISE_HEADS):
         positions = metric.positions(batch, seq, run.last.device)
         logits = model.head(copies.hidden(positions.repeat(n, 1)))
         return [metric.read(upcast(each)).mean(dim=1) for each in logits.unflatten(0, (n, batch))]
     else:
         logits = model.head(copies.hidden(), by_copy.get("real"))
-    return [measure_effects(metric, each) for each in logits.unflatten(0, (n, batch))]
+    return [measure(metric, each) for each in logits.unflatten(0, (n, batch))]
 
 
 def _portions(n_layers: int, n_changes: int, batch: int, rows: int) -> Iterator[tuple[slice, slice]]:

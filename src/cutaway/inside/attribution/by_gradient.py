@@ -29,7 +29,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cutaway.arguments import checked
+from cutaway.arguments import Options, checked, option
 from cutaway.errors import InputError
 from cutaway.inside.attribution.gradients import Gradients
 from cutaway.inside.attribution.reference_inputs import Baselines, Keep, baseline_values
@@ -56,7 +56,27 @@ def gradient_x_input(
     values = asked.values()
     found, slopes = asked.slopes(values, copies=1)
     scores = torch.cat([_times(value, slope, asked.pixels) for value, slope in zip(values, slopes, strict=True)], -1)
-    return asked.told("gradient_x_input", scores[:, 0], found[0])
+    return asked.attributions("gradient_x_input", scores[:, 0], found[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntegrationOptions(Options):
+    """How the integral is taken."""
+
+    baseline: Baselines = option("zero", "What the input is compared with: see `inside.attribution.reference_inputs`.")
+    keep: Keep = option(None, "True at the places of the input that the baseline keeps.")
+    within: float = option(WITHIN, "How exactly the scores add up, unless `steps` are given.")
+    steps: int | None = option(None, "Number of steps; by default as many as are needed.", least=1)
+    rule: str = option(
+        "gauss_legendre",
+        "Where `steps` are taken: gauss_legendre, midpoint, or even_change, the middles of pieces on which the metric "
+        "changes equally, which needs the fewest.",
+    )
+    batch_tokens: int = option(2048, "Number of tokens that are computed at a time (at least one copy of the batch).")
+
+    def check(self) -> None:
+        if self.rule not in RULES:
+            raise InputError(f"rule={self.rule!r} is not one of {', '.join(RULES)}")
 
 
 @checked
@@ -65,45 +85,35 @@ def integrated_gradients(
     *inputs: Tensor,
     metric: Measure,
     at: str | None = None,
-    baseline: Baselines = "zero",
-    keep: Keep = None,
-    within: float = WITHIN,
-    steps: int | None = None,
-    rule: str = "gauss_legendre",
-    batch_tokens: int = 2048,
     progress: Progress = no_progress,
+    options: IntegrationOptions,
     **more: Any,
 ) -> list[Attribution]:
-    """Of each row: the input's way from the baseline, times the metric's mean gradient along it.
+    """For each row, the input minus the baseline, times the metric's mean gradient on the way from one to the other.
 
-    `at`: "tokens", or "output" for the sum with positions; of pictures "patches", "output" or "pixels". What may be
-    given as `baseline`: see `cutaway.inside.attribution.reference_inputs`; places to `keep` stay as they are.
-    Without `steps`, there are as many as it takes for the scores to add up `within` 1 %, at most some 1024; with
-    `steps`, so many, by a `rule`: "gauss_legendre", "midpoint", or "even_change", the middles of pieces on which the
-    metric changes equally much, which needs the fewest. At most `batch_tokens` places are computed at a time,
-    or one copy of the batch. `progress` counts steps; how many it takes is not known before, only the most.
+    `at` is "tokens", or "output" for their sum with the positions; for images "patches", "output" or "pixels". Without
+    `steps`, as many are taken as the scores need to add up `within` 1 %, at most about 1024. `progress` counts steps;
+    their total is then the largest that is possible.
     """
-    if rule not in RULES:
-        raise InputError(f"rule={rule!r} is not one of {', '.join(RULES)}")
-    if steps is not None and steps < 1:
-        raise InputError(f"steps={steps}: at least one is taken")
+    steps, within = options.steps, options.within
     asked = Gradients(model, inputs, more, metric, at)
     ends = asked.values()
     done, most = 0, MOST_STEPS if steps is None else steps
 
-    def told(more_steps: int) -> None:
+    def count(more_steps: int) -> None:
         nonlocal done
         done = min(done + more_steps, most)
         progress(done, most)
 
-    path = IntegrationPath(asked, baseline_values(asked, ends, baseline, keep), ends, batch_tokens, told)
+    starts = baseline_values(asked, ends, options.baseline, options.keep)
+    path = IntegrationPath(asked, starts, ends, options.batch_tokens, count)
     of_start, of_end = path.metrics([0.0, 1.0])
     if steps is None:
         scores, steps = path.halved_until(within, of_start, of_end)
     else:
-        scores = path.integral(RULES[rule](path, steps)).sum(dim=0)
+        scores = path.integral(RULES[options.rule](path, steps)).sum(dim=0)
     progress(most, most)
-    return asked.told("integrated_gradients", scores.to(of_end.dtype), of_end, of_start, steps)
+    return asked.attributions("integrated_gradients", scores.to(of_end.dtype), of_end, of_start, steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +124,7 @@ class IntegrationPath:
     starts: Sequence[Tensor]
     ends: Sequence[Tensor]
     batch_tokens: int
-    told: Callable[[int], None]  # of so many more steps
+    count: Callable[[int], None]  # called with the number of steps that were taken
 
     def at(self, places: Sequence[float]) -> list[Tensor]:
         return [torch.cat([a.lerp(b, place) for place in places]) for a, b in zip(self.starts, self.ends, strict=True)]
@@ -137,7 +147,7 @@ class IntegrationPath:
             shares = [_times(*of, self.asked.pixels) for of in zip(ways, slopes, strict=True)]
             weights = torch.tensor([weight for _, weight in some], dtype=torch.float64).to(shares[0])
             found.append(torch.cat(shares, -1).transpose(0, 1) * weights[:, None, None, None])
-            self.told(len(some))
+            self.count(len(some))
         return torch.cat(found)
 
     def halved_until(

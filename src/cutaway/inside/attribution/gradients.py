@@ -97,11 +97,6 @@ class Gradients:
             )
         return found if found.ndim == 3 else found[..., None]
 
-    @torch.no_grad()
-    def answers(self, *several: Sequence[Tensor]) -> list[Float[Tensor, "batch output"]]:
-        """The metric of each of several sets of values."""
-        return list(self.metrics([torch.cat(every) for every in zip(*several, strict=True)], len(several)))
-
     def slopes(self, values: Sequence[Tensor], copies: int) -> tuple[Tensor, list[Tensor]]:
         """The metric, copy × batch × output, and its gradients: of each place output × copy × batch × ….
 
@@ -121,7 +116,7 @@ class Gradients:
             ]
         return found.detach(), [torch.stack(of).unflatten(1, (copies, -1)) for of in zip(*every, strict=True)]
 
-    def told(
+    def attributions(
         self,
         method: str,
         scores: Float[Tensor, "output batch input"],

@@ -21,7 +21,8 @@ from cutaway.inside.attribution.rollout import attention_parts
 from cutaway.inside.patching.interventions import Patch, intervene, mean_activations, record_activations
 from cutaway.inside.patching.metrics import Measure, Metric, at_positions, check_real
 from cutaway.inside.patching.place import Place
-from cutaway.inside.patching.sweep import POSITIONWISE_HEADS, check_same_inputs, measure
+from cutaway.inside.patching.sweep import POSITIONWISE_HEADS, measure
+from cutaway.inside.patching.sweep_plan import check_same_inputs
 from cutaway.inside.progress import Progress, counted_progress, no_progress, stages
 from cutaway.inside.residual.decompose import check_eval_mode, check_gradients
 from cutaway.model.model import Model

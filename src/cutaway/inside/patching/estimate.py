@@ -6,7 +6,6 @@ It is the first-order term: exact where the rest of the model is linear in the v
 is far from it (early residuals). `agreement` says how well it does. (Nanda 2023; Syed et al. 2023.)
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,7 +16,8 @@ from cutaway.arguments import checked
 from cutaway.errors import InputError
 from cutaway.inside.patching.metrics import Measure
 from cutaway.inside.patching.place import axes_of
-from cutaway.inside.patching.sweep import Inputs, Sweep, SweepCells, SweepPlan, Which, measure
+from cutaway.inside.patching.sweep import Sweep, measure
+from cutaway.inside.patching.sweep_plan import Inputs, PlaceOptions, SweepCells, SweepPlan
 from cutaway.inside.residual.decompose import check_gradients
 from cutaway.model.finite import check_scores
 from cutaway.model.model import Model
@@ -31,16 +31,12 @@ def estimate_sweep(
     corrupted: Inputs,
     metric: Measure,
     *,
-    over: str = "residual",
-    side: str | None = None,
-    layers: Sequence[int] | None = None,
-    positions: Which = None,
-    heads: bool | Sequence[int] | None = None,
+    options: PlaceOptions,
     **more: Any,
 ) -> Sweep:
-    """What `sweep` would find with the same words, to first order."""
+    """What `patch_sweep` would find with the same options, to first order."""
     check_gradients(model)
-    plan = SweepPlan.of(model, clean, corrupted, over, side, layers)
+    plan = SweepPlan.of(model, clean, corrupted, options)
     taps = [plan.tap(layer) for layer in plan.layers]
     with torch.no_grad(), watch(model, *taps) as wanted:
         high = measure(metric, model(*plan.clean, **more), more.get("real"))
@@ -52,14 +48,14 @@ def estimate_sweep(
         low = measure(metric, logits)
     gradients = torch.autograd.grad(low.sum(), [seen[tap] for tap in taps])
     low = low.detach()
-    cells = SweepCells.of(plan, wanted[taps[0]], positions, heads)
+    cells = SweepCells.of(plan, wanted[taps[0]], options)
     values = []
     for tap, gradient in zip(taps, gradients, strict=True):
         moved = (wanted[tap] - seen[tap].detach()) * gradient
         values.append(
             torch.stack([low + _within(tap, moved, change.positions, change.head) for change in cells.changes])
         )
-    return cells.sweep(plan, "patch", torch.stack(values), high, low)
+    return Sweep.of(plan, cells, "patch", torch.stack(values), high, low)
 
 
 def _leaf(value: Tensor) -> Tensor:

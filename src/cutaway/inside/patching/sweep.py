@@ -11,9 +11,8 @@ back: 0 as corrupted, 1 as clean. (Causal tracing: Meng et al. 2022; activation 
 A copy of the run is computed only where it differs: see `inside/patching/patched_runs.py`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import torch
@@ -23,26 +22,15 @@ from torch import Tensor
 from cutaway.arguments import checked
 from cutaway.errors import InputError
 from cutaway.inside.patching.metrics import Measure, Metric, check_real
-from cutaway.inside.patching.patched_runs import Change, CleanRun, Copies
-from cutaway.inside.patching.place import axes_of
+from cutaway.inside.patching.patched_runs import CleanRun, Copies
+from cutaway.inside.patching.sweep_plan import Inputs, SweepCells, SweepOptions, SweepPlan
 from cutaway.inside.progress import Progress, no_progress
-from cutaway.inside.residual.decompose import check_blocks, check_eval_mode
 from cutaway.model.heads import LanguageModelHead, MaskedLanguageModelHead, TaggingHead
 from cutaway.model.model import EncoderDecoderModel, Model
-from cutaway.model.tap import tap_names, uncompiled, watch, watching
+from cutaway.model.tap import uncompiled, watch
 from cutaway.model.upcast import upcast
 
-OVER = {
-    "residual": "residual_before",
-    "heads": "attention.heads",
-    "attention": "attention.output",
-    "feed_forward": "feed_forward.output",
-    "cross": "cross.output",
-    "cross_heads": "cross.heads",
-}
 POSITIONWISE_HEADS = (LanguageModelHead, MaskedLanguageModelHead, TaggingHead)  # heads that read every position alone
-Inputs = Tensor | Sequence[Tensor]
-Which = bool | Sequence[int] | Int[Tensor, "..."] | None  # a tensor: each row's own
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +45,15 @@ class Sweep:
     values: Float[Tensor, "layer *cells batch"]
     clean: Float[Tensor, " batch"]
     corrupted: Float[Tensor, " batch"] | None  # None: places were taken away from the clean run
+
+    @classmethod
+    def of(
+        cls, plan: SweepPlan, cells: SweepCells, how: str, values: Tensor, clean: Tensor, corrupted: Tensor | None
+    ) -> "Sweep":
+        """From the metric of every layer and cell."""
+        sizes = [len(labels) for labels in (cells.positions, cells.heads) if labels is not None]
+        values = values.reshape(len(plan.layers), *sizes, -1)
+        return cls(plan.tap("*"), how, plan.layers, cells.positions, cells.heads, values, clean, corrupted)
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -106,37 +103,29 @@ def patch_sweep(
     corrupted: Inputs,
     metric: Measure,
     *,
-    over: str = "residual",
-    side: str | None = None,
-    layers: Sequence[int] | None = None,
-    positions: Which = None,
-    heads: bool | Sequence[int] | None = None,
-    rows: int = 256,
     progress: Progress = no_progress,
+    options: SweepOptions,
     **more: Any,
 ) -> Sweep:
     """Patches the clean run into the corrupted one, a cell at a time; a cell equals one patched pass, to rounding.
 
-    `over` is residual, heads, attention, feed_forward, cross, cross_heads, or a tap of a block (attention.value);
-    `side` is the decoder, where there is one, or the encoder. `positions` are swept one by one (True: all; a tensor:
-    each row's own, one or (batch n)), or patched together (False); so are `heads`. Left out, what has heads is swept
-    over heads, and what has none over positions. `rows` bounds memory: so many rows are computed side by side, or one
-    cell. What is left over (`real=`, `source_real=`) is handed to both runs.
+    Further inputs (`real=`, `source_real=`) go to both runs.
     """
     model = uncompiled(model)
-    plan = SweepPlan.of(model, clean, corrupted, over, side, layers)
+    plan = SweepPlan.of(model, clean, corrupted, options)
     with watch(model, *map(plan.tap, plan.layers)) as seen:
         wanted = measure(metric, model(*plan.clean, **more), more.get("real"))
     run = CleanRun.of(model, plan.side, plan.corrupted, more)
-    cells = SweepCells.of(plan, seen[plan.tap(plan.layers[0])], positions, heads)
+    cells = SweepCells.of(plan, seen[plan.tap(plan.layers[0])], options)
     base = measure(metric, run.logits)
-    return cells.sweep(plan, "patch", measure_cells(run, plan, cells, seen, metric, rows, progress), wanted, base)
+    values = measure_cells(run, plan, cells, seen, metric, options.rows, progress)
+    return Sweep.of(plan, cells, "patch", values, wanted, base)
 
 
 def measure_cells(
     run: CleanRun,
-    plan: "SweepPlan",
-    cells: "SweepCells",
+    plan: SweepPlan,
+    cells: SweepCells,
     source: Mapping[str, Tensor],
     metric: Measure,
     rows: int,
@@ -159,127 +148,6 @@ def measure_cells(
         read = torch.stack(_read(metric, run, copies))
         found[some_layers, some_changes] = read.view(found[some_layers, some_changes].shape)
     return found
-
-
-@dataclass(frozen=True)
-class SweepPlan:
-    """What is patched into what: checked, and with its defaults."""
-
-    side: str
-    over: str
-    layers: tuple[int, ...]
-    clean: tuple[Tensor, ...]
-    corrupted: tuple[Tensor, ...]
-
-    def tap(self, layer: int | str) -> str:
-        return f"{self.side}.{layer}.{self.over}"
-
-    @classmethod
-    def of(
-        cls,
-        model: Model,
-        clean: Inputs,
-        corrupted: Inputs,
-        over: str,
-        side: str | None,
-        layers: Sequence[int] | None,
-    ) -> "SweepPlan":
-        check_eval_mode(model)
-        check_blocks(model)
-        if watching(model):
-            raise InputError("a sweep inside a watch or an edit of the same model: end that first")
-        sides = [name for name in ("decoder", "encoder") if hasattr(model, name)]
-        side = sides[0] if side is None else side
-        if side not in sides:
-            raise InputError(f"side={side!r}: this model has {' and '.join(sides)}")
-        n = len(getattr(model, side))
-        chosen = tuple(range(n) if layers is None else sorted({range(n)[layer] for layer in layers if -n <= layer < n}))
-        if not chosen or (layers is not None and len(chosen) != len(set(layers))):
-            raise InputError(f"layers={layers}: the {side} has layers 0…{n - 1}")
-        tap = OVER.get(over, over)
-        if f"{side}.0.{tap}" not in tap_names(model):
-            inner = [name.removeprefix(f"{side}.0.") for name in tap_names(model) if name.startswith(f"{side}.0.")]
-            known = [name for name, its in OVER.items() if its in inner]
-            raise InputError(
-                f"over={over!r}: the {side} of this model has {', '.join(known)}; a tap of its blocks will do, too: "
-                f"{', '.join(inner)}"
-            )
-        first, second = ((given,) if isinstance(given, Tensor) else tuple(given) for given in (clean, corrupted))
-        check_same_inputs("clean", first, "corrupted", second)
-        for one, other in zip(first, second, strict=True):
-            if one.shape != other.shape:
-                raise InputError(
-                    f"clean is {tuple(one.shape)} and corrupted {tuple(other.shape)}: both need rows of one length, "
-                    "to compare them position for position"
-                )
-        return cls(side, tap, chosen, first, second)
-
-
-@dataclass(frozen=True)
-class SweepCells:
-    """What is changed in a layer, cell by cell: positions × heads."""
-
-    positions: tuple[int, ...] | None
-    heads: tuple[int, ...] | None
-    changes: list[Change]
-
-    @classmethod
-    def of(cls, plan: SweepPlan, value: Tensor, positions: Which, heads: bool | Sequence[int] | None) -> "SweepCells":
-        axes = axes_of(plan.over, value)
-        if heads is None:
-            heads = axes.head is not None
-        if axes.head is None and heads is not False:
-            raise InputError(f"heads={heads}: {plan.over!r} has none")
-        if positions is None:
-            positions = heads is False
-        if isinstance(positions, Tensor) and positions.ndim == 1:
-            positions = positions[:, None]
-        own = _masks("positions", positions, value, axes.position)
-        mine = None if heads is False else _labels("heads", heads, value.shape[axes.head or 0])
-        changes = [
-            Change(None if own is None else own[:, number], head)
-            for number, head in product(range(1 if own is None else own.shape[1]), mine or (None,))
-        ]
-        labels = positions if not isinstance(positions, Tensor) else range(positions.shape[1])
-        n = value.shape[axes.position]
-        return cls(None if own is None else _labels("positions", labels, n), mine, changes)
-
-    def sweep(self, plan: SweepPlan, how: str, values: Tensor, clean: Tensor, corrupted: Tensor | None) -> Sweep:
-        sizes = [len(labels) for labels in (self.positions, self.heads) if labels is not None]
-        values = values.reshape(len(plan.layers), *sizes, -1)
-        return Sweep(plan.tap("*"), how, plan.layers, self.positions, self.heads, values, clean, corrupted)
-
-
-def _labels(what: str, which: bool | Sequence[int], n: int) -> tuple[int, ...]:
-    chosen = range(n) if which is True else which
-    assert not isinstance(chosen, bool)
-    if not len(chosen) or min(chosen) < -n or max(chosen) >= n:
-        raise InputError(f"{what}={list(chosen)}: there are 0…{n - 1}")
-    return tuple(number % n for number in chosen)
-
-
-def _masks(what: str, which: Which, value: Tensor, axis: int) -> Tensor | None:
-    """For each row and each position that is swept: where it stands (batch n position)."""
-    if which is False:
-        return None
-    batch, n = len(value), value.shape[axis]
-    if isinstance(which, Tensor):
-        if which.ndim != 2 or len(which) != batch or int(which.min()) < -n or int(which.max()) >= n:
-            raise InputError(
-                f"{what} of shape {tuple(which.shape)} for {batch} rows of {n}: (batch n), within 0…{n - 1}"
-            )
-        chosen = which.to(value.device) % n
-    else:
-        assert which is not None
-        chosen = torch.tensor(_labels(what, which, n), device=value.device).expand(batch, -1)
-    return chosen[..., None] == torch.arange(n, device=value.device)
-
-
-def check_same_inputs(name: str, one: Sequence[Tensor], other_name: str, other: Sequence[Tensor]) -> None:
-    if len(one) != len(other):
-        raise InputError(
-            f"{name}: {len(one)} tensors, {other_name}: {len(other)}: both need those that the model reads"
-        )
 
 
 def measure(metric: Measure, logits: Tensor, real: Tensor | None = None) -> Float[Tensor, " batch"]:

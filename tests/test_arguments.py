@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
@@ -16,8 +17,8 @@ from tokens.test_tokenizer import byte_level
 from torch import Tensor
 
 import cutaway
-from cutaway.arguments import checked, fits, in_words
-from cutaway.errors import CutawayError, InputError
+from cutaway.arguments import Options, checked, fits, in_words, option, with_options
+from cutaway.errors import CutawayError, InputError, UnknownArgument
 from cutaway.evaluation import evaluate
 
 NAN = float("nan")
@@ -84,6 +85,79 @@ def test_a_call() -> None:
             double(*args, **named)
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'n'"):
         double()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Soup(Options):
+    """What goes into it."""
+
+    salt: float = option(1.0, "Grams of salt.", least=0)
+    share: float | None = option(None, "Of the pot.", above=0, most=1)
+    max_tokens: int = option(10, "How many noodles.", least=1, most=2000)
+    heat: float = option(1.0, "May be without end.", infinite=True)
+
+    def check(self) -> None:
+        if self.salt > self.max_tokens:
+            raise InputError("more salt than noodles")
+
+
+@with_options
+def cook(pot: str, *, lid: bool = True, options: Soup) -> tuple[str, bool, Soup]:
+    """Cooks a soup."""
+    return pot, lid, options
+
+
+def test_options_of_a_call() -> None:
+    assert cook("big") == ("big", True, Soup())
+    assert cook("big", lid=False, salt=np.float32(2.5)) == ("big", False, Soup(salt=2.5))
+    assert type(cook("big", max_tokens=np.int64(2))[2].max_tokens) is int
+    assert cook("big", options=Soup(salt=3)) == cook("big", salt=3)
+    assert cook("big", heat=float("inf"))[2].heat == float("inf")
+    assert str(inspect.signature(cook)).startswith(
+        "(pot: str, *, lid: bool = True, salt: float = 1.0, share: float | None = None, max_tokens: int = 10, "
+        "heat: float = 1.0) -> tuple"
+    )
+    assert cook.__doc__ is not None
+    assert "Cooks a soup." in cook.__doc__
+    assert "    salt: Grams of salt." in cook.__doc__
+    named: dict[str, Any]
+    for named, said in (
+        ({"salt": -1}, "salt=-1 must be at least 0$"),
+        ({"salt": float("inf")}, "salt=inf must be a finite number$"),
+        ({"salt": "much"}, "salt='much' is not a number$"),
+        ({"share": 0.0}, "share=0.0 must be above 0 and at most 1$"),
+        ({"share": 1.5}, "share=1.5 must be above 0 and at most 1$"),
+        ({"max_tokens": 2001}, "max_tokens=2,001 must be at least 1 and at most 2,000$"),
+        ({"salt": 11}, "more salt than noodles"),
+    ):
+        with pytest.raises(InputError, match=said):
+            cook("big", **named)
+
+
+def test_options_that_do_not_exist() -> None:
+    for name, meant in (
+        ("slat", "salt"),
+        ("max_new_tokens", "max_tokens"),
+        ("max_length", "max_tokens"),
+        ("lit", "lid"),
+    ):
+        with pytest.raises(UnknownArgument, match=f"cook has no argument '{name}': did you mean {meant}"):
+            cook("big", **{name: 1})
+    with pytest.raises(TypeError, match=r"cook has no argument 'pepper': its arguments are pot, lid, salt, share"):
+        cook("big", pepper=1)
+    with pytest.raises(TypeError, match=r"cook has no argument 'salt'|unexpected keyword argument 'salt'"):
+        cook("big", options=Soup(), salt=1)
+
+
+def test_the_names_of_hugging_face_lead_to_ours(loaded: dict[str, Any]) -> None:
+    for name, meant in (
+        ("max_new_tokens", "max_tokens"), ("num_beams", "beam"), ("num_return_sequences", "n_best"),
+        ("do_sample", "temperature"), ("no_repeat_ngram_size", "no_repeat_ngram"), ("stop_strings", "stop"),
+    ):  # fmt: skip
+        with pytest.raises(UnknownArgument, match=f"did you mean {meant}"):
+            cutaway.generate(*loaded["gpt2"], "the dog", **{name: 2})
+    with pytest.raises(UnknownArgument, match="did you mean wanted"):
+        evaluate(*loaded["label"], ["a film"], labels=[0])
 
 
 def test_every_public_function_looks_at_its_arguments() -> None:

@@ -181,12 +181,12 @@ def _games(place: Path) -> Reader:
     record = {"lines": 3, "sha256": "0" * 64, "settings": {"beam": 4}}
 
     def read(folder: Path, out: Path) -> None:
-        from cutaway.decoding.line_files import _kept
+        from cutaway.decoding.line_files import _earlier_run
 
         if (folder / "game.json").exists():
             read_game(folder / "game.json")
         else:
-            _kept(folder / "x", 1, {"beam": 4})
+            _earlier_run(folder / "x", 1, {"beam": 4})
 
     return Reader(
         "games and records",

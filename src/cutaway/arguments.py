@@ -11,7 +11,7 @@ A call with many options has them as a frozen dataclass, each field with its typ
     class GenerationOptions(Options):
         max_tokens: int = option(100, "Maximum number of new tokens.", least=1)
 
-    @checked
+    @with_options
     def generate(model: Model, prompt: str, *, options: GenerationOptions) -> …
 
     generate(model, "Once", max_tokens=20)
@@ -35,8 +35,9 @@ from typing import Any, Literal, Self, TypeVar, Union, get_args, get_origin, get
 
 from cutaway.errors import InputError, UnknownArgument
 
+Progress = Callable[[int, int], None]  # called with how many are done, and of how many
+R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
-O = TypeVar("O", bound="Options")  # noqa: E741
 LARGEST = 2**63
 LONGEST = 60  # characters of a value in a message
 WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "True or False", type(None): "None"}
@@ -66,6 +67,10 @@ OTHER_NAMES = {  # what other libraries, Hugging Face's above all, call an argum
     "top_k": ["k"],
     "torch_dtype": ["dtype", "precision"],
 }
+
+
+def no_progress(done: int, total: int) -> None:
+    """For callers who do not follow the progress."""
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
@@ -119,7 +124,7 @@ def _check_bounds(name: str, value: Any, bounds: Mapping[str, Any]) -> None:
         return
     limits = {"at least": least, "above": above, "at most": most}
     said = " and ".join(f"{word} {bound:,}" for word, bound in limits.items() if bound is not None)
-    raise InputError(f"{name}={value} must be {said}")
+    raise InputError(f"{name}={value:,} must be {said}")
 
 
 def options_in(signature: inspect.Signature) -> dict[str, type[Options]]:
@@ -136,7 +141,7 @@ def _spell_out(called: Any, function: Callable[..., Any], stand_in: str, kind: t
         inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type)
         for one in fields(kind)
     ]
-    parameters.sort(key=lambda one: one.kind)  # **more is the last one
+    parameters.sort(key=lambda one: one.kind)  # **more comes last
     called.__signature__ = signature.replace(parameters=parameters)
     called.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": signature.return_annotation}
     lines = [f"    {one.name}: {one.metadata['help']}" for one in fields(kind)]
@@ -155,7 +160,7 @@ def _check_known(function: Callable[..., Any], names: Iterable[str], known: Coll
 # --- types ------------------------------------------------------------------------------------------------------------
 
 
-def checked(function: F, but: Collection[str] = ()) -> F:
+def checked(function: F) -> F:
     """The function, with its arguments checked when it is called."""
     signature = inspect.signature(function)
     hints: dict[str, Any] = {}
@@ -177,7 +182,7 @@ def checked(function: F, but: Collection[str] = ()) -> F:
         except TypeError:
             return function(*args, **named)  # whose own error says which argument is missing, or one too many
         for name, value in given.arguments.items():
-            if name not in hints or name in but:
+            if name not in hints:
                 continue
             variadic = signature.parameters[name].kind
             if variadic is inspect.Parameter.VAR_POSITIONAL:
@@ -192,6 +197,11 @@ def checked(function: F, but: Collection[str] = ()) -> F:
         _spell_out(called, function, stand_in, kind)
     setattr(called, "checked", True)  # noqa: B010  (a function has no such attribute, says mypy)
     return called  # type: ignore[return-value]
+
+
+def with_options(function: Callable[..., R]) -> Callable[..., R]:
+    """`checked`, of a function whose parameter `options` stands for the fields of an `Options` class."""
+    return checked(function)
 
 
 def _checked(name: str, value: Any, hint: Any) -> Any:

@@ -87,7 +87,7 @@ def test_pictures(tmp_path: Path) -> None:
     lines = run(tmp_path / "model", stdin=f"{tmp_path / 'a.png'}\n\n{tmp_path / 'a.png'}\n")
     assert lines == "{0}\n\n{0}\n".format(f"{said['label']}\t{said['probability']:.4f}")
     ran = CliRunner().invoke(cli.app, ["classify", "--model", str(tmp_path / "model"), "--cut", "3", "a.png"])
-    assert (ran.exit_code, "--cut ends texts" in ran.output) == (2, True)
+    assert (ran.exit_code, "--cut is for texts" in ran.output) == (2, True)
 
 
 def test_a_bad_picture_is_named_and_the_others_are_answered(tmp_path: Path) -> None:

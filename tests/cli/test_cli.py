@@ -86,12 +86,14 @@ OFFERED = {
         "--length-penalty",
         "--limit",
         "--no-start",
+        "--precision",
         "--prune",
         "--resamples",
         "--second-column",
         "--seed",
         "--source-column",
         "--split",
+        "--start",
         "--stride",
         "--target-column",
         "--text-column",
@@ -230,6 +232,7 @@ OFFERED = {
         "--json",
         "--length-penalty",
         "--model",
+        "--n-best",
         "--nbest",
         "--output",
         "--precision",
@@ -237,6 +240,7 @@ OFFERED = {
         "--prune",
         "--resume",
         "--scores",
+        "--split",
         "--term",
         "--terms",
         "--to",
@@ -270,7 +274,12 @@ def cutaway(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
 def options(help_: str) -> list[str]:
     _, _, listed = help_.partition("Options:")
     return sorted(
-        {word.rstrip(",") for line in listed.splitlines() for word in line.split()[:2] if word.startswith("--")}
+        {
+            word.rstrip(",")
+            for line in listed.splitlines()
+            for word in line.replace(" / ", " ").split()[:2]
+            if word.startswith("--")
+        }
     )
 
 

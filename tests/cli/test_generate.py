@@ -51,16 +51,16 @@ def test_the_same_text_as_from_python(folder):
     drawn = {"temperature": 1.1, "top_k": 30, "top_p": 0.9, "min_p": 0.01, "seed": 4, "repetition_penalty": 1.2}
     options = [word for name, value in drawn.items() for word in (f"--{name.replace('_', '-')}", value)]
     stop = generate(model, tokenizer, "Hi", max_tokens=12, no_repeat_ngram=2, **drawn)[2:3]
-    wishes = {**drawn, "no_repeat_ngram": 2, "stop": ["☃", stop]}
+    chosen = {**drawn, "no_repeat_ngram": 2, "stop": ["☃", stop]}
     found = said("Hi", "--model", folder, *options, "--no-repeat-ngram", 2, "--stop", "☃", "--stop", stop)
-    assert found == generate(model, tokenizer, "Hi", max_tokens=12, **wishes) + "\n"
+    assert found == generate(model, tokenizer, "Hi", max_tokens=12, **chosen) + "\n"
 
 
 NEW = ("min_tokens", "presence_penalty", "bad_words", "groups", "diversity", "stop")
 
 
 @pytest.mark.parametrize(
-    "wishes",
+    "chosen",
     [
         {"min_tokens": 12, "temperature": 2.0, "seed": 31},  # whose second token would be the end
         {"presence_penalty": 5.0},
@@ -70,28 +70,28 @@ NEW = ("min_tokens", "presence_penalty", "bad_words", "groups", "diversity", "st
         {"beam": 4, "nbest": 2, "allow": "[a-f]*", "stop": ["e", "f"]},
     ],
 )
-def test_every_wish_is_an_option(folder, wishes):
+def test_every_option_of_the_call_is_one_of_the_command(folder, chosen):
     model, tokenizer = speaker(), byte_level_once()
     options: list[object] = []
-    for name, value in wishes.items():
+    for name, value in chosen.items():
         for one in value if isinstance(value, list) else [value]:
             options += [f"--{name.replace('_', '-')}", one]
     lines = said("Hi", "--model", folder, *options)
-    wishes = {"n_best" if name == "nbest" else name: wish for name, wish in wishes.items()}
-    expected = generate(model, tokenizer, "Hi", max_tokens=12, **wishes)
+    chosen = {"n_best" if name == "nbest" else name: value for name, value in chosen.items()}
+    expected = generate(model, tokenizer, "Hi", max_tokens=12, **chosen)
     if isinstance(expected, str):
         assert lines == expected + "\n"
     else:
         assert [line.split("\t", 1)[1] for line in lines.removesuffix("\n").split("\n")] == expected
-    plain = {name: wish for name, wish in wishes.items() if name not in NEW}
+    plain = {name: value for name, value in chosen.items() if name not in NEW}
     assert expected != generate(model, tokenizer, "Hi", max_tokens=12, **plain), "it has to matter"
 
 
 def test_a_stop_may_be_written_with_escapes(folder):
     model, tokenizer = speaker(), byte_level_once()
-    wishes = {"allow": r"[\n\t\\]{9,}", "temperature": 3.0, "seed": 3}
-    options = [word for name, value in wishes.items() for word in (f"--{name}", value)]
-    free = generate(model, tokenizer, "Hi", max_tokens=12, **wishes)
+    chosen = {"allow": r"[\n\t\\]{9,}", "temperature": 3.0, "seed": 3}
+    options = [word for name, value in chosen.items() for word in (f"--{name}", value)]
+    free = generate(model, tokenizer, "Hi", max_tokens=12, **chosen)
     for char, written in (("\n", r"\n"), ("\t", r"\t"), ("\\", r"\\")):
         assert char in free
         assert said("Hi", "--model", folder, *options, "--stop", written) == free[: free.index(char)] + "\n"
@@ -101,17 +101,17 @@ def test_a_model_that_is_full_says_so(folder):
     for more in ([], ["--json"], ["--draft", folder], ["--beam", 2, "--n-best", 2]):
         ran = run("Hi", "--model", folder, "--max-tokens", 1000, *more)
         assert ran.exit_code == 0
-        assert ran.stderr == "the model is full (max_len=96): --max-tokens were not reached\n"
+        assert ran.stderr == "the model is full (max_len=96) before --max-tokens were generated\n"
         assert "--json" not in more or json.loads(ran.stdout_bytes)["texts"][0]["ended"] == "full"
     assert run("Hi", "--model", folder, "--max-tokens", 5).stderr == ""
 
 
 def test_a_terminal_is_sent_no_control_characters(folder, monkeypatch, capfd):
     model, tokenizer = speaker(), byte_level_once()
-    wishes = {"allow": r"[\x1b\x0f\r\n]{9,}", "temperature": 3.0, "seed": 3}
-    plain = generate(model, tokenizer, "\x1bHi", max_tokens=12, **wishes)
+    chosen = {"allow": r"[\x1b\x0f\r\n]{9,}", "temperature": 3.0, "seed": 3}
+    plain = generate(model, tokenizer, "\x1bHi", max_tokens=12, **chosen)
     assert "\x1b" in plain
-    options = [word for name, value in wishes.items() for word in (f"--{name}", value)]
+    options = [word for name, value in chosen.items() for word in (f"--{name}", value)]
     assert said("\x1bHi", "--model", folder, *options) == plain + "\n"
     for draft in ([], ["--draft", folder]):
         monkeypatch.setattr(
@@ -195,9 +195,11 @@ def test_a_draft_that_cannot_be_followed_is_refused(folder, tmp_path):
     def refused(*args):
         return failed("Hi", "--model", folder, *args)
 
-    assert "--temperature 0.5 and a draft" in refused("--draft", folder, "--temperature", 0.5)
-    assert "--beam 3 and a draft" in refused("--draft", folder, "--beam", 3)
-    assert "--repetition-penalty 1.5 and a draft" in refused("--draft", folder, "--repetition-penalty", 1.5)
+    assert "--temperature 0.5 does not work with a draft" in refused("--draft", folder, "--temperature", 0.5)
+    assert "--beam 3 does not work with a draft" in refused("--draft", folder, "--beam", 3)
+    assert "--repetition-penalty 1.5 does not work with a draft" in refused(
+        "--draft", folder, "--repetition-penalty", 1.5
+    )
     save(speaker(vocab_size=500), tmp_path / "wide", byte_level_once())
     assert "vocab_size=500, the model 400" in refused("--draft", tmp_path / "wide")
     save(speaker(), tmp_path / "other", Tokenizer(words()))
@@ -208,7 +210,7 @@ def test_a_draft_that_cannot_be_followed_is_refused(folder, tmp_path):
 
 def test_too_much_for_the_memory_is_one_line_too(folder, monkeypatch):
     assert "--beam 500 is more than this model's vocabulary of 400" in failed("Hi", "--model", folder, "--beam", 500)
-    assert "--beam 5,000,000: at most 1,024" in failed("Hi", "--model", folder, "--beam", 5000000)
+    assert "--beam 5,000,000 must be at least 1 and at most 1,024" in failed("Hi", "--model", folder, "--beam", 5000000)
 
     def full(*args, **options):
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory")
@@ -216,9 +218,9 @@ def test_too_much_for_the_memory_is_one_line_too(folder, monkeypatch):
     monkeypatch.setattr(DecoderModel, "new_cache", full)
     for more in ([], ["--json"], ["--draft", folder]):
         asked = failed("Hi", "--model", folder, "--max-tokens", 12000, *more)
-        assert "there is not enough memory for --max-tokens 12,000: ask for less" in asked
+        assert "not enough memory for --max-tokens 12,000: use smaller numbers" in asked
     asked = failed("Hi", "--model", folder, "--beam", 300)
-    assert "there is not enough memory for --max-tokens 100 and --beam 300: ask for less" in asked
+    assert "not enough memory for --max-tokens 100 and --beam 300: use smaller numbers" in asked
 
 
 def test_errors_are_one_line_that_names_the_thing(folder, tmp_path):

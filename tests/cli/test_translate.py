@@ -51,7 +51,7 @@ def test_an_output_is_gone_on_with(folder, tmp_path):
     run(folder, *files)
     whole = (tmp_path / "out").read_text()
     refused = run(folder, *files, code=2)
-    assert "--resume goes on with it" in refused.stderr
+    assert "continue it with --resume" in refused.stderr
     run(folder, *files, "--resume")
     assert (tmp_path / "out").read_text() == whole
 
@@ -73,7 +73,7 @@ def test_ctrl_c_says_what_is_written(folder, tmp_path, monkeypatch):
     lines = (tmp_path / "out").read_text().count("\n")
     assert 0 < lines < 3000
     assert f"{lines:,} lines written" in said
-    assert "--resume goes on" in said
+    assert "--resume continues" in said
 
 
 def test_a_term_is_given_once(folder):
@@ -173,9 +173,9 @@ def test_any_text_is_answered(folder, text, same):
         (["Hi", "--prefix", "fox <eos>"], "no tokens for '<eos>'"),
         (["--input", __file__, "--output", "/"], "/ is a folder: give --output a file"),
         (["Hi", "--output", "x"], "either texts, or --input"),
-        (["--resume"], "give --output"),
-        (["Hi", "--nbest", 9], "--beam of at least 9"),
-        (["--input", __file__, "--output", "x", "--length-penalty", "nan"], "nan is no finite number"),
+        (["--resume"], "with --output"),
+        (["Hi", "--nbest", 9], "needs --beam 9 or more"),
+        (["--input", __file__, "--output", "x", "--length-penalty", "nan"], "nan is not a number"),
         (["--input", "/nowhere/a.txt"], "cannot be read"),
         (["--input", __file__, "--output", "/nowhere/a.txt"], "cannot be written"),
     ],

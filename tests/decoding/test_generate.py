@@ -21,8 +21,9 @@ import cutaway
 from cutaway.decoding import run_jobs
 from cutaway.decoding.detokenize import Speller
 from cutaway.decoding.engine.engine import Job
-from cutaway.decoding.generate import GenerationOptions, generate, prompt_ids, write_texts
+from cutaway.decoding.generate import generate, prompt_ids, write_texts
 from cutaway.decoding.generate_with_draft import write_drafted
+from cutaway.decoding.options import GenerationOptions
 from cutaway.decoding.rules.regex import Matching
 from cutaway.decoding.rules.stop_strings import Stopping
 from cutaway.decoding.search.search import Search
@@ -182,7 +183,7 @@ def test_a_text_goes_on_as_its_tokens_do(tokenizer):
 
 
 @pytest.mark.parametrize(
-    "wishes",
+    "options",
     [
         {},
         {"temperature": 1.5, "seed": 3},
@@ -194,11 +195,11 @@ def test_a_text_goes_on_as_its_tokens_do(tokenizer):
         {"allow": r"[a-z]{5,9}( [a-z]{2,4}){3}"},
     ],
 )
-def test_alone_together_and_in_pieces_the_text_is_the_same(tokenizer, wishes):
+def test_alone_together_and_in_pieces_the_text_is_the_same(tokenizer, options):
     model = speaker()
-    together = generate(model, tokenizer, PROMPTS, max_tokens=30, **wishes)
-    assert together == [generate(model, tokenizer, text, max_tokens=30, **wishes) for text in PROMPTS]
-    assert together == ["".join(generate(model, tokenizer, t, max_tokens=30, stream=True, **wishes)) for t in PROMPTS]
+    together = generate(model, tokenizer, PROMPTS, max_tokens=30, **options)
+    assert together == [generate(model, tokenizer, text, max_tokens=30, **options) for text in PROMPTS]
+    assert together == ["".join(generate(model, tokenizer, t, max_tokens=30, stream=True, **options)) for t in PROMPTS]
     assert len(set(together)) > 2
 
 
@@ -261,8 +262,8 @@ def test_texts_of_a_beam_are_ranked_by_what_is_kept_of_them(tokenizer, groups):
     model, stops, ended = speaker(dtype=torch.float64), ["a", "e", "\ufffd"], set()
     for text in PROMPTS:
         prompt = prompt_ids(model, tokenizer, text)
-        wishes = GenerationOptions(max_tokens=12, beam=8, n_best=8, stop=stops, groups=groups, allow="[a-f]*")
-        (found,) = write_texts(model, tokenizer, [text], wishes)
+        options = GenerationOptions(max_tokens=12, beam=8, n_best=8, stop=stops, groups=groups, allow="[a-f]*")
+        (found,) = write_texts(model, tokenizer, [text], options)
         assert len({one.text for one in found}) == len(found) > 1
         assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
         for one in found:
@@ -280,18 +281,18 @@ def test_a_score_is_that_of_what_a_stop_string_leaves(tokenizer):
         for text in PROMPTS:
             prompt = prompt_ids(model, tokenizer, text)
             free = generate(model, tokenizer, text, max_tokens=12, beam=beam)
-            wishes = GenerationOptions(max_tokens=12, beam=beam, n_best=beam, stop=free[2:3] or "a")
-            for one in write_texts(model, tokenizer, [text], wishes)[0]:
+            options = GenerationOptions(max_tokens=12, beam=beam, n_best=beam, stop=free[2:3] or "a")
+            for one in write_texts(model, tokenizer, [text], options)[0]:
                 assert one.score == pytest.approx(log_p(model, prompt, one.ids) / len(one.ids), rel=1e-9)
                 seen.add((beam, one.ended))
     assert {(1, "stop"), (4, "stop")} <= seen
 
 
 def test_a_beam_in_groups_finds_texts_that_differ(tokenizer):
-    model, wishes = speaker(), {"max_tokens": 9, "beam": 4, "n_best": 4}
-    plain = generate(model, tokenizer, PROMPTS, **wishes)
-    alike = generate(model, tokenizer, PROMPTS, groups=4, diversity=0.0, **wishes)
-    diverse = generate(model, tokenizer, PROMPTS, groups=4, diversity=9.0, **wishes)
+    model, options = speaker(), {"max_tokens": 9, "beam": 4, "n_best": 4}
+    plain = generate(model, tokenizer, PROMPTS, **options)
+    alike = generate(model, tokenizer, PROMPTS, groups=4, diversity=0.0, **options)
+    diverse = generate(model, tokenizer, PROMPTS, groups=4, diversity=9.0, **options)
     jobs = [Job(prompt=prompt_ids(model, tokenizer, text), limit=9) for text in PROMPTS]
     for text, found, job in zip(PROMPTS, diverse, jobs, strict=True):
         expected = run_jobs(model, [job], beam=4, groups=4, diversity=9.0)[0]
@@ -315,24 +316,24 @@ def test_several_texts_of_one_prompt(tokenizer):
 
 def test_words_that_are_bad_never_come(tokenizer):
     model = speaker(end_ids=None)
-    wishes = {"max_tokens": 60, "temperature": 1.0, "allow": "[a-d ]*"}
+    options = {"max_tokens": 60, "temperature": 1.0, "allow": "[a-d ]*"}
     bad = ["a", "b"]
-    assert any(word in generate(model, tokenizer, "Hi", **wishes) for word in bad)
+    assert any(word in generate(model, tokenizer, "Hi", **options) for word in bad)
     ids = [tokenizer.encode(word, special=False) for word in bad]
-    assert not re.search(r"\b[ab]\b", generate(model, tokenizer, "Hi", bad_words=bad, **wishes))
-    assert generate(model, tokenizer, "Hi", bad_words=[*ids], **wishes)
+    assert not re.search(r"\b[ab]\b", generate(model, tokenizer, "Hi", bad_words=bad, **options))
+    assert generate(model, tokenizer, "Hi", bad_words=[*ids], **options)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_bad_word_is_never_spelled_in_any_way(tokenizer, beam):
     model = speaker()
     heat = {"temperature": 1.0} if beam == 1 else {"beam": beam, "n_best": beam}
-    wishes = {"max_tokens": 40, "allow": "[dogü ]{20,60}", **heat}
+    options = {"max_tokens": 40, "allow": "[dogü ]{20,60}", **heat}
     bad = ["d", "oo", "üo", "ü  "]
-    free = " ".join(str(generate(model, tokenizer, text, **wishes)) for text in PROMPTS)
+    free = " ".join(str(generate(model, tokenizer, text, **options)) for text in PROMPTS)
     assert all(word in free for word in bad[:3])
     for text in PROMPTS:
-        found = generate(model, tokenizer, text, bad_words=bad, **wishes)
+        found = generate(model, tokenizer, text, bad_words=bad, **options)
         for one in [found] if isinstance(found, str) else found:
             assert one
             assert not any(word in one for word in bad)
@@ -353,8 +354,8 @@ def test_a_text_that_other_rules_keep_from_matching_is_no_text(tokenizer):
 def test_why_a_text_ended(tokenizer):
     model = speaker()
 
-    def ended(**wishes):
-        return write_texts(model, tokenizer, ["Hi"], GenerationOptions(**wishes))[0][0].ended
+    def ended(**options):
+        return write_texts(model, tokenizer, ["Hi"], GenerationOptions(**options))[0][0].ended
 
     assert ended(max_tokens=5, allow="[a-z]{30}|[a-z]*") == "limit"
     assert ended(max_tokens=1000, min_tokens=500) == "full"
@@ -450,7 +451,7 @@ def test_a_megabyte_to_stop_at_costs_nothing(tokenizer):
 
 
 @pytest.mark.parametrize(
-    ("wishes", "match"),
+    ("options", "match"),
     [
         ({"temperature": float("nan")}, "temperature=nan"),
         ({"temperature": -1.0}, "temperature=-1.0"),
@@ -459,7 +460,7 @@ def test_a_megabyte_to_stop_at_costs_nothing(tokenizer):
         ({"top_p": 1.5}, "top_p=1.5"),
         ({"top_k": 0}, "top_k=0"),
         ({"max_tokens": 0}, "max_tokens=0"),
-        ({"min_tokens": 101}, "min_tokens=101 are more than max_tokens=100"),
+        ({"min_tokens": 101}, "min_tokens=101 is more than max_tokens=100"),
         ({"stop": ""}, "stop=''"),
         ({"stop": ["a", ""]}, "stop=''"),
         ({"beam": 2, "temperature": 1.0}, "choose one"),
@@ -476,52 +477,52 @@ def test_a_megabyte_to_stop_at_costs_nothing(tokenizer):
         ),
         ({"allow": "ab", "min_tokens": 10}, "by the rules min_tokens=10, allow='ab': loosen"),
         ({"allow": "dog", "bad_words": ["dog"]}, "by the rules bad_words=('dog',), allow='dog': loosen"),
-        ({"top_k": 5}, "top_k=5 says among which words to draw, and at temperature=0 none is drawn"),
-        ({"top_p": 0.5, "beam": 2}, "top_p=0.5 says among which"),
-        ({"min_p": 0.5}, "min_p=0.5 says among which"),
-        ({"beam": 2, "diversity": 0.5}, "diversity=0.5 is a price between groups, and there is one"),
+        ({"top_k": 5}, "top_k=5 is for sampling: set a temperature above 0"),
+        ({"top_p": 0.5, "beam": 2}, "top_p=0.5 is for sampling"),
+        ({"min_p": 0.5}, "min_p=0.5 is for sampling"),
+        ({"beam": 2, "diversity": 0.5}, "diversity=0.5 is a cost between groups: set groups to 2 or more"),
         ({"allow": lambda ids: []}, "allows no token"),
         ({"bad_words": [[400]]}, "bad_words"),
         ({"bad_words": [""]}, "bad_words: '' has no tokens"),
-        ({"beam": 10**6}, "beam=1,000,000: at most 1,024 for one text"),
-        ({"n_best": 10**6, "temperature": 1.0}, "n_best=1,000,000: at most 1,024 for one text; ask for fewer"),
+        ({"beam": 10**6}, "beam=1,000,000 must be at least 1 and at most 1,024"),
+        ({"n_best": 10**6, "temperature": 1.0}, "n_best=1,000,000 must be at least 1 and at most 1,024"),
         ({"beam": 401}, "beam=401 is more than this model's vocabulary of 400: lower it"),
-        ({"beam": 4, "groups": 3}, "groups=3 do not share beam=4 evenly"),
-        ({"groups": 2}, "groups=2 do not share beam=1 evenly"),
+        ({"beam": 4, "groups": 3}, "groups=3 must divide beam=4 evenly"),
+        ({"groups": 2}, "groups=2 must divide beam=1 evenly"),
         ({"beam": 4, "groups": 2, "diversity": -1.0}, "diversity=-1.0"),
     ],
 )
-def test_what_cannot_be_wished(tokenizer, wishes, match):
+def test_impossible_options(tokenizer, options, match):
     with pytest.raises(InputError, match=re.escape(match)):
-        generate(speaker(), tokenizer, "Hi", **wishes)
+        generate(speaker(), tokenizer, "Hi", **options)
 
 
 @pytest.mark.parametrize(
-    ("wishes", "match"),
+    ("options", "match"),
     [
-        ({"bad_words": [[5.0]]}, "bad_words: [5.0] is neither a text nor a list of token ids"),
-        ({"bad_words": [5]}, "bad_words: 5 is neither"),
-        ({"bad_words": 5}, "bad_words=5 is not a list"),
+        ({"bad_words": [[5.0]]}, "bad_words=[[5.0]] is not a text or a list of"),
+        ({"bad_words": [5]}, "bad_words=[5] is not"),
+        ({"bad_words": 5}, "bad_words=5 is not a text or a list"),
         ({"seed": "abc"}, "seed='abc' is not a whole number"),
-        ({"seed": [1.0]}, "seed=1.0 is not a whole number"),
+        ({"seed": [1.0]}, "seed=[1.0] is not a whole number"),
         ({"seed": None, "temperature": 1.0}, "seed=None is not a whole number"),
         ({"beam": "4"}, "beam='4' is not a whole number"),
         ({"temperature": "hot"}, "temperature='hot' is not a number"),
         ({"top_p": "most"}, "top_p='most' is not a number"),
         ({"repetition_penalty": None}, "repetition_penalty=None is not a number"),
         ({"min_tokens": "3"}, "min_tokens='3' is not a whole number"),
-        ({"stop": 5}, "stop=5 is not a list"),
-        ({"stop": [5]}, "stop=5 is not a text"),
-        ({"allow": 5}, "allow=5 is neither a regular expression nor a function"),
-        ({"rules": ["no"]}, "rules: 'no' is not a Rule"),
+        ({"stop": 5}, "stop=5 is not a text or a list of texts"),
+        ({"stop": [5]}, "stop=[5] is not a text"),
+        ({"allow": 5}, "allow=5 is not a text or a function"),
+        ({"rules": ["no"]}, "rules=['no'] is not a list of functions"),
     ],
 )
-def test_wishes_of_the_wrong_type(tokenizer, wishes, match, monkeypatch):
+def test_options_of_the_wrong_type(tokenizer, options, match, monkeypatch):
     """As outside of tests, where nobody checks the hints."""
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
     for prompt in ("Hi", ["a", "b", "c"]):
         with pytest.raises(InputError, match=re.escape(match)):
-            generate(speaker(), tokenizer, prompt, **wishes)
+            generate(speaker(), tokenizer, prompt, **options)
 
 
 def test_a_beam_cannot_stop_where_nothing_ends(tokenizer):

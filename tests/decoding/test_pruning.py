@@ -156,5 +156,5 @@ def test_a_threshold_that_means_nothing_is_refused(prune):
             run_jobs(model, jobs, beam=beam, prune=prune)
     with pytest.raises(InputError, match="prune="):
         GenerationOptions(beam=4, prune=prune)
-    with pytest.raises(InputError, match="give a beam"):
+    with pytest.raises(InputError, match="set beam to 2 or more"):
         GenerationOptions(prune=1.0)

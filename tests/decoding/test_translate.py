@@ -13,15 +13,16 @@ from tokens.test_tokenizer import byte_level
 from cutaway.decoding import translate_all
 from cutaway.decoding.alignment import Alignment
 from cutaway.decoding.engine.engine import padded_ids
+from cutaway.decoding.options import TranslationOptions
 from cutaway.decoding.translate import (
     Candidate,
     Sentence,
     Translation,
-    _together,
-    candidates,
+    _join,
     encode_sources,
     prefix_ids,
     translate,
+    translate_sentences,
 )
 from cutaway.errors import InputError
 from cutaway.model.model import Model
@@ -44,7 +45,7 @@ def translator(**changes) -> Model:
 
 @pytest.mark.parametrize("more_ends", [range(0), range(3, 50)], ids=["late", "early"])
 def test_each_text_is_translated_as_if_alone(tokenizer, more_ends):
-    model, options = translator(), {"beam": 3, "end_ids": [END, *more_ends]}
+    model, options = translator(end_ids=(END, *more_ends)), {"beam": 3}
     found = translate_all(model, tokenizer, TEXTS, rows=3, **options)
     assert found == [translate_all(model, tokenizer, [text], **options)[0] for text in TEXTS]
     assert found == translate_all(model, tokenizer, TEXTS, rows=1, **options)
@@ -64,23 +65,25 @@ def test_a_text_goes_in_between_tag_and_end(tokenizer):
 
 
 def test_the_limit_is_a_matter_of_the_source_alone(tokenizer):
-    model = translator(end_ids=None)
-    never = [399]
+    never = (399,)
+    model = translator(end_ids=never)
     longest = {}
     for text in ("Hi", TEXTS[3]):
         n = len(tokenizer.encode(text, special=False)) + 1
         source = torch.tensor([[*tokenizer.encode(text, special=False), 399]])
         longest[text] = tokenizer.decode(translations(model, source, n=n + 3, beam=1, end_ids=never)[0])
-    options = {"beam": 1, "growth": (1.0, 2.1), "end_ids": never}  # 2.1 rounds up
+    options = {"beam": 1, "growth": (1.0, 2.1)}  # 2.1 rounds up
     assert translate_all(model, tokenizer, list(longest), **options) == list(longest.values())
     (short,) = translate_all(model, tokenizer, ["Hi"], max_len=2, **options)
     assert longest["Hi"].startswith(short)
     assert len(short) < len(longest["Hi"])
 
 
-def test_the_report_counts_every_text(tokenizer):
+def test_progress_counts_every_text(tokenizer):
     told: list[tuple[int, int]] = []
-    translate_all(translator(), tokenizer, TEXTS, beam=1, rows=2, report=lambda done, total: told.append((done, total)))
+    translate_all(
+        translator(), tokenizer, TEXTS, beam=1, rows=2, progress=lambda done, total: told.append((done, total))
+    )
     assert told[-1] == (len(TEXTS), len(TEXTS))
     assert told == sorted(told)
     assert len(told) > 2
@@ -103,7 +106,7 @@ def test_rows_are_padded_on_the_right():
 def test_what_cannot_be_translated_is_refused(tokenizer):
     with pytest.raises(InputError, match=r"text 2 has \d+ tokens; this model reads at most 10"):
         translate_all(translator(max_len=10), tokenizer, ["Hi", TEXTS[3]])
-    with pytest.raises(InputError, match="give `end_ids`"):
+    with pytest.raises(InputError, match="set start_id and end_ids in its config"):
         translate_all(translator(end_ids=None), tokenizer, ["Hi"])
     with pytest.raises(InputError, match="rows=0"):
         translate_all(translator(), tokenizer, ["Hi"], rows=0)
@@ -126,7 +129,7 @@ def test_a_paragraph_is_its_sentences_with_the_space_between(tokenizer):
             ("I ate an apple.", "It was good!", "Naïve café?", "Yes.", "Hi")}  # fmt: skip
     expected = PARAGRAPH
     for text, words in said.items():
-        assert words == candidates(model, tokenizer, [text], beam=2)[0][0].text.strip()
+        assert words == translate_sentences(model, tokenizer, [text], beam=2)[0][0].text.strip()
         expected = expected.replace(text, words)
     assert translate(model, tokenizer, PARAGRAPH, beam=2) == expected
     assert translate(model, tokenizer, [PARAGRAPH, "", "Hi"], beam=2) == [expected, "", said["Hi"]]
@@ -171,7 +174,7 @@ def test_a_long_sentence_is_cut_to_what_the_model_reads(tokenizer):
 def test_whole_lines_are_one_sentence_when_asked(tokenizer):
     model, text = quick(), " I ate. It was good."
     said = translate(model, tokenizer, text, beam=2, split=False)
-    assert said == " " + candidates(model, tokenizer, [text.strip()], beam=2)[0][0].text.strip()
+    assert said == " " + translate_sentences(model, tokenizer, [text.strip()], beam=2)[0][0].text.strip()
 
 
 def test_the_n_best_of_a_text_are_the_best_sums(tokenizer):
@@ -238,7 +241,7 @@ def test_a_forced_beginning_that_is_the_models_own_changes_nothing(tokenizer):
         for n in range(1, len(own)):
             begin = tokenizer.decode(own[:n])
             if tokenizer.encode(begin, special=False) == own[:n]:  # a random model writes halves of characters, too
-                found = candidates(model, tokenizer, [text], prefixes=[begin], beam=1, max_len=12)
+                found = translate_sentences(model, tokenizer, [text], prefixes=[begin], beam=1, max_len=12)
                 assert found[0][0].text == tokenizer.decode(own)
                 tried += 1
     assert tried > 5
@@ -264,7 +267,7 @@ def test_a_long_text_takes_time_and_memory_by_its_length(n_best):
     its = [Candidate("b", -1.0), Candidate("c", -2.0)]
     sentence = Sentence("a", its, Alignment("a", "b", [(0, 1)], [(0, 1)], [block]))
     with limits(seconds=30, megabytes=2000):
-        found = _together([" ", *["a "] * n], [sentence] * n, n_best, True)
+        found = _join([" ", *["a "] * n], [sentence] * n, TranslationOptions(n_best=n_best, align=True))
         links, pairs = found.alignment.links(), found.alignment.pharaoh()
     assert found.text == " " + "b " * n
     assert [one.score * n for one in found.n_best] == pytest.approx([-n, -n - 1, -n - 1][:n_best])
@@ -284,28 +287,28 @@ def test_the_language_is_asked_for_by_its_tag():
     tokenizer.backend.add_special_tokens([AddedToken("<2de>", special=True), AddedToken("<2fr>", special=True)])
     tokenizer = Tokenizer(tokenizer.backend)
     for to in ("de", "fr"):
-        own = candidates(model, tokenizer, ["Hi"], tag=tokenizer.tag_id(to))[0][0].text.strip()
+        own = translate_sentences(model, tokenizer, ["Hi"], tag=tokenizer.tag_id(to))[0][0].text.strip()
         assert translate(model, tokenizer, "Hi", to=to) == own
     with pytest.raises(InputError, match="to='en': this model knows de, fr"):
         translate(model, tokenizer, "Hi", to="en")
-    with pytest.raises(InputError, match="Say to=de or to=fr"):
+    with pytest.raises(InputError, match="choose to=de or to=fr"):
         translate(model, tokenizer, "Hi")
 
 
-def test_what_stands_twice_is_translated_once(tokenizer, monkeypatch):
-    import cutaway.decoding.translate_with_terms as module
+def test_equal_sentences_are_translated_once(tokenizer, monkeypatch):
+    import cutaway.decoding.translate as module
 
     jobs, real = [], module.finished_jobs
     monkeypatch.setattr(
-        module, "written", lambda model, some, **more: (jobs.extend(some), real(model, some, **more))[1]
+        module, "finished_jobs", lambda model, some, **more: (jobs.extend(some), real(model, some, **more))[1]
     )
     said = translate(quick(), tokenizer, ["Hi. Hi.", "Hi.", "Yes."], beam=1)
     assert len(jobs) == 2
     assert said[0] == f"{said[1]} {said[1]}"
 
 
-def test_wrong_wishes_are_refused(tokenizer):
-    with pytest.raises(InputError, match="n_best=5: a beam of 4 finds 1 to 4"):
+def test_wrong_options_are_refused(tokenizer):
+    with pytest.raises(InputError, match="n_best=5 needs beam=5 or more, not 4"):
         translate(quick(), tokenizer, "Hi", n_best=5)
     with pytest.raises(InputError, match="valid Unicode"):
         translate(quick(), tokenizer, "a\udc80")

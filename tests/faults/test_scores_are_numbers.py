@@ -18,7 +18,8 @@ from cutaway.checkpoints import load, load_tokenizer, save
 from cutaway.cli.shared.tables import json_text
 from cutaway.decoding.alignment import align
 from cutaway.decoding.confidence import confidence_of
-from cutaway.decoding.generate import GenerationOptions, write_texts
+from cutaway.decoding.generate import write_texts
+from cutaway.decoding.options import GenerationOptions
 from cutaway.errors import InputError
 from cutaway.evaluation import Pair, evaluate
 from cutaway.evaluation.lambada import LastWord

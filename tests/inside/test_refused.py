@@ -76,7 +76,7 @@ def watch_nothing() -> None:
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "rule": (lambda: gradients(rule="simpson"), "rule='simpson' is not one of gauss_legendre"),
-    "no steps": (lambda: gradients(steps=0), "steps=0: at least one"),
+    "no steps": (lambda: gradients(steps=0), "steps=0 must be at least 1"),
     "keep of another shape": (lambda: gradients(keep=torch.ones(2, 3, dtype=torch.bool)), r"keep is \[\(2, 3\)\]"),
     "two baselines": (lambda: gradients(baseline=("zero", "pad")), "2 baselines for 1 inputs"),
     "mixed baselines": (

@@ -1,21 +1,22 @@
-"""`cutaway classify`: what a fine-tuned model says of texts, pairs of texts, or pictures."""
+"""`cutaway classify`: classes, tags or numbers for texts, pairs of texts, or pictures, by a fine-tuned model."""
 
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from cutaway.arguments import Progress, no_progress
 from cutaway.cli.shared.line_commands import (
-    Cut,
-    Input,
-    Output,
-    Resume,
+    CUT,
+    LineOptions,
     answer_lines,
-    check_given,
+    fingerprint,
+    given_texts,
     hint_at_files,
-    of_model,
-    of_words,
+    nonblank_answers,
 )
 from cutaway.cli.shared.models import (
     In,
@@ -37,72 +38,69 @@ if TYPE_CHECKING:
     from cutaway.model.model import Model
     from cutaway.tokens import Tokenizer
 
-AT_ONCE = 256  # pictures take memory
-LABEL = 32  # cells of a label; a longer one goes on below
+PICTURES_AT_ONCE = 256
+LABEL = 32  # columns of a label; a longer one is wrapped
 
 
 def classify(
     model: Where,
     texts: Texts = None,
-    cut: Cut = None,
-    input: Input = None,
-    output: Output = None,
-    resume: Resume = False,
+    cut: Annotated[int | None, typer.Option("--cut", min=1, help=CUT)] = None,
+    *,
+    lines: LineOptions,
     precision: In = Precision.auto,
     as_json: Json = False,
 ) -> None:
-    """Classes, numbers or tags of texts; the two of a pair have a tab between them; pictures are files.
+    """Classify or tag texts or pictures, or rate them with a number; a tab separates the two texts of a pair.
 
-    Lines give lines: the class and its probability, the number, or a tag for each word. With --json texts do too.
-    A picture that cannot be read is named and left out, and the command then ends with 2.
+    Each line of the input gives one line: the class and its probability, the number, or a tag for each word. Pictures
+    are file names; one that cannot be read is reported and skipped, and the exit code is then 2.
     """
-    asked = check_given(texts, input, output, resume)
+    texts = given_texts(texts, lines)
     precision = chosen_precision(precision, model)
     loaded, found = load_ready(model, precision)
     pictures = loaded.config.family == "vit"
     if cut and pictures:
-        raise InputError("--cut ends texts, and this model reads pictures: leave it out")
+        raise InputError("--cut is for texts, and this model reads pictures: leave it out")
     if not pictures:
-        hint_at_files(asked)
+        hint_at_files(texts)
     bad: list[str] = []
     answers = _of_pictures(loaded, model, bad) if pictures else _of_texts(loaded, found, model, cut)
 
-    def lines(some: list[str], report: Callable[[int, int], None]) -> list[str]:
-        said = of_words(some, lambda texts: answers(texts, report))
-        return [_line(text, one, as_json) for text, one in zip(some, said, strict=True)]
+    def answer(some: list[str], progress: Progress) -> list[str]:
+        found = nonblank_answers(some, lambda texts: answers(texts, progress))
+        return [_line(text, one, as_json) for text, one in zip(some, found, strict=True)]
 
-    if not asked:
+    if not texts:
         answers([])  # a model without classes is refused before a file is begun
-        settings = {"command": "classify", **of_model(model), "cut": cut, "precision": precision, "json": as_json}
-        answer_lines(lines, input, output, resume, settings)
+        settings = {"command": "classify", **fingerprint(model), "cut": cut, "precision": precision, "json": as_json}
+        answer_lines(answer, lines, settings)
     elif as_json:
-        for text, said in zip(asked, answers(asked), strict=True):
-            print(_line(text, said, True))
+        for text, one in zip(texts, answers(texts), strict=True):
+            print(_line(text, one, True))
     else:
-        said = [(text, one) for text, one in zip(asked, answers(asked), strict=True) if not isinstance(one, InputError)]
-        if said:
-            _show([text for text, _ in said], [one for _, one in said])
+        good = [(text, one) for text, one in zip(texts, answers(texts), strict=True) if not isinstance(one, InputError)]
+        if good:
+            _show([text for text, _ in good], [one for _, one in good])
     if bad:
         raise InputError(f"{len(bad)} picture{'s' if len(bad) > 1 else ''} could not be read")
 
 
 def _of_texts(loaded: "Model", found: "Tokenizer | None", path: Path, cut: int | None) -> Callable[..., list[Any]]:
-    from cutaway.decoding.classify import classify as answer
+    from cutaway.decoding.classify import classify
 
     tokenizer, trained = tokenizer_for_text(found, path), as_trained(path)
 
-    def answers(texts: list[str], *report: Any) -> list[Any]:
+    def answers(texts: list[str], progress: Progress = no_progress) -> list[Any]:
         pairs = [tuple(text.split("\t", 1)) if "\t" in text else text for text in texts]
-        more = {"report": report[0]} if report else {}
-        return answer(loaded, tokenizer, pairs, cut=cut, as_trained=trained, **more)
+        return classify(loaded, tokenizer, pairs, cut=cut, as_trained=trained, progress=progress)
 
     return answers
 
 
 def _of_pictures(loaded: "Model", path: Path, bad: list[str]) -> Callable[..., list[Any]]:
-    """Answers to files, and an error in the place of the answer to a `bad` one."""
-    from cutaway.decoding.classify import arrays_of
-    from cutaway.decoding.classify import classify as answer
+    """The answers for files; for one that cannot be read the error, and its name goes into `bad`."""
+    from cutaway.decoding.classify import arrays_of, classify
     from cutaway.evaluation.examples import picture_numbers
 
     numbers = picture_numbers(path)
@@ -117,36 +115,38 @@ def _of_pictures(loaded: "Model", path: Path, bad: list[str]) -> Callable[..., l
         warn_if_plain(file, picture)
         return picture
 
-    def answers(files: list[str], *report: Any) -> list[Any]:
-        said: list[Any] = []
-        for start in range(0, max(1, len(files)), AT_ONCE):
-            pictures = [read(file) for file in files[start : start + AT_ONCE]]
+    def answers(files: list[str], progress: Progress = no_progress) -> list[Any]:
+        answers: list[Any] = []
+        for start in range(0, max(1, len(files)), PICTURES_AT_ONCE):
+            pictures = [read(file) for file in files[start : start + PICTURES_AT_ONCE]]
             good = [picture for picture in pictures if not isinstance(picture, InputError)]
-            found = iter(answer(loaded, good, **numbers))
-            said += [picture if isinstance(picture, InputError) else next(found) for picture in pictures]
-        return said
+            found = iter(classify(loaded, good, **numbers))
+            answers += [picture if isinstance(picture, InputError) else next(found) for picture in pictures]
+        return answers
 
     return answers
 
 
-def _line(text: str, said: Any, as_json: bool) -> str:
+def _line(text: str, answer: Any, as_json: bool) -> str:
     if as_json:
-        plain = {} if said is None else {"error": str(said)} if isinstance(said, InputError) else _plain(said)
+        plain = {} if answer is None else {"error": str(answer)} if isinstance(answer, InputError) else _plain(answer)
         return json_text({"input": text, **plain})
-    if said is None or isinstance(said, InputError):
+    if answer is None or isinstance(answer, InputError):
         return ""
-    if isinstance(said, float):
-        return f"{said:.6g}"
-    return " ".join(tag.tag for tag in said) if isinstance(said, list) else f"{said.label}\t{said.probability:.4f}"
+    if isinstance(answer, float):
+        return f"{answer:.6g}"
+    return (
+        " ".join(tag.tag for tag in answer) if isinstance(answer, list) else f"{answer.label}\t{answer.probability:.4f}"
+    )
 
 
-def _plain(said: Any) -> dict[str, Any]:
-    if isinstance(said, float):
-        return {"value": said}
-    return {"tags": [asdict(tag) for tag in said]} if isinstance(said, list) else asdict(said)
+def _plain(answer: Any) -> dict[str, Any]:
+    if isinstance(answer, float):
+        return {"value": answer}
+    return {"tags": [asdict(tag) for tag in answer]} if isinstance(answer, list) else asdict(answer)
 
 
-def _show(asked: list[str], found: list[Any]) -> None:
+def _show(texts: list[str], found: list[Any]) -> None:
     from rich.text import Text
 
     console, shown = stdout(), grid()
@@ -158,23 +158,23 @@ def _show(asked: list[str], found: list[Any]) -> None:
                 shown.add_row(Text(tag.word), Text(tag.tag, "bold"), *chance(tag.probability, console))
         console.print(shown)
         return
-    cells = [_cells(said, console) for said in found]
+    cells = [_cells(answer, console) for answer in found]
     room = console.width
-    for column in zip(*cells, strict=True):  # what is said stays whole
+    for column in zip(*cells, strict=True):  # answers stay whole
         wide = max(console.measure(cell).maximum for cell in column)
         width = min(wide, LABEL) if console.is_terminal else wide
         shown.add_column(width=width, overflow="fold", justify="right" if isinstance(found[0], float) else "left")
         room -= width + 2
-    for text, said in zip(asked, cells, strict=True):
+    for text, answer in zip(texts, cells, strict=True):
         echo = Text(text.replace("\t", " · "))
-        echo.truncate(max(1, room), overflow="ellipsis")  # there only to be recognised
-        shown.add_row(*said, echo)
+        echo.truncate(max(1, room), overflow="ellipsis")  # only to be recognised
+        shown.add_row(*answer, echo)
     console.print(shown)
 
 
-def _cells(said: Any, console: "Console") -> list[Any]:
+def _cells(answer: Any, console: "Console") -> list[Any]:
     from rich.text import Text
 
-    if isinstance(said, float):
-        return [Text(f"{said:.4f}", "bold")]
-    return [Text(said.label, "bold"), *chance(said.probability, console)]
+    if isinstance(answer, float):
+        return [Text(f"{answer:.4f}", "bold")]
+    return [Text(answer.label, "bold"), *chance(answer.probability, console)]

@@ -17,6 +17,7 @@ from cutaway.cli.shared.models import Precision, as_trained, load_ready, tokeniz
 from cutaway.cli.shared.options import Json
 from cutaway.cli.shared.tables import guesses, json_text, show_alignment, stdout
 from cutaway.cli.shared.wording import shown
+from cutaway.decoding.options import GenerationOptions
 from cutaway.errors import CutawayError, InputError
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def _there_and_back(sentence: str, folder: Path, console: "Console") -> Answer:
         raise InputError(f"{folder} is a {model.config.family} model, which does not translate")
     data, blocks, source = {}, [], sentence
     for to, way in (("de", "→ German"), ("en", "→ English")):
-        (found,) = translations(model, tokenizer_for_text(tokenizer, folder), [source], to=to, aligned=True)
+        (found,) = translations(model, tokenizer_for_text(tokenizer, folder), [source], to=to, align=True)
         data[to] = {"source": source, **found.to_dict()}
         said = [Text(way, "dim"), Text(shown(source)), Text(shown(found.text), "bold")]
         for one in found.sentences:
@@ -168,13 +169,13 @@ def _story(folder: Path, console: "Console") -> Answer:
     model, tokenizer = load_ready(folder, Precision.auto)
 
     from cutaway.decoding.confidence import confidence_of
-    from cutaway.decoding.generate import GenerationOptions, write_texts
+    from cutaway.decoding.generate import write_texts
     from cutaway.model.model import DecoderModel
 
     if not isinstance(model, DecoderModel):
         raise InputError(f"{folder} is a model for task={model.config.task!r}: only a language model tells a story")
-    wishes = GenerationOptions(max_tokens=24, temperature=0.7, top_p=0.9, seed=1, bad_words=("\n",))
-    told = write_texts(model, tokenizer_for_text(tokenizer, folder), [STORY], wishes)[0][0]
+    options = GenerationOptions(max_tokens=24, temperature=0.7, top_p=0.9, seed=1, bad_words=("\n",))
+    told = write_texts(model, tokenizer_for_text(tokenizer, folder), [STORY], options)[0][0]
     words = confidence_of(model, tokenizer_for_text(tokenizer, folder), STORY, told.ids)
     data = {"prompt": STORY, "text": told.text, "words": [asdict(word) for word in words]}
     surprise = min((word for word in words[1:] if word.text.isalpha()), key=lambda word: word.probability, default=None)

@@ -1,24 +1,20 @@
-"""`cutaway embed`: texts as vectors, so that texts of like meaning lie near each other."""
+"""`cutaway embed`: texts as vectors; those of texts with similar meanings are close to each other."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Literal
 
-import typer
-
-from cutaway.cli.shared.inside import Force
+from cutaway.arguments import Options, Progress, no_progress, option
 from cutaway.cli.shared.line_commands import (
-    Cut,
-    Input,
-    Output,
-    Resume,
+    CUT,
+    LineOptions,
     answer_lines,
-    check_given,
+    fingerprint,
+    given_texts,
     hint_at_files,
-    of_model,
-    of_words,
+    nonblank_answers,
 )
 from cutaway.cli.shared.models import (
     In,
@@ -32,7 +28,7 @@ from cutaway.cli.shared.models import (
 )
 from cutaway.cli.shared.options import Json
 from cutaway.cli.shared.tables import GAP, echo, grid, json_text, stdout
-from cutaway.cli.shared.word_vectors import EMBEDDING, At, neighbours
+from cutaway.cli.shared.word_vectors import AT, EMBEDDING, show_neighbours
 from cutaway.errors import InputError
 from cutaway.folders import check_file
 
@@ -40,95 +36,99 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-class Pool(StrEnum):
-    """What of a text its vector is."""
-
-    mean = "mean"
-    first = "first"
+WIDE = 64  # columns of a terminal that has room for numbers beside a text
 
 
-WIDE = 64  # cells of a terminal that has room for numbers beside a text
-How = Annotated[Pool, typer.Option("--pool", help="The mean of all tokens' states, or the first token's.")]
-Near = Annotated[str | None, typer.Option("--near", metavar="WORD", help="Which words are near this one.")]
-Analogous = Annotated[
-    tuple[str, str, str] | None,
-    typer.Option("--analogy", metavar="A B C", help="What is to C as B is to A: man woman king."),
-]
-Count = Annotated[int, typer.Option("--k", min=1, help="How many words, with --near and --analogy.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Write the vectors as a numpy array, text × d_model.")]
+@dataclass(frozen=True, kw_only=True)
+class VectorOptions(Options):
+    """What the vectors are, and where they go."""
+
+    pool: Literal["mean", "first"] = option("mean", "The mean of all tokens' states, or the first token's state.")
+    cut: int | None = option(None, CUT, least=1)
+    out: Path | None = option(None, "Write the vectors as a NumPy array, text × d_model.")
+    force: bool = option(False, "Replace the file that is there, whatever it is.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordOptions(Options):
+    """Questions about words."""
+
+    near: str | None = option(None, "Show the words nearest to this one.", metavar="WORD")
+    analogy: tuple[str, str, str] | None = option(
+        None, "Show what is to C as B is to A: man woman king.", metavar="A B C"
+    )
+    at: str = option(EMBEDDING, AT)
+    k: int = option(10, "Number of words for --near and --analogy.", least=1)
 
 
 def embed(
     model: Where,
     texts: Texts = None,
-    pool: How = Pool.mean,
-    cut: Cut = None,
-    out: Out = None,
-    input: Input = None,
-    output: Output = None,
-    resume: Resume = False,
+    *,
+    vectors: VectorOptions,
+    lines: LineOptions,
     precision: In = Precision.auto,
-    near: Near = None,
-    analogy: Analogous = None,
-    at: At = EMBEDDING,
-    k: Count = 10,
-    force: Force = False,
+    words: WordOptions,
     as_json: Json = False,
 ) -> None:
-    """One vector of length 1 for each text. Lines give lines of numbers, with --json texts do too.
+    """Turn each text into a vector of length 1; each line of the input gives one line of numbers.
 
-    With --out the vectors of lines go there alone, unless --json or --output asks for them. --near and --analogy ask
-    for words instead, and --model may then be a file of word vectors: GloVe, word2vec, .vec, .npy.
+    With --out the vectors go to that file only, unless --json or --output is given, too. --near and --analogy show
+    words instead; --model may then be a file of word vectors: GloVe, word2vec, .vec, .npy.
     """
-    if near is not None or analogy is not None:
-        if texts or input or output or resume or out:
-            raise InputError("--near and --analogy answer with words: leave out texts, --input, --output and --out")
-        neighbours(model, near, analogy, at, k, as_json)
+    out = vectors.out
+    if words.near is not None or words.analogy is not None:
+        if texts or lines != LineOptions() or out:
+            raise InputError("--near and --analogy show words: leave out texts, --input, --output and --out")
+        show_neighbours(model, words.near, words.analogy, words.at, words.k, as_json)
         return
-    asked = check_given(texts, input, output, resume)
-    if resume and out:
-        raise InputError("--resume goes on with lines, and an array is written whole: leave out --out or --resume")
+    texts = given_texts(texts, lines)
+    if lines.resume and out:
+        raise InputError("--resume continues lines, but an array is written as a whole: leave out --out or --resume")
     if out is not None:
-        check_file(out, force=force)
+        check_file(out, force=vectors.force)
     precision = chosen_precision(precision, model)
     loaded, found = load_ready(model, precision)
 
     import numpy as np
 
-    from cutaway.decoding.embed import embed as answer
+    from cutaway.decoding.embed import embed as embed_texts
 
     tokenizer, trained = tokenizer_for_text(found, model), as_trained(model)
 
-    def vectors(some: list[str], report: Callable[[int, int], None] = lambda done, total: None) -> "np.ndarray":
-        return answer(loaded, tokenizer, some, pool=pool.value, cut=cut, as_trained=trained, report=report)
+    def embedded(some: list[str], progress: Progress = no_progress) -> "np.ndarray":
+        return embed_texts(
+            loaded, tokenizer, some, pool=vectors.pool, cut=vectors.cut, as_trained=trained, progress=progress
+        )
 
-    d_model = vectors([]).shape[1]
-    with _array(out, d_model) as keep:
+    d_model = embedded([]).shape[1]
+    with _array(out, d_model) as append:
 
-        def lines(some: list[str], report: Callable[[int, int], None]) -> list[str]:
-            found = of_words(some, lambda texts: vectors(texts, report))
-            keep(np.stack([np.zeros(d_model, np.float32) if one is None else one for one in found]))
+        def answer(some: list[str], progress: Progress) -> list[str]:
+            found = nonblank_answers(some, lambda texts: embedded(texts, progress))
+            append(np.stack([np.zeros(d_model, np.float32) if one is None else one for one in found]))
             return [_line(text, one, as_json) for text, one in zip(some, found, strict=True)]
 
-        if not asked:
-            settings = {"command": "embed", **of_model(model), "pool": pool, "cut": cut,
+        if not texts:
+            settings = {"command": "embed", **fingerprint(model), "pool": vectors.pool, "cut": vectors.cut,
                         "precision": precision, "json": as_json}  # fmt: skip
-            silent = Path("/dev/null") if out and not as_json else None
-            answer_lines(lines, input, output or silent, resume, settings)
+            if out and not as_json and lines.output is None:
+                lines = replace(lines, output=Path("/dev/null"))
+            answer_lines(answer, lines, settings)
             return
-        hint_at_files(asked)
-        said = vectors(asked)
-        keep(said)
+        hint_at_files(texts)
+        rows = embedded(texts)
+        append(rows)
         if as_json:
-            for text, vector in zip(asked, said, strict=True):
+            for text, vector in zip(texts, rows, strict=True):
                 print(_line(text, vector, True))
         else:
-            _show(asked, said)
+            _show(texts, rows)
 
 
 @contextmanager
 def _array(out: Path | None, d_model: int) -> Iterator[Callable[["np.ndarray"], None]]:
-    """A numpy file that grows by some rows at a time; how many they are is written into its head at last."""
+    """A NumPy file to which rows are appended; their number is written into its header at the end."""
     import numpy as np
 
     from cutaway.files import replacing
@@ -139,19 +139,19 @@ def _array(out: Path | None, d_model: int) -> Iterator[Callable[["np.ndarray"], 
     n = 0
     with replacing(out) as temporary, temporary.open("wb") as file:
 
-        def head() -> None:
+        def write_header() -> None:
             file.seek(0)
-            said = {"descr": "<f4", "fortran_order": False, "shape": (n, d_model)}
-            np.lib.format.write_array_header_1_0(file, said)  # leaves room for the digits of a growing number
+            shape = {"descr": "<f4", "fortran_order": False, "shape": (n, d_model)}
+            np.lib.format.write_array_header_1_0(file, shape)  # leaves room for the digits of a growing number
 
-        def keep(rows: "np.ndarray") -> None:
+        def append(rows: "np.ndarray") -> None:
             nonlocal n
             n += len(rows)
             file.write(rows.astype("<f4").tobytes())
 
-        head()
-        yield keep
-        head()
+        write_header()
+        yield append
+        write_header()
 
 
 def _line(text: str, vector: "np.ndarray | None", as_json: bool) -> str:
@@ -162,7 +162,7 @@ def _line(text: str, vector: "np.ndarray | None", as_json: bool) -> str:
 
 
 def _show(texts: list[str], vectors: "np.ndarray") -> None:
-    """How like the first each is, the cosine of the angle between them, and, where there is room, a few numbers."""
+    """The cosine of each vector with the first and, where there is room, a few numbers."""
     console, shown = stdout(), grid(header=True)
     columns = {"like the first": [f"{vector @ vectors[0]:.3f}" for vector in vectors]}
     if console.width >= WIDE:

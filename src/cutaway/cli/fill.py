@@ -1,12 +1,18 @@
-"""`cutaway fill`: the words that a masked language model would put into the blanks of a text."""
+"""`cutaway fill`: the words that a masked language model puts into the blanks of a text."""
 
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cutaway.cli.shared.line_commands import Input, Output, Resume, answer_lines, check_given, of_model, of_words
+from cutaway.arguments import Progress
+from cutaway.cli.shared.line_commands import (
+    LineOptions,
+    answer_lines,
+    fingerprint,
+    given_texts,
+    nonblank_answers,
+)
 from cutaway.cli.shared.models import (
     In,
     Precision,
@@ -31,40 +37,38 @@ def fill(
     model: Where,
     texts: Texts = None,
     k: K = 5,
-    input: Input = None,
-    output: Output = None,
-    resume: Resume = False,
+    *,
+    lines: LineOptions,
     precision: In = Precision.auto,
     as_json: Json = False,
 ) -> None:
-    """The likeliest words for each blank: [MASK], <mask> or ___. Lines give lines, with --json texts do too."""
-    asked = check_given(texts, input, output, resume)
+    """Fill the blanks of texts: [MASK], <mask> or ___; each line of the input gives one line."""
+    texts = given_texts(texts, lines)
     precision = chosen_precision(precision, model)
     loaded, found = load_ready(model, precision)
 
-    from cutaway.decoding.fill import fill as answer
+    from cutaway.decoding.fill import fill as fill_blanks
 
     tokenizer, trained = tokenizer_for_text(found, model), as_trained(model)
 
     def answers(some: list[str]) -> "list[Filled]":
-        return answer(loaded, tokenizer, some, k=k, as_trained=trained)
+        return fill_blanks(loaded, tokenizer, some, k=k, as_trained=trained)
 
-    def lines(some: list[str], report: Callable[[int, int], None]) -> list[str]:
-        return [_line(filled, as_json) for filled in of_words(some, answers)]
+    def answer(some: list[str], progress: Progress) -> list[str]:
+        return [_line(filled, as_json) for filled in nonblank_answers(some, answers)]
 
-    if not asked:
+    if not texts:
         answers([])  # a model that fills nothing is refused before a file is begun
-        settings = {"command": "fill", **of_model(model), "k": k, "precision": precision, "json": as_json}
-        answer_lines(lines, input, output, resume, settings)
+        settings = {"command": "fill", **fingerprint(model), "k": k, "precision": precision, "json": as_json}
+        answer_lines(answer, lines, settings)
         return
-    for filled in answers(asked):
+    for filled in answers(texts):
         print(_line(filled, True)) if as_json else _show(filled)
 
 
 def _line(filled: "Filled | None", as_json: bool) -> str:
     if as_json:
-        said = {"text": "", "blanks": [], "sentence": ""} if filled is None else asdict(filled)
-        return json_text(said)
+        return json_text({"text": "", "blanks": [], "sentence": ""} if filled is None else asdict(filled))
     return "" if filled is None else filled.sentence
 
 

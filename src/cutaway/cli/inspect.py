@@ -20,8 +20,9 @@ from cutaway.cli.shared.options import Json
 from cutaway.errors import InputError
 from cutaway.inside.reports.options import InspectOptions
 
-Whole = Annotated[bool, typer.Option("--whole", help="Read the text whole, not sentence by sentence.")]
 Words = Annotated[list[str], typer.Argument(metavar="TEXT…", help="A sentence, or an image file; - reads stdin.")]
+
+Whole = Annotated[bool, typer.Option("--whole", help="Take the text as one sentence; by default it is split.")]
 
 
 def inspect(

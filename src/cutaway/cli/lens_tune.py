@@ -97,7 +97,7 @@ def _pairs(model: "Model", tokenizer: "Tokenizer", file: Path, steps: int, to: s
     n_held = max(1, min(PAIRS, len(lines) // 10))
     if len(lines) < 2:
         raise InputError(f"--tune {file} has {len(lines)} sentences: 2 are the least, and some thousands are better")
-    said = translations(model, tokenizer, lines, to=to, beam=1, split=False)  # type: ignore[arg-type]
+    said = translations(model, tokenizer, lines, to=to, beam=1, split=False)
     asked = [
         ask_translation(model, tokenizer, line, one.text, to=to).inputs  # type: ignore[arg-type]
         for line, one in zip(lines, said, strict=True)

@@ -1,24 +1,43 @@
-"""decoding: from a model to words."""
+"""From a model to text: `generate`, `translate`, `fill`, `classify`, `embed`, and the searches below them.
 
-from cutaway.decoding.engine.engine import Engine, Job
-from cutaway.decoding.engine.run import finished_jobs, run_jobs
-from cutaway.decoding.search.beam_trace import BeamTrace, trace_beam
-from cutaway.decoding.search.greedy import greedy, greedy_translate
-from cutaway.decoding.search.search import Hypothesis
-from cutaway.decoding.search.speculative import Speculation, speculative
-from cutaway.decoding.translate import translate_all
+`decoding/reference.py` is to be read first. The names below are imported when they are first used.
+"""
 
-__all__ = [
-    "BeamTrace",
-    "Engine",
-    "Hypothesis",
-    "Job",
-    "Speculation",
-    "finished_jobs",
-    "greedy",
-    "greedy_translate",
-    "run_jobs",
-    "speculative",
-    "trace_beam",
-    "translate_all",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cutaway.decoding.engine.engine import Engine as Engine
+    from cutaway.decoding.engine.engine import Job as Job
+    from cutaway.decoding.engine.run import finished_jobs as finished_jobs
+    from cutaway.decoding.engine.run import run_jobs as run_jobs
+    from cutaway.decoding.search.beam_trace import BeamTrace as BeamTrace
+    from cutaway.decoding.search.beam_trace import trace_beam as trace_beam
+    from cutaway.decoding.search.greedy import greedy as greedy
+    from cutaway.decoding.search.greedy import greedy_translate as greedy_translate
+    from cutaway.decoding.search.search import Hypothesis as Hypothesis
+    from cutaway.decoding.search.speculative import Speculation as Speculation
+    from cutaway.decoding.search.speculative import speculative as speculative
+    from cutaway.decoding.translate import translate_all as translate_all
+
+_FILES = {
+    "BeamTrace": "search.beam_trace",
+    "Engine": "engine.engine",
+    "Hypothesis": "search.search",
+    "Job": "engine.engine",
+    "Speculation": "search.speculative",
+    "finished_jobs": "engine.run",
+    "greedy": "search.greedy",
+    "greedy_translate": "search.greedy",
+    "run_jobs": "engine.run",
+    "speculative": "search.speculative",
+    "trace_beam": "search.beam_trace",
+    "translate_all": "translate",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FILES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"cutaway.decoding.{_FILES[name]}"), name)
+    return value

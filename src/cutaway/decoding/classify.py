@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from cutaway.arguments import checked
+from cutaway.arguments import Progress, checked, no_progress
 from cutaway.data.images import read_image
 from cutaway.decoding.single_pass import (
     Text,
-    Told,
     answers_to,
     answers_to_images,
     check_cut,
@@ -67,7 +66,7 @@ def classify(model: Model, *asked: Any, **options: Any) -> Any:
     `cut` says after how many tokens texts end: of a pair the longer one is cut, and words behind the cut get no tag.
 
     `options`: `cut`, `batch_tokens`, `as_trained` (special tokens as `cutaway train` sets them, not as the tokenizer
-    does), `report`; for pictures `mean`, `std`, `batch`, `report`.
+    does), `progress`; for pictures `mean`, `std`, `batch`, `progress`.
     """
     check_ready(model)
     if model.config.task not in TASKS:
@@ -95,7 +94,7 @@ def _of_texts(
     cut: int | None = None,
     as_trained: bool = False,
     batch_tokens: int = 8192,
-    report: Told = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> list[Answer]:
     for number, text in enumerate(texts):
         pair = isinstance(text, tuple) and len(text) == 2 and all(isinstance(part, str) for part in text)
@@ -104,7 +103,7 @@ def _of_texts(
         if not pair and model.config.task == "next_sentence":
             raise InputError(f"text {number + 1} is alone: whether a second follows is asked of a pair (text, second)")
     check_cut(model, cut)
-    asking: dict[str, Any] = {"batch_tokens": batch_tokens, "report": report}
+    asking: dict[str, Any] = {"batch_tokens": batch_tokens, "progress": progress}
     if model.config.task == "tag":
         return _tags(model, tokenizer, texts, cut, as_trained, asking)
     rows = rows_of(tokenizer, texts, cut, as_trained=as_trained)
@@ -120,12 +119,12 @@ def _of_pictures(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     batch: int = 256,
-    report: Told = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> list[Answer]:
     images, mean, std = arrays_of(model, pictures, mean, std)
     if not images:
         return []
-    scores = answers_to_images(model, np.stack(images), mean=mean, std=std, batch=batch, report=report)
+    scores = answers_to_images(model, np.stack(images), mean=mean, std=std, batch=batch, progress=progress)
     return [_said(model, of_one) for of_one in scores]
 
 

@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 
-from cutaway.arguments import checked
-from cutaway.decoding.single_pass import Told, check_cut, check_ready, check_room, rows_of, side_by_side
+from cutaway.arguments import Progress, checked, no_progress
+from cutaway.decoding.single_pass import check_cut, check_ready, check_room, rows_of, side_by_side
 from cutaway.errors import InputError
 from cutaway.model.finite import check_scores
 from cutaway.model.heads import first_state, mean_state
@@ -37,7 +37,7 @@ def embed(
     cut: int | None = None,
     batch_tokens: int = 8192,
     as_trained: bool = False,
-    report: Told = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> Float[np.ndarray, "text d_model"]:
     """One vector of length 1 for each text, whatever else is in the batch.
 
@@ -58,7 +58,7 @@ def embed(
         check_scores(model, vectors)
         found[chosen] = F.normalize(vectors, dim=-1).cpu()
         done += len(chosen)
-        report(done, len(rows))
+        progress(done, len(rows))
     return found.numpy()
 
 

@@ -8,16 +8,15 @@ Several prompts are written side by side; each text is the same as if it were wr
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from cutaway.arguments import checked
+from cutaway.arguments import with_options
 from cutaway.decoding.detokenize import Speller
 from cutaway.decoding.engine.engine import Engine
 from cutaway.decoding.engine.run import check_jobs, engine_for
-from cutaway.decoding.options import Allow
-from cutaway.decoding.options import GenerationOptions as GenerationOptions
+from cutaway.decoding.options import GenerationOptions
+from cutaway.decoding.rules.from_options import rules_of
 from cutaway.decoding.rules.regex import UNKNOWN, Matching
 from cutaway.decoding.rules.scores import Rule
 from cutaway.decoding.search.search import Hypothesis, Job
@@ -38,113 +37,85 @@ class Generated:
     ended: Ended
 
 
-@partial(checked, but=[field.name for field in fields(GenerationOptions)])  # which look at themselves
+@with_options
 def generate(
     model: DecoderModel,
     tokenizer: Tokenizer,
     prompt: str | Sequence[str],
     *,
-    max_tokens: int = 100,
-    temperature: float = 0.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    min_p: float | None = None,
-    repetition_penalty: float = 1.0,
-    presence_penalty: float = 0.0,
-    no_repeat_ngram: int | None = None,
-    bad_words: Sequence[str | Sequence[int]] = (),
-    min_tokens: int = 0,
-    allow: Allow | None = None,
-    rules: Sequence[Rule] = (),
-    stop: str | Sequence[str] = (),
-    beam: int = 1,
-    n_best: int = 1,
-    groups: int = 1,
-    diversity: float | None = None,
-    prune: float | None = None,
-    seed: int | Sequence[int] = 0,
     stream: bool = False,
     draft: DecoderModel | None = None,
+    options: GenerationOptions,
 ) -> Any:
-    """How each prompt goes on: a text, for several prompts a list of texts, with `n_best` a list for each prompt.
+    """Continues a prompt: a text; for several prompts a list of texts; with `n_best`, a list for each prompt.
 
-    At most `max_tokens` are written, fewer where the model ends the text, is full (`max_len`), or writes one of `stop`,
-    which is left out; of a beam, texts that are then the same are given once. At temperature 0 the likeliest token is
-    taken, or the likeliest text of a `beam`, whose `groups` avoid each other's words: one that another has just taken
-    costs `diversity` (0.5); what falls more than `prune` behind the best, in log p, is given up. Above, words are
-    drawn, the same for the same `seed` (one for all prompts, or one for each; the second of `n_best` has the next).
-    `bad_words` are texts that the text never holds, or ids; `allow` is a regular expression that all of it matches, or
-    says which ids may follow given ids. `cutaway.decoding.rules.scores` explains the others, and its `rules` may also
-    be given themselves. With `stream`, the text of one prompt comes in pieces as it is written. A `draft` is a smaller
-    model of the same vocabulary that guesses ahead: the likeliest words are the same, and come sooner.
+    A text ends where the model ends it, before one of the `stop` strings, after `max_tokens`, or where the model is
+    full (`max_len`). With `stream=True` the text of one prompt comes in pieces, as it is generated. A `draft` is a
+    smaller model with the same vocabulary that proposes tokens: greedy decoding gives the same text, sooner.
+
+    A seed may be a list, one for each prompt; the second of `n_best` sampled texts has the next seed. `bad_words` may
+    also be lists of ids, and `allow` a function that names the ids that may follow given ids.
     """
-    wishes = GenerationOptions(
-        max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
-        repetition_penalty=repetition_penalty, presence_penalty=presence_penalty, no_repeat_ngram=no_repeat_ngram,
-        bad_words=bad_words, min_tokens=min_tokens, allow=allow, rules=rules, stop=stop, beam=beam, n_best=n_best,
-        groups=groups, diversity=diversity, prune=prune, seed=seed,
-    )  # fmt: skip
-    if not isinstance(prompt, Sequence):
-        raise InputError(f"the prompt is a {type(prompt).__name__}, not a text")
+    prompts = [prompt] if isinstance(prompt, str) else prompt
     if draft is not None:
         from cutaway.decoding.generate_with_draft import write_drafted
 
         if stream:
             raise InputError("stream=True and a draft: leave out one of the two")
-        drafted = write_drafted(model, draft, tokenizer, [prompt] if isinstance(prompt, str) else prompt, wishes)
+        drafted = write_drafted(model, draft, tokenizer, prompts, options)
         return drafted[0].text if isinstance(prompt, str) else [one.text for one in drafted]
     if stream:
-        if not isinstance(prompt, str) or n_best > 1:
+        if not isinstance(prompt, str) or options.n_best > 1:
             raise InputError("stream=True gives the pieces of one text: give one prompt, and n_best=1")
-        return pieces(model, tokenizer, prompt, wishes)
-    found = write_texts(model, tokenizer, [prompt] if isinstance(prompt, str) else prompt, wishes)
-    texts = [[one.text for one in each] if n_best > 1 else each[0].text for each in found]
+        return stream_text(model, tokenizer, prompt, options)
+    found = write_texts(model, tokenizer, prompts, options)
+    texts = [[one.text for one in each] if options.n_best > 1 else each[0].text for each in found]
     return texts[0] if isinstance(prompt, str) else texts
 
 
 def write_texts(
-    model: DecoderModel, tokenizer: Tokenizer, prompts: Sequence[str], wishes: GenerationOptions
+    model: DecoderModel, tokenizer: Tokenizer, prompts: Sequence[str], options: GenerationOptions
 ) -> list[list[Generated]]:
     """What `generate` gives, with all that is known about each text; the best first, drawn ones by their seeds."""
     if not prompts:
         return []
-    plan = _Plan(model, tokenizer, prompts, wishes)
+    plan = _Plan(model, tokenizer, prompts, options)
     found = dict(plan.engine().run(plan.jobs))
-    answers = [plan.told(number, found[number]) for number in range(len(plan.jobs))]
+    answers = [plan.texts_of(number, found[number]) for number in range(len(plan.jobs))]
     each = len(plan.jobs) // len(prompts)  # drawn texts have a job each, those of a beam share one
     return [
-        [one for job in answers[first : first + each] for one in job][: wishes.n_best]
+        [one for job in answers[first : first + each] for one in job][: options.n_best]
         for first in range(0, len(answers), each)
     ]
 
 
-def pieces(
+def stream_text(
     model: DecoderModel,
     tokenizer: Tokenizer,
     prompt: str,
-    wishes: GenerationOptions,
-    tell: Callable[[Generated], None] = lambda whole: None,
+    options: GenerationOptions,
+    on_end: Callable[[Generated], None] = lambda whole: None,
 ) -> Iterator[str]:
-    """The text of one prompt as it is written; at last `tell` is told all of it.
+    """The text of one prompt in pieces, as it is generated; at the end `on_end` is called with all of it.
 
-    All that can be wrong with the request is said at once.
+    Whatever is wrong with the request is raised by the call, not by the iterator.
     """
-    plan = _Plan(model, tokenizer, [prompt], wishes, hearing=True)
+    plan = _Plan(model, tokenizer, [prompt], options, streaming=True)
     engine = plan.engine()
 
-    def speak() -> Iterator[str]:
-        (speller,), said = plan.spellers, 0
+    def pieces() -> Iterator[str]:
+        (speller,), n_sent = plan.spellers, 0
         for done in engine.steps(plan.jobs):
             text = speller.said
             for number, found in done:
-                whole = plan.told(number, found)[0]
+                whole = plan.texts_of(number, found)[0]
                 text = whole.text
-            if len(text) > said:
-                yield text[said:]
-                said = len(text)
-        tell(whole)
+            if len(text) > n_sent:
+                yield text[n_sent:]
+                n_sent = len(text)
+        on_end(whole)
 
-    return speak()
+    return pieces()
 
 
 class _Plan:
@@ -155,44 +126,42 @@ class _Plan:
         model: DecoderModel,
         tokenizer: Tokenizer,
         prompts: Sequence[str],
-        wishes: GenerationOptions,
-        hearing: bool = False,
+        options: GenerationOptions,
+        streaming: bool = False,
     ) -> None:
         if isinstance(model, EncoderDecoderModel):
             raise InputError("this model reads a source and writes a target: use translate")
-        check_jobs(model, [], wishes.beam)
-        self.model, self.wishes = model, wishes
+        check_jobs(model, [], options.beam)
+        self.model, self.options = model, options
         self.ends = set(model.config.end_ids or ())
         vocab_size = model.config.vocab_size  # type: ignore[attr-defined]
-        if wishes.beam > vocab_size:
-            raise InputError(f"beam={wishes.beam:,} is more than this model's vocabulary of {vocab_size:,}: lower it")
-        if wishes.beam > 1 and wishes.stops and not self.ends:
-            raise InputError(f"stop and beam={wishes.beam}, but this model has no end token: leave out one of the two")
-        hearing = (hearing or bool(wishes.stops)) and wishes.beam == 1
+        if options.beam > vocab_size:
+            raise InputError(f"beam={options.beam:,} is more than this model's vocabulary of {vocab_size:,}: lower it")
+        if options.beam > 1 and options.stops and not self.ends:
+            raise InputError(f"stop and beam={options.beam}, but this model has no end token: leave out one of the two")
+        streaming = (streaming or bool(options.stops)) and options.beam == 1
         self.jobs: list[Job] = []
         self.spellers: list[Speller] = []
-        for text, seed in zip(prompts, wishes.seeds(len(prompts)), strict=True):
+        for text, seed in zip(prompts, options.seeds(len(prompts)), strict=True):
             ids = prompt_ids(model, tokenizer, text)
-            limit = room(model, ids, wishes)
-            rules = wishes.all_rules(tokenizer, vocab_size, limit)
+            limit = room(model, ids, options)
+            rules = rules_of(options, tokenizer, vocab_size, limit)
             self._check_room(rules, ids, limit)
-            for extra in range(wishes.n_best if wishes.beam == 1 else 1):
-                speller = Speller(tokenizer, ids, ends=self.ends, stops=wishes.stops)
+            for extra in range(options.n_best if options.beam == 1 else 1):
+                speller = Speller(tokenizer, ids, ends=self.ends, stops=options.stops)
                 self.spellers.append(speller)
                 self.jobs.append(
                     Job(
                         prompt=ids,
                         limit=limit,
                         rules=rules,
-                        seed=seed + extra if wishes.temperature else None,
-                        hear=speller.hear if hearing else None,
+                        seed=seed + extra if options.temperature else None,
+                        hear=speller.hear if streaming else None,
                     )
                 )
 
     def engine(self) -> Engine:
-        wishes = self.wishes
-        beams: dict[str, Any] = {"groups": wishes.groups, "diversity": wishes.price, "prune": wishes.prune}
-        return engine_for(self.model, self.jobs, beam=wishes.beam, **beams)
+        return engine_for(self.model, self.jobs, options=self.options.search)
 
     def _check_room(self, rules: Sequence[Rule], ids: list[int], limit: int) -> None:
         for rule in rules:
@@ -200,24 +169,24 @@ class _Plan:
                 raise InputError(f"{rule} may need {needs:,} tokens, but {self._bound(limit)}")
 
     def _bound(self, limit: int) -> str:
-        if limit == self.wishes.max_tokens:
+        if limit == self.options.max_tokens:
             return f"max_tokens={limit:,}: raise it"
         return f"this model has room for {limit:,} behind this prompt (max_len={self.model.max_len:,})"
 
-    def told(self, number: int, found: Sequence[Hypothesis]) -> list[Generated]:
+    def texts_of(self, number: int, found: Sequence[Hypothesis]) -> list[Generated]:
         """The texts of one job, the best first. Those that a stop string has made equal are one."""
         texts = []
         for place, hypothesis in enumerate(found):
             speller = self.spellers[number]
             if place:  # each has a speller of its own
-                speller = Speller(speller.tokenizer, self.jobs[number].prompt, ends=self.ends, stops=self.wishes.stops)
+                speller = Speller(speller.tokenizer, self.jobs[number].prompt, ends=self.ends, stops=self.options.stops)
             texts.append(self._written(hypothesis, speller, self.jobs[number].limit))
         texts = self._matching(texts, self.jobs[number])
         texts.sort(key=lambda one: -one.score)
         once: dict[str, Generated] = {}
         for one in texts:
             once.setdefault(one.text, one)
-        return list(once.values()) if self.wishes.stops else texts
+        return list(once.values()) if self.options.stops else texts
 
     def _matching(self, texts: list[Generated], job: Job) -> list[Generated]:
         """What other rules have kept from becoming a match is no text."""
@@ -237,14 +206,14 @@ class _Plan:
             ids, score = ids[:-1], score * len(ids) / (len(ids) - 1)
         speller.hear(ids)
         text = speller.close()
-        return Generated(text, ids, score, ending(speller, ended, limit < self.wishes.max_tokens))
+        return Generated(text, ids, score, ending(speller, ended, limit < self.options.max_tokens))
 
 
-def room(model: DecoderModel, prompt: Sequence[int], wishes: GenerationOptions) -> int:
+def room(model: DecoderModel, prompt: Sequence[int], options: GenerationOptions) -> int:
     """How many tokens may be written behind a prompt: as many as wished, or as the model has room for."""
     if model.max_len is None:
-        return wishes.max_tokens
-    return min(wishes.max_tokens, model.max_len - len(prompt) + 1)
+        return options.max_tokens
+    return min(options.max_tokens, model.max_len - len(prompt) + 1)
 
 
 def ending(speller: Speller, by_itself: bool, is_full: bool) -> Ended:

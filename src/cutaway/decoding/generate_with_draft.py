@@ -9,13 +9,14 @@ from dataclasses import dataclass, fields
 import torch
 
 from cutaway.decoding.detokenize import Speller
-from cutaway.decoding.generate import Ended, GenerationOptions, ending, prompt_ids, room
+from cutaway.decoding.generate import Ended, ending, prompt_ids, room
+from cutaway.decoding.options import GenerationOptions
 from cutaway.decoding.search.speculative import speculative
 from cutaway.errors import InputError
 from cutaway.model.model import DecoderModel
 from cutaway.tokens import Tokenizer
 
-SHARED = ("max_tokens", "stop", "seed")  # wishes that a draft leaves free; a seed means nothing without drawing
+SHARED = ("max_tokens", "stop", "seed")  # the options that work with a draft; without sampling, a seed does nothing
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,16 @@ def write_drafted(
     draft: DecoderModel,
     tokenizer: Tokenizer,
     prompts: Sequence[str],
-    wishes: GenerationOptions,
+    options: GenerationOptions,
     k: int = 4,
 ) -> list[Drafted]:
     """How each prompt goes on, by the model's own likeliest words, of which the draft guesses `k` at a time."""
-    for field in fields(wishes):
-        value = getattr(wishes, field.name)
+    for field in fields(options):
+        value = getattr(options, field.name)
         if field.name not in SHARED and value not in (field.default, []):
             raise InputError(
-                f"{field.name}={value!r} and a draft: it guesses the model's likeliest words, which no rule changes "
-                "and no beam keeps; leave out one of the two"
+                f"{field.name}={value!r} does not work with a draft, which is for greedy decoding without rules: leave "
+                "out one of the two"
             )
     if draft.device != model.device:
         raise InputError(f"the draft is on {draft.device}, the model on {model.device}: move one of them")
@@ -52,18 +53,18 @@ def write_drafted(
     found = []
     for prompt in prompts:
         ids = prompt_ids(model, tokenizer, prompt)
-        n = room(model, ids, wishes)
-        speller = Speller(tokenizer, ids, ends=ends, stops=wishes.stops)
+        n = room(model, ids, options)
+        speller = Speller(tokenizer, ids, ends=ends, stops=options.stops)
 
         def stopped(_: int, new: list[int], speller: Speller = speller) -> int | None:
             return speller.heard if speller.hear(new) else None
 
         prompt_row = torch.tensor([ids], device=model.device)
-        said = speculative(model, draft, prompt_row, n=n, k=k, enough=stopped if wishes.stops else None)
+        said = speculative(model, draft, prompt_row, n=n, k=k, enough=stopped if options.stops else None)
         (new,) = said.texts
         speller.hear(new)
         text = speller.close()
-        ended = ending(speller, new[-1] in ends, n < wishes.max_tokens)
+        ended = ending(speller, new[-1] in ends, n < options.max_tokens)
         found.append(Drafted(text, new, ended, said.proposed, said.accepted, said.rounds))
     return found
 

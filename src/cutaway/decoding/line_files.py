@@ -1,13 +1,13 @@
-"""Files and streams of any length, line by line in constant memory: line n of the output answers line n of the input.
+"""Processes files and streams of any length line by line, in constant memory: output line n answers input line n.
 
-A window of lines is read ahead and answered together; then its answers are written, in order. What a pipe holds is
-taken as it comes, so that `tail -f` is answered too.
+Lines are read in windows; the lines of a window are answered together and their answers written in order. A pipe is
+read as it comes, so that `tail -f` works, too.
 
-A file that a run was writing when it was killed can be gone on with. Its complete lines are the answers that are there,
-a half-written one is cut off. The windows of a file fall where they fell before, and one that was half answered is
-answered anew, so that even the last digit of a score is that of an uninterrupted run. `.NAME.progress` beside the
-output remembers what the run was asked, and a fingerprint of the input so far: going on with another input or other
-options is refused. It stays when the file is complete, so that this holds then, too.
+An interrupted output file can be resumed. Its complete lines are kept, a half-written one is cut off. Windows fall on
+the same lines as before, and one that was answered in part is computed again, so that even the last digit of a score
+is that of an uninterrupted run. A file `.NAME.progress` beside the output holds the settings of the run and a
+fingerprint of the input so far: resuming with another input or other settings is refused, also when the file is
+complete.
 """
 
 import fcntl
@@ -22,17 +22,17 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
+from cutaway.arguments import Progress
 from cutaway.errors import InputError
 from cutaway.files import read_json, remove_temporary, write_json
 
-Report = Callable[[int, int], None]
-Answer = Callable[[list[str], Report], list[str]]  # texts → one line for each; tells how many of how many are done
+Answer = Callable[[list[str], Progress], list[str]]  # texts → one line for each
 WINDOW = 1 << 17  # bytes; some thousand lines
 FIRST = 1 << 12  # the first window is small, so that the first answers come soon
 
 
 def windows(source: BufferedIOBase) -> Iterator[list[bytes]]:
-    """The lines of a stream, without their ends, as many at a time as there are at hand and fit into a window."""
+    """The lines of a stream without their line ends, as many at a time as are available and fit into a window."""
     size, rest = FIRST, [b""]
     read = source.read if is_file(source) else source.read1
     while data := read(size):
@@ -47,7 +47,7 @@ def windows(source: BufferedIOBase) -> Iterator[list[bytes]]:
 
 
 def is_file(source: BufferedIOBase) -> bool:
-    """Whether all of it is there, unlike a pipe's."""
+    """Whether the stream is a regular file, not a pipe."""
     try:
         return stat.S_ISREG(os.fstat(source.fileno()).st_mode)
     except OSError:
@@ -60,10 +60,10 @@ def stream(
     answer: Answer,
     *,
     name: str = "the input",
-    report: Report | None = None,
+    progress: Progress | None = None,
 ) -> int:
-    """Answers every line of a stream. How many there were."""
-    return sum(len(lines) for lines in _answered(windows(source), sink, answer, name, 0, report))
+    """Answers every line of a stream; returns how many there were."""
+    return sum(len(lines) for lines in _answered(windows(source), sink, answer, name, 0, progress))
 
 
 def to_file(
@@ -74,106 +74,113 @@ def to_file(
     settings: Mapping[str, Any],
     resume: bool = False,
     name: str = "the input",
-    report: Report | None = None,
+    progress: Progress | None = None,
 ) -> int:
-    """Answers every line into a file, or those that are missing from it; how many these were."""
-    with _opened(output, settings, resume) as (sink, kept):
+    """Answers every line into a file, or with `resume` those that are missing; returns how many these were."""
+    with _open_output(output, settings, resume) as (sink, earlier):
         count, digest = 0, hashlib.sha256()
 
-        def checked() -> Iterator[list[bytes]]:
-            """All lines; those that have an answer are compared with what the run had read."""
+        def checked_windows() -> Iterator[list[bytes]]:
+            """All lines; those that the earlier run had read must be the same."""
             nonlocal count
             for lines in windows(source):
                 for line in lines:
                     digest.update(line + b"\n")
                     count += 1
-                    if count == kept.read and digest.hexdigest() != kept.digest:
-                        raise InputError(f"{name} is not what {output} was begun with: its first {count} lines differ")
+                    if count == earlier.read and digest.hexdigest() != earlier.digest:
+                        raise InputError(
+                            f"{name} is not the input that {output} was started with: its first {count} lines differ"
+                        )
                 yield lines
 
         new = 0
-        for lines in _answered(checked(), sink, answer, name, kept.answered, report):
+        for lines in _answered(checked_windows(), sink, answer, name, earlier.answered, progress):
             new += len(lines)
             os.fsync(sink.fileno())
             write_json(_record(output), {"lines": count, "sha256": digest.hexdigest(), "settings": dict(settings)})
-        if count < (there := max(kept.answered, kept.read)):
-            raise InputError(f"{output} answers {there} lines, {name} has only {count}: it is another input")
-        remove_temporary(_record(output))  # where nothing was left to answer, nobody has written it
+        if count < (n_earlier := max(earlier.answered, earlier.read)):
+            raise InputError(f"{output} answers {n_earlier} lines, but {name} has only {count}: this is another input")
+        remove_temporary(_record(output))
         return new
 
 
 def _answered(
-    source: Iterator[list[bytes]], sink: BufferedIOBase, answer: Answer, name: str, there: int, report: Report | None
+    source: Iterator[list[bytes]],
+    sink: BufferedIOBase,
+    answer: Answer,
+    name: str,
+    n_earlier: int,
+    progress: Progress | None,
 ) -> Iterator[list[bytes]]:
-    """The lines of each window that had no answer, once it is written; the first `there` have one."""
+    """Writes the answers of each window, then yields its lines; the first `n_earlier` lines have answers already."""
     before = 0
-    if report is not None:
-        report(there, there)
+    if progress is not None:
+        progress(n_earlier, n_earlier)
     for lines in source:
-        skip, before = max(0, there - before), before + len(lines)
+        skip, before = max(0, n_earlier - before), before + len(lines)
         if skip >= len(lines):
             continue
         texts, error = _decoded(lines, name, before - len(lines))
 
-        def tell(done: int, total: int, skip: int = skip, before: int = before, n: int = len(lines)) -> None:
-            if report is not None:
-                report(before - n + max(skip, n * done // max(1, total)), before)
+        def count(done: int, total: int, skip: int = skip, before: int = before, n: int = len(lines)) -> None:
+            if progress is not None:
+                progress(before - n + max(skip, n * done // max(1, total)), before)
 
-        asked = [text.removesuffix("\r") for text in texts]
-        answers, refusal = _tried(answer, asked, tell) if asked else ([], None)
+        stripped = [text.removesuffix("\r") for text in texts]
+        answers, refusal = _answers_until_refusal(answer, stripped, count) if stripped else ([], None)
         answered = texts if refusal is None else texts[: len(answers)]
         ends = ["\r\n" if text.endswith("\r") else "\n" for text in answered]
-        said = [_one_line(text) + end for text, end in zip(answers, ends, strict=True)]
-        sink.write("".join(said[skip:]).encode())
+        written = [_one_line(text) + end for text, end in zip(answers, ends, strict=True)]
+        sink.write("".join(written[skip:]).encode())
         sink.flush()
         if refusal is not None:
             reason = re.sub(r"^text 1( of 1)?:? ", "", str(refusal))
             raise InputError(f"{name}, line {before - len(lines) + len(answers) + 1}: {reason}") from None
-        tell(1, 1)
+        count(1, 1)
         if error is not None:
             raise error
         yield lines[skip:]
 
 
-def _tried(answer: Answer, texts: list[str], tell: Report) -> tuple[list[str], InputError | None]:
-    """The answers to all texts before the first that is refused, and why it is.
+def _answers_until_refusal(answer: Answer, texts: list[str], progress: Progress) -> tuple[list[str], InputError | None]:
+    """The answers to all texts before the first that is refused, and the error of that one.
 
-    It is found by halves. Most are refused before any is answered, and little is done twice; where the search itself
-    gives up, all that is done is at most three times the work of the window.
+    It is found by bisection. Most texts are refused before any is answered, so little is computed twice; where the
+    search itself gives up, the work is at most three times that of the window.
     """
     try:
-        return answer(texts, tell), None
+        return answer(texts, progress), None
     except InputError as refusal:
         if len(texts) < 2:
             return [], refusal
         half = len(texts) // 2
-        answers, first = _tried(answer, texts[:half], lambda done, total: None)
+        answers, first = _answers_until_refusal(answer, texts[:half], lambda done, total: None)
         if first is not None:
             return answers, first
-        more, second = _tried(answer, texts[half:], lambda done, total: None)
+        more, second = _answers_until_refusal(answer, texts[half:], lambda done, total: None)
         return answers + more, second
 
 
 def _decoded(lines: list[bytes], name: str, before: int) -> tuple[list[str], InputError | None]:
-    """The lines as text, up to the first that is none."""
+    """The lines as text, up to the first that is not UTF-8."""
     texts = []
     for number, line in enumerate(lines, before + 1):
         try:
             text = line.decode()
-            texts.append(text.removeprefix("\ufeff") if number == 1 else text)  # some editors mark a file so
+            texts.append(text.removeprefix("\ufeff") if number == 1 else text)  # a byte order mark
         except UnicodeDecodeError as error:
             return texts, InputError(f"{name}, line {number}: not UTF-8 ({error.reason} at byte {error.start})")
     return texts, None
 
 
 def _one_line(text: str) -> str:
-    """A model may write anything, also what ends a line."""
+    """Without line ends, which a model may generate."""
     return re.sub(r"[\r\n]+", " ", text)
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What an earlier run left: answers, and a fingerprint of the lines that it had `read` by then."""
+class EarlierRun:
+    """How many lines an earlier run had answered, and a fingerprint of those that it had read."""
 
     answered: int
     read: int
@@ -185,44 +192,46 @@ def _record(output: Path) -> Path:
 
 
 @contextmanager
-def _opened(output: Path, settings: Mapping[str, Any], resume: bool) -> Iterator[tuple[BufferedIOBase, Kept]]:
-    """The file, ready for the next answer, and what it holds; nobody else may write it meanwhile."""
+def _open_output(
+    output: Path, settings: Mapping[str, Any], resume: bool
+) -> Iterator[tuple[BufferedIOBase, EarlierRun]]:
+    """The file, locked and ready for the next answer, and what an earlier run has left in it."""
     record = _record(output)
     try:
         with open(os.open(output, os.O_RDWR | os.O_CREAT, 0o666), "r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             answered, size = _complete(file)
             if file.tell() and not resume:
-                raise InputError(f"{output} is there already: --resume goes on with it; else remove it")
+                raise InputError(f"{output} already exists: continue it with --resume, or remove it")
             if not file.tell():
                 write_json(record, {"lines": 0, "sha256": hashlib.sha256().hexdigest(), "settings": dict(settings)})
-            kept = _kept(output, answered, settings)
+            earlier = _earlier_run(output, answered, settings)
             file.truncate(size)
             file.seek(size)
-            yield file, kept
+            yield file, earlier
     except BlockingIOError:
         raise InputError(f"{output} is being written by another run") from None
     except OSError as error:
         raise InputError(f"{output} cannot be written: {error.strerror}") from None
 
 
-def _kept(output: Path, answered: int, ours: Mapping[str, Any]) -> Kept:
-    """What the record says, where the same is asked again."""
+def _earlier_run(output: Path, answered: int, ours: Mapping[str, Any]) -> EarlierRun:
+    """What the record says; its settings have to be ours."""
     record = _record(output)
     if not record.exists():
-        raise InputError(f"{output} is there, but not {record.name}, which says what was asked: remove {output}")
+        raise InputError(f"{output} exists, but {record.name} with its settings does not: remove {output}")
     match read_json(record):
         case {"lines": int(read), "sha256": str(digest), "settings": dict(theirs)}:
             other = [key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key)]
             if other:
-                said = ", ".join(f"{key} was {theirs.get(key)!r} and is {ours.get(key)!r}" for key in other)
-                raise InputError(f"{output} was begun otherwise: {said}; ask as then, or remove {output}")
-            return Kept(answered, read, digest)
-    raise InputError(f"{record} is no record of lines: remove {output}")
+                changes = ", ".join(f"{key} was {theirs.get(key)!r} and is {ours.get(key)!r}" for key in other)
+                raise InputError(f"{output} was started with other settings: {changes}; use those, or remove {output}")
+            return EarlierRun(answered, read, digest)
+    raise InputError(f"{record} is not a record of a run: remove {output}")
 
 
 def _complete(file: BufferedIOBase) -> tuple[int, int]:
-    """How many lines of a file are complete, and how many bytes these have."""
+    """How many complete lines a file has, and how many bytes they take."""
     lines = size = at = 0
     while data := file.read(1 << 20):
         if b"\n" in data:

@@ -5,7 +5,7 @@ or loses its end where that is asked for, of a pair the longer one first; an eva
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from cutaway.arguments import Progress, no_progress
 from cutaway.data.batches import longest_first
 from cutaway.decoding.engine.engine import padded_ids
 from cutaway.errors import InputError
@@ -25,7 +26,6 @@ from cutaway.tokens import Encoded, Tokenizer
 
 Text = str | tuple[str, str]
 TEXT = -1  # in a pattern of special tokens, the place of a text
-Told = Callable[[int, int], None]  # how many are done, of how many
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def answers_to(
     *,
     batch_tokens: int = 8192,
     precision: torch.dtype | None = None,
-    report: Told = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> list[Float[np.ndarray, "*place answers"]]:
     """The model's scores for each row, in double precision: one vector, or with a tagging head one for each token."""
     found: list[np.ndarray] = [np.empty(0)] * len(rows)
@@ -132,7 +132,7 @@ def answers_to(
         for i, of_row in zip(chosen, scores.double().cpu().numpy(), strict=True):
             found[i] = of_row[: len(rows[i].ids)] if scores.ndim == 3 else of_row
         done += len(chosen)
-        report(done, len(rows))
+        progress(done, len(rows))
     return found
 
 
@@ -179,7 +179,7 @@ def answers_to_images(
     std: Sequence[float],
     batch: int = 256,
     precision: torch.dtype | None = None,
-    report: Told = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> Float[np.ndarray, "n answers"]:
     """The model's scores for each picture; bytes become numbers as (x / 255 − mean) / std, others stay as they are."""
     if batch < 1:
@@ -190,7 +190,7 @@ def answers_to_images(
         with in_precision(model.device, precision):
             found.append(model(some).double().cpu().numpy())
         check_scores(model, found[-1])
-        report(start + len(some), len(images))
+        progress(start + len(some), len(images))
     return np.concatenate(found)
 
 

@@ -5,12 +5,12 @@ A grid's score is not log p alone: `cutaway.decoding.search.constrained_beam` ad
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 
 from cutaway.decoding.engine.engine import Engine
 from cutaway.decoding.engine.run import finished_jobs
+from cutaway.decoding.options import SearchOptions
 from cutaway.decoding.rules.terms import Glossary, Looks, contains
 from cutaway.decoding.search.constrained_beam import Borders, GridSearch, TermJob
 from cutaway.decoding.search.search import Hypothesis, Job
@@ -26,12 +26,11 @@ def search_with_terms(
     glossary: Glossary,
     spell: Callable[[Job, Hypothesis], str],
     *,
+    n_best: int,
     most: int,
-    n_best: int = 1,
-    rows: int | None = None,
-    **search: Any,
+    options: SearchOptions,
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """What `written` gives, where each text contains what is wanted; `most` tokens have room in a target.
+    """What `finished_jobs` gives, where each text contains what is wanted; `most` tokens have room in a target.
 
     `n_best` of each are looked for. The best of them does not depend on how many: what a grid finds besides a
     translation that has its terms comes after it, or not at all.
@@ -41,14 +40,14 @@ def search_with_terms(
         terms = wanted[number]
         return [one for one in found if all(contains(spell(jobs[number], one), term) for term, _ in terms)]
 
-    ends = set(search["end_ids"])
+    ends = set(model.config.end_ids or ())
     there: dict[int, list[Hypothesis]] = {}
     best: dict[int, float] = {}
     again: dict[int, dict[int, TermJob]] = {}  # by the tokens that they owe: a grid has a bank for each
     for job, terms in zip(jobs, wanted, strict=True):
         if terms:
             _term_job(job, terms, glossary, most, ends)  # what is impossible is said before anything is written
-    for number, found in finished_jobs(model, jobs, rows=rows, **search):
+    for number, found in finished_jobs(model, jobs, options=options):
         good = kept(number, found)
         stays = bool(good) and good[0] is found[0]
         if stays and (len(good) >= n_best or not wanted[number]):
@@ -60,7 +59,7 @@ def search_with_terms(
             there[number], best[number] = good, good[0].score if stays else float("inf")
     for some in again.values():
         numbers = list(some)
-        for at, found in _searched(model, list(some.values()), glossary.borders, rows, **search):
+        for at, found in _grid_search(model, list(some.values()), glossary.borders, options):
             number = numbers[at]
             more = [one for one in kept(number, found) if one.score <= best[number]]
             every: dict[tuple[int, ...], Hypothesis] = {}
@@ -96,27 +95,20 @@ def _term_job(job: Job, wanted: Looks, glossary: Glossary, most: int, ends: set[
     return replace(made, limit=min(room, job.limit + made.owed))
 
 
-def _searched(
-    model: EncoderDecoderModel,
-    jobs: Sequence[TermJob],
-    known: Borders,
-    rows: int | None,
-    *,
-    beam: int,
-    end_ids: Sequence[int],
-    prune: float | None = None,
-    **search: Any,
+def _grid_search(
+    model: EncoderDecoderModel, jobs: Sequence[TermJob], known: Borders, options: SearchOptions
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """What a grid finds for each job, as they are done. Nothing is pruned: a term costs more than any threshold."""
+    """The hypotheses of each job, as they are found. Nothing is pruned: a term costs more than any threshold."""
+    end_ids = list(model.config.end_ids or ())
     extra = torch.zeros(max(0, model.config.vocab_size - len(known.opens)), dtype=torch.bool)  # type: ignore[attr-defined]
     opens, closes = torch.cat([known.opens, extra]), torch.cat([known.closes, extra])
-    opens[list(end_ids)] = True
-    rows = min(len(jobs), max(1, (rows or 32) // (1 + jobs[0].owed)))
+    opens[end_ids] = True
+    rows = min(len(jobs), max(1, (options.rows or 32) // (1 + jobs[0].owed)))
     source = max(len(job.source) for job in jobs)
     prompt = max(len(job.prompt) for job in jobs)
     name = f"decoder.{len(model.decoder) - 1}.cross.pattern"  # as in `align`
     grid = GridSearch(
-        max(2, beam),  # in a bank of one, the first place for a term is the last
+        max(2, options.beam),  # in a bank of one, the first place for a term is the last
         jobs,
         Borders(opens.to(model.device), closes.to(model.device)),
         rows=rows,
@@ -125,7 +117,8 @@ def _searched(
         device=model.device,
         dtype=torch.promote_types(model.dtype, torch.float32),
         prompt=prompt,
-        **search,
+        length_penalty=options.length_penalty,
+        early_stopping=options.early_stopping,
     )
     steps = Engine(model, grid, rows=rows, prompt=prompt, source=source).steps(jobs)
     while True:

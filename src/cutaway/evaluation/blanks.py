@@ -4,13 +4,13 @@ Each row is hidden by random numbers of its own, so the same seed gives the same
 batch. (Pseudo-perplexity hides every token alone, at one pass of the model for each: Salazar et al. 2020.)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from cutaway.arguments import checked
+from cutaway.arguments import Progress, checked, no_progress
 from cutaway.data.order import generator
 from cutaway.errors import InputError
 from cutaway.model.finite import check_scores
@@ -42,7 +42,7 @@ def fill_blanks(
     context: int,
     seed: int = 0,
     batch: int = 8,
-    report: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> BlankScores:
     """Documents, cut into rows of `context` tokens with [CLS] and [SEP] around each, and the blanks in them."""
     if tokenizer.mask_id is None:
@@ -61,7 +61,7 @@ def fill_blanks(
     found: list[tuple[float, int, int]] = []
     for at in range(0, len(rows), batch):
         found += _answers(model, _hidden(objective, rows[at : at + batch], at, seed))
-        report(min(at + batch, len(rows)), len(rows))
+        progress(min(at + batch, len(rows)), len(rows))
     if not sum(blanks for *_, blanks in found):
         raise InputError("no text, no score")
     return BlankScores(*np.array(found, dtype=np.float64).T)

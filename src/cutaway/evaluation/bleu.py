@@ -96,6 +96,11 @@ def _counts(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -
     return BleuCounts(name, str(metric.get_signature()), np.asarray(rows, dtype=np.float64), from_sum)
 
 
+def check_installed() -> None:
+    """Says that sacrebleu is missing, before anybody translates for it."""
+    _metrics()
+
+
 def _metrics() -> Any:
     try:
         from sacrebleu import metrics

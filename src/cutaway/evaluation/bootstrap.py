@@ -8,7 +8,7 @@ thousand times: the middle 95 % of those scores are the interval. Two systems ar
     compare(counts_a, counts_b, seed=0)                            # is a really better than b?
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 
 from cutaway.errors import InputError
 from cutaway.evaluation.bleu import BleuCounts
+from cutaway.evaluation.options import BootstrapOptions
 
 Draws = Int[np.ndarray, "resamples n"]  # a row for each test set that could have been: the numbers of its examples
 Statistic = Callable[[Draws], Float[np.ndarray, " resamples"]]
@@ -50,6 +51,15 @@ def interval(statistic: Statistic, n: int, *, seed: int, resamples: int = 1000, 
         raise InputError(f"level={level} is not between 0 and 1")
     values = np.concatenate([statistic(draws) for draws in _draws(n, seed, resamples)])
     return _interval(values, level) if n > 1 else None
+
+
+def intervals(statistics: Mapping[str, Statistic], n: int, options: BootstrapOptions) -> dict[str, Interval]:
+    """The interval of each of several statistics of n examples, of those that have one."""
+    if not options.resamples:
+        return {}
+    how = {"seed": options.seed, "resamples": options.resamples, "level": options.level}
+    found = {name: interval(statistic, n, **how) for name, statistic in statistics.items()}  # type: ignore[arg-type]
+    return {name: one for name, one in found.items() if one is not None}
 
 
 def compare(

@@ -4,13 +4,13 @@ Pairs are made as for training (`SentencePairs`): half of the second parts follo
 document, or from far away where there is only one. So a model that guesses is right half of the time.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cutaway.arguments import checked
+from cutaway.arguments import Progress, checked, no_progress
 from cutaway.data.corpus import Corpus
 from cutaway.data.sentence_pairs import SentencePairs, sentence_ends
 from cutaway.model.finite import check_scores
@@ -31,7 +31,7 @@ def score_next_sentences(
     context: int,
     seed: int = 0,
     batch: int = 8,
-    report: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> NDArray[np.bool_]:
     """Of each pair, whether the answer was right. A window in which no sentence ends has none."""
     head = model.head
@@ -56,7 +56,7 @@ def score_next_sentences(
         check_scores(model, scores)
         yes = scores.argmax(dim=-1).cpu().numpy() == FOLLOWS
         right.append((yes == pair["follows"])[pair["second_length"] > 0])
-        report(step + 1, pairs.steps)
+        progress(step + 1, pairs.steps)
     return np.concatenate(right)
 
 

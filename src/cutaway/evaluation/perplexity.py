@@ -23,7 +23,7 @@ is read and not scored, and its bytes are paid for by nobody: across models, com
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from cutaway.arguments import checked
+from cutaway.arguments import Progress, checked, no_progress
 from cutaway.decoding.single_pass import in_precision
 from cutaway.errors import InputError
 from cutaway.model.finite import check_scores
@@ -102,13 +102,13 @@ def surprisal(
     batch: int = 8,
     start_id: int | None = None,
     autocast: torch.dtype | None = None,
-    report: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> Surprisal:
     """The surprisal of every token, summed per window of `context` tokens (the model's max_len unless given).
 
     `stride` is half the context unless given. `batch` windows are read at once; how many changes nothing but speed.
     Under `autocast` (torch.bfloat16) the body runs in that precision; the scores of tokens stay in the weights'.
-    `report` is told how many windows of how many were read.
+    `progress` counts windows.
     """
     context, stride = _check(model, context, stride, batch)
     windows = list(windows_of(_rows(documents, start_id), context, stride))
@@ -119,7 +119,7 @@ def surprisal(
     for start in range(0, len(order), batch):
         chosen = order[start : start + batch]
         nats[torch.tensor(chosen, device=nats.device)] = _read(model, [windows[i] for i in chosen], autocast)
-        report(start + len(chosen), len(order))
+        progress(start + len(chosen), len(order))
     check_scores(model, nats)
     return Surprisal(
         nats.cpu().numpy(),

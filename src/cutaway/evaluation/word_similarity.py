@@ -11,9 +11,8 @@ cosines with what people said, over the pairs whose words are known (among the f
 A thousand questions meet two thousand words at a time: all 19,544 with 300,000 words would be 23 GB of cosines.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -21,16 +20,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from cutaway.arguments import Progress, no_progress, with_options
 from cutaway.errors import InputError
 from cutaway.evaluation import bootstrap, scores
 from cutaway.evaluation.minimal_pairs import PairGroup, groups_of
-from cutaway.evaluation.report import SURE, ItemReport, Sureness
+from cutaway.evaluation.options import BootstrapOptions
+from cutaway.evaluation.report import ItemReport
 
 MOST = 300_000  # words that are searched
 WORDS_AT_ONCE, QUESTIONS_AT_ONCE = 2048, 1024  # blocks of 8 MB
 EPSILON = 1e-6
 
-Told = Callable[[int, int], None]
 Cosines = Float[Tensor, "*question word"]
 
 
@@ -87,14 +87,15 @@ def three_cos_mul(a: Cosines, b: Cosines, c: Cosines) -> Cosines:
     return (1 + b) * (1 + c) / (2 * (1 + a) + 4 * EPSILON)
 
 
+@with_options
 def analogies(
     vectors: Vectors,
     questions: Sequence[Analogy],
     *,
     by: Literal["add", "mul"] = "add",
     most: int | None = MOST,
-    sure: Sureness = SURE,
-    report: Told = lambda done, total: None,
+    progress: Progress = no_progress,
+    options: BootstrapOptions,
 ) -> WordReport:
     """The share of the analogies whose answer is the nearest word, among the first `most`."""
     folded = [word.casefold() for word in vectors.words[:most]]
@@ -108,7 +109,7 @@ def analogies(
     rows = np.array([[number[word] for word in asked[i]] for i in kept])
     same = _spellings(folded, {word for i in kept for word in asked[i][:3]})
     without = [sorted({row for word in asked[i][:3] for row in same[word]}) for i in kept]
-    answers = _answers(vectors.unit[:most], rows[:, :3], without, by, report)
+    answers = _answers(vectors.unit[:most], rows[:, :3], without, by, progress)
     points = np.array(
         [folded[row] == asked[i][3] for row, i in zip(answers.tolist(), kept, strict=True)], dtype=np.float64
     )
@@ -117,7 +118,7 @@ def analogies(
         "analogies",
         len(kept),
         {"accuracy": float(points.mean())},
-        sure.of({"accuracy": partial(bootstrap.interval, bootstrap.mean_of(points), len(points), **sure.options())}),
+        bootstrap.intervals({"accuracy": bootstrap.mean_of(points)}, len(points), options),
         {"accuracy": f"3Cos{by.title()}, the first {len(folded):,} words, case ignored, the three words left out"},
         settings={"asked": len(questions), **_several(vectors, (w for q in some for w in (q.a, q.b, q.c, q.wanted)))},
         notes=_told(len(questions) - len(kept), len(questions), "analogies"),
@@ -125,17 +126,18 @@ def analogies(
             {"asked": [q.a, q.b, q.c], "wanted": q.wanted, "said": vectors.words[row], "section": q.section}
             for q, row in zip(some, answers.tolist(), strict=True)
         ),
-        groups=groups_of(some, points, sure),
+        groups=groups_of(some, points, options),
     )
 
 
+@with_options
 def likeness(
     vectors: Vectors,
     pairs: Sequence[Likeness],
     *,
     most: int | None = None,
-    sure: Sureness = SURE,
-    report: Told = lambda done, total: None,
+    progress: Progress = no_progress,
+    options: BootstrapOptions,
 ) -> WordReport:
     """Spearman's correlation of cosines and what people said, of pairs whose words are among the first `most`."""
     number: dict[str, int] = {}
@@ -149,13 +151,13 @@ def likeness(
         for side in zip(*((p.a, p.b) for p in kept), strict=True)
     )
     cosines, said = (a * b).sum(axis=1).astype(np.float64), np.array([pair.said for pair in kept])
-    report(len(kept), len(kept))
+    progress(len(kept), len(kept))
     statistic = bootstrap.each(scores.spearman, cosines, said)
     return WordReport(
         "likeness",
         len(kept),
         {"spearman": scores.spearman(cosines, said)},
-        sure.of({"spearman": partial(bootstrap.interval, statistic, len(kept), **sure.options())}),
+        bootstrap.intervals({"spearman": statistic}, len(kept), options),
         {"spearman": "of the cosine and what people said, case ignored"},
         settings={"asked": len(pairs), **_several(vectors, (w for p in kept for w in (p.a, p.b)))},
         notes=_told(len(pairs) - len(kept), len(pairs), "pairs"),
@@ -171,7 +173,7 @@ def likeness(
 
 def _answers(
     unit: Float[np.ndarray, "word d"], rows: Int[np.ndarray, "question 3"], without: Sequence[Sequence[int]],
-    by: str, report: Told,
+    by: str, progress: Progress,
 ) -> Int[np.ndarray, " question"]:  # fmt: skip
     """The best word of each question, block by block."""
     words = torch.from_numpy(unit)
@@ -181,7 +183,7 @@ def _answers(
         three = [words[torch.from_numpy(rows[first : first + QUESTIONS_AT_ONCE, side])] for side in range(3)]
         here = barred[(barred[:, 0] >= first) & (barred[:, 0] < first + QUESTIONS_AT_ONCE)]
         answers[first : first + len(three[0])] = _best(words, three, here[:, 0] - first, here[:, 1], by)
-        report(first + len(three[0]), len(rows))
+        progress(first + len(three[0]), len(rows))
     return answers.numpy()
 
 

@@ -6,16 +6,14 @@ The unit is up to each call; done / total never falls, and ends at 1. An error r
 the call and leaves the model as it was, without watches and edits.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import TypeVar
 
-Progress = Callable[[int, int], None]
+from cutaway.arguments import Progress, no_progress
+
+__all__ = ["Progress", "counted_progress", "no_progress", "stages"]
 T = TypeVar("T")
-
-
-def no_progress(done: int, total: int) -> None:
-    """Ignores the progress."""
 
 
 def counted_progress(items: Sequence[T], progress: Progress) -> Iterator[T]:

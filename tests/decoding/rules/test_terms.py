@@ -20,7 +20,7 @@ from cutaway.decoding.rules import terms as module
 from cutaway.decoding.rules.terms import Glossary, borders, contains, read_terms
 from cutaway.decoding.search.constrained_beam import Borders, GridSearch, TermJob, Way
 from cutaway.decoding.search.search import Hypothesis
-from cutaway.decoding.translate import candidates, translate
+from cutaway.decoding.translate import translate, translate_sentences
 from cutaway.errors import InputError
 from cutaway.model.model import Model
 from cutaway.model.tap import watching
@@ -236,7 +236,7 @@ def test_a_term_is_found_by_how_it_begins(sources, text):
     glossary = Glossary(dict.fromkeys(sources, "fox"), byte_level())
     asked = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "places", lambda text, term: asked.append(term) or iter(()))
+        patch.setattr(module, "places_of_term", lambda text, term: asked.append(term) or iter(()))
         glossary.wanted(text)
     there = {source.strip() for source in sources if contains(text, source.strip())}
     assert there <= set(asked)
@@ -247,7 +247,7 @@ def test_of_many_terms_few_are_looked_for(monkeypatch):
     terms = {f"word{n}": "fox" for n in range(1000)} | {f"the hot dog{n}": "fox" for n in range(1000)}
     glossary, asked = Glossary(terms, byte_level()), []
     whole = module.places_of_term
-    monkeypatch.setattr(module, "places", lambda text, term: asked.append(term) or whole(text, term))
+    monkeypatch.setattr(module, "places_of_term", lambda text, term: asked.append(term) or whole(text, term))
     assert glossary.wanted("The hot dog7 and word12, word") == ("fox",)
     assert sorted(asked) == ["the hot dog7", "word12"]
 
@@ -304,13 +304,13 @@ def test_any_words_of_any_text(data):
 def test_without_terms_and_with_terms_that_are_there_nothing_changes(monkeypatch):
     tokenizer = trained("word")
     model, texts = translator(vocab_size=tokenizer.vocab_size, max_len=24, seed=8), ["I ate an apple.", "the fox", ""]
-    free = candidates(model, tokenizer, texts, n_best=4)
+    free = translate_sentences(model, tokenizer, texts, n_best=4)
     for terms in (None, {}, {"zebra": "fox"}):
-        assert candidates(model, tokenizer, texts, n_best=4, terms=terms) == free
+        assert translate_sentences(model, tokenizer, texts, n_best=4, terms=terms) == free
     there = free[0][0].text.split()[-1]
-    monkeypatch.setattr(searching, "_searched", lambda *_, **__: pytest.fail("searched again"))
+    monkeypatch.setattr(searching, "_grid_search", lambda *_, **__: pytest.fail("searched again"))
     for n_best in range(1, 1 + sum(contains(one.text, there) for one in free[0])):
-        kept = candidates(model, tokenizer, texts, n_best=n_best, terms={"apple": there})
+        kept = translate_sentences(model, tokenizer, texts, n_best=n_best, terms={"apple": there})
         assert kept[0] == [one for one in free[0] if contains(one.text, there)][:n_best]
         assert kept[1:] == [its[:n_best] for its in free[1:]]
 
@@ -324,14 +324,14 @@ def test_terms_that_are_there_leave_as_many_candidates(better, monkeypatch):
         )
     tokenizer = trained("word")
     model, texts = translator(vocab_size=tokenizer.vocab_size, max_len=24, seed=8), ["I ate an apple.", "the fox"]
-    free = candidates(model, tokenizer, texts, n_best=4)
+    free = translate_sentences(model, tokenizer, texts, n_best=4)
     there = min(free[0][0].text.split(), key=lambda word: sum(contains(one.text, word) for one in free[0]))
     kept = [one for one in free[0] if contains(one.text, there)]
     assert len(kept) == 2
-    found = candidates(model, tokenizer, texts, n_best=4, terms={"apple": there})
+    found = translate_sentences(model, tokenizer, texts, n_best=4, terms={"apple": there})
     assert len(found[0]) == (2 if better else 4)
     assert all(contains(one.text, there) for one in found[0])
-    assert found[0][0] == kept[0] == candidates(model, tokenizer, texts, terms={"apple": there})[0][0]
+    assert found[0][0] == kept[0] == translate_sentences(model, tokenizer, texts, terms={"apple": there})[0][0]
     assert [one.score for one in found[0]] == sorted((one.score for one in found[0]), reverse=True)
     assert found[1] == free[1]
 
@@ -343,11 +343,11 @@ def test_what_is_taken_is_the_best_of_all_that_was_found(poor, monkeypatch):
         monkeypatch.setattr(GridSearch, "found", lambda search, row: whole(search, row)[-1:])
     tokenizer, model = byte_level(), translator()
     for beam in (2, 4):
-        free = candidates(model, tokenizer, TEXTS[:1], n_best=beam, beam=beam)[0]
+        free = translate_sentences(model, tokenizer, TEXTS[:1], n_best=beam, beam=beam)[0]
         terms = {
             "apple": next(word for one in free[1:] for word in one.text.split() if not contains(free[0].text, word))
         }
-        found = candidates(model, tokenizer, TEXTS[:1], n_best=beam, beam=beam, terms=terms)[0]
+        found = translate_sentences(model, tokenizer, TEXTS[:1], n_best=beam, beam=beam, terms=terms)[0]
         able = [one.score for one in free if contains(one.text, terms["apple"])]
         assert able
         assert found[0].score >= max(able)

@@ -1,4 +1,4 @@
-"""What the commands that answer line by line share: where lines come from and go to, and a bar for whoever watches."""
+"""What the commands that work line by line share: input and output, resuming, a progress bar."""
 
 import hashlib
 import os
@@ -6,55 +6,55 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
-import typer
-
+from cutaway.arguments import Options, Progress, option
 from cutaway.errors import InputError
 
-Input = Annotated[Path | None, typer.Option("--input", help="A file to answer, line by line.")]
-Output = Annotated[Path | None, typer.Option("--output", help="Where the lines go.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with an output that was interrupted.")]
-Cut = Annotated[
-    int | None, typer.Option("--cut", min=1, help="Texts end after so many tokens; else long ones are refused.")
-]
-PARTS = ("config.json", "*.safetensors", "tokenizer*.json", "vocab.*", "merges.txt", "recipe.toml")
+CUT = "Cut texts after this many tokens; by default longer texts are refused."
+MODEL_FILES = ("config.json", "*.safetensors", "tokenizer*.json", "vocab.*", "merges.txt", "recipe.toml")
 T = TypeVar("T")
-Answer = Callable[[list[str], Callable[[int, int], None]], list[str]]
+Answer = Callable[[list[str], Progress], list[str]]
 
 
-def check_given(texts: list[str] | None, input: Path | None, output: Path | None, resume: bool) -> list[str]:
+@dataclass(frozen=True, kw_only=True)
+class LineOptions(Options):
+    """Where lines come from, and where the answers go."""
+
+    input: Path | None = option(None, "Read the lines of this file.")
+    output: Path | None = option(None, "Write a line for each to this file.")
+    resume: bool = option(False, "Continue an output that was interrupted.")
+
+
+def given_texts(texts: list[str] | None, lines: LineOptions) -> list[str]:
     """The texts among the arguments; none where lines are to be read."""
     texts = [] if texts == ["-"] else texts or []
-    if texts and (input or output):
-        raise InputError("either texts, or --input and --output: lines come from a file or a pipe")
-    if resume and not output:
-        raise InputError("--resume goes on with a file: give --output")
+    if texts and (lines.input or lines.output):
+        raise InputError("give either texts, or --input and --output: lines come from a file or a pipe")
+    if lines.resume and not lines.output:
+        raise InputError("--resume continues a file: give its name with --output")
     return texts
 
 
 def hint_at_files(texts: list[str]) -> None:
-    """A file's name is taken for words, which is hardly ever meant."""
+    """Warns that the name of a file is taken for a text, which is hardly ever meant."""
     for text in texts:
         if os.path.isfile(text):
-            print(f"hint: {text} is a file, and its name is taken for a text: --input {text} reads it", file=sys.stderr)
+            print(
+                f"hint: {text} is a file, but its name is taken as the text: --input {text} reads the file",
+                file=sys.stderr,
+            )
 
 
-def answer_lines(
-    answer: Answer,
-    input: Path | None,
-    output: Path | None,
-    resume: bool,
-    settings: Mapping[str, Any],
-    *,
-    unit: str = "lines",
-) -> None:
-    """From a file or stdin, to a file or stdout. `unit` is what `answer` counts when it tells how far it is."""
+def answer_lines(answer: Answer, lines: LineOptions, settings: Mapping[str, Any], *, unit: str = "lines") -> None:
+    """Answers the lines of a file or stdin, into a file or stdout. `unit` is what `answer` counts as progress."""
     from cutaway.decoding.line_files import stream, to_file
 
-    with _telling(output), ExitStack() as stack:
+    input, output = lines.input, lines.output
+    with _hint_at_resume(output), ExitStack() as stack:
         name = "stdin" if input is None else str(input)
         try:
             source: Any = sys.stdin.buffer if input is None else stack.enter_context(input.open("rb"))
@@ -70,40 +70,42 @@ def answer_lines(
                 sink: Any = sys.stdout.buffer if output is None else stack.enter_context(output.open("wb"))
             except OSError as error:
                 raise InputError(f"{output} cannot be written: {error.strerror}") from None
-            stream(source, sink, bar.counting(answer), name=name, report=bar.report)
+            stream(source, sink, bar.counting(answer), name=name, progress=bar.update)
         else:
-            counted = bar.counting(answer)
-            to_file(source, output, counted, settings=settings, resume=resume, name=name, report=bar.report)
+            to_file(
+                source, output, bar.counting(answer),
+                settings=settings, resume=lines.resume, name=name, progress=bar.update,
+            )  # fmt: skip
 
 
 @contextmanager
-def _telling(output: Path | None) -> Iterator[None]:
-    """Ctrl-C ends a run; whoever pressed it is told what there is, and how to go on."""
+def _hint_at_resume(output: Path | None) -> Iterator[None]:
+    """After Ctrl-C, says what was written, and how to continue."""
     try:
         yield
     except KeyboardInterrupt:
         if output is not None and output.is_file():
             with output.open("rb") as file:
                 count = sum(data.count(b"\n") for data in iter(lambda: file.read(1 << 20), b""))
-            print(f"{count:,} lines written to {output}; --resume goes on", file=sys.stderr)
+            print(f"{count:,} lines written to {output}; --resume continues", file=sys.stderr)
         raise
 
 
-def of_model(path: Path) -> dict[str, str]:
-    """Which model is asked, and a fingerprint of its files: one that was trained anew answers otherwise."""
-    files = [file for part in PARTS for file in path.glob(part)] if path.is_dir() else [path]
+def fingerprint(path: Path) -> dict[str, str]:
+    """A model's path and a fingerprint of its files, since a model that was trained again answers differently."""
+    files = [file for part in MODEL_FILES for file in path.glob(part)] if path.is_dir() else [path]
     known = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(files)]
     return {"model": str(path.resolve()), "files": hashlib.sha256(repr(known).encode()).hexdigest()[:16]}
 
 
-def of_words(lines: list[str], answer: Callable[[list[str]], Iterable[T]]) -> list[T | None]:
-    """The answers to lines; None to a line without words, which has to leave one as well."""
+def nonblank_answers(lines: list[str], answer: Callable[[list[str]], Iterable[T]]) -> list[T | None]:
+    """The answers to lines; None for a blank line, which has to give a line, too."""
     found = iter(answer([line for line in lines if line.strip()]))
     return [next(found) if line.strip() else None for line in lines]
 
 
 def n_lines(source: BufferedIOBase) -> int | None:
-    """How many lines a file has from here on; None for a pipe, whose end nobody knows."""
+    """The number of lines that a file still has; None for a pipe."""
     from cutaway.decoding.line_files import is_file
 
     if not is_file(source):
@@ -116,7 +118,7 @@ def n_lines(source: BufferedIOBase) -> int | None:
 
 
 class Bar:
-    """Lines done, of how many where that is known, the speed and the time left: on stderr, if that is a terminal."""
+    """A progress bar on stderr, if that is a terminal: lines done, the total if known, speed and time left."""
 
     def __init__(self, source: BufferedIOBase, unit: str, *, shown: bool) -> None:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -144,8 +146,8 @@ class Bar:
     def __exit__(self, *_: object) -> None:
         self.progress.stop()
 
-    def report(self, done: int, total: int) -> None:
-        """The first call says what an earlier run had done: it tells nothing of the speed."""
+    def update(self, done: int, total: int) -> None:
+        """Shows how many lines are done. The first call counts those of an earlier run, which say nothing of speed."""
         if not self.shown:
             return
         if not self.begun:
@@ -156,15 +158,15 @@ class Bar:
         self.progress.update(self.task, completed=done, speed=f"{speed:,.0f} {self.unit}/s" if self.units else "")
 
     def counting(self, answer: Answer) -> Answer:
-        """The same, and what it is done with is counted."""
+        """The same function, with its units counted for the speed."""
 
-        def counted(texts: list[str], report: Callable[[int, int], None]) -> list[str]:
+        def counted(texts: list[str], progress: Progress) -> list[str]:
             before = self.units
 
-            def told(done: int, total: int) -> None:
+            def count(done: int, total: int) -> None:
                 self.units = before + done
-                report(done, total)
+                progress(done, total)
 
-            return answer(texts, told)
+            return answer(texts, count)
 
         return counted

@@ -31,15 +31,15 @@ class Precision(StrEnum):
 
 
 Texts = Annotated[
-    list[str] | None, typer.Argument(metavar="[TEXT…]", help="Texts; without any, or with -, stdin's lines.")
+    list[str] | None, typer.Argument(metavar="[TEXT…]", help="Texts; without any, or with -, the lines of stdin.")
 ]
 Where = Annotated[Path, typer.Option("--model", callback=locate_model, help="A model's folder, file or name.")]
 In = Annotated[
     Precision,
     typer.Option(
         "--precision",
-        help="fp32, bf16 or int8. auto: int8 on a CPU where the weights are stored in 8 bits, else fp32. int8 is "
-        "several times faster; 1 to 3 sentences in 100 get other words than with fp32, or in another batch.",
+        help="auto is int8 on a CPU if the weights are stored in 8 bits, else fp32. int8 is several times faster; 1 to "
+        "3 sentences in 100 differ from fp32's, or with other sentences in the batch.",
     ),
 ]
 

@@ -25,6 +25,15 @@ class Dtype(StrEnum):
     float16 = "float16"
 
 
+class Split(StrEnum):
+    """What separates the documents of a text."""
+
+    file = "file"
+    line = "line"
+    form_feed = "form_feed"
+    blank_line = "blank_line"
+
+
 class Device(StrEnum):
     """Where the model runs."""
 

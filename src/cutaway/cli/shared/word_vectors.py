@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from cutaway.cli.shared.tables import json_text
 from cutaway.errors import InputError
@@ -14,9 +12,7 @@ if TYPE_CHECKING:
     from cutaway.inside.word_vectors import Neighbours, WordVectors
 
 EMBEDDING = "embedding"
-At = Annotated[
-    str, typer.Option("--at", help="Words: embedding, unembedding, or a tap such as decoder.3.residual_after.")
-]
+AT = "Vectors of words: embedding, unembedding, or a tap such as decoder.3.residual_after."
 
 
 def word_vectors(path: Path, at: str, words: Iterable[str]) -> "WordVectors":
@@ -52,7 +48,7 @@ def score_words(path: Path, questions: Sequence[Any], at: str, most: int, **opti
     return replace(found, settings={**told, **found.settings}, seconds=time.perf_counter() - begin)
 
 
-def neighbours(
+def show_neighbours(
     path: Path, near: str | None, analogy: tuple[str, str, str] | None, at: str, k: int, as_json: bool
 ) -> None:
     """Prints the words near a word, or what is to the third word as the second is to the first."""

@@ -1,98 +1,100 @@
-"""Many texts at once, as ids: an engine of the right size for some jobs.
+"""Decodes many texts at once, as ids, in an engine of the right size.
 
-    hypotheses = write(model, [Job(prompt=[1], source=[5, 6, 2], limit=20)], beam=4)[0]
+    hypotheses = run_jobs(model, [Job(prompt=[1], source=[5, 6, 2], limit=20)], beam=4)[0]
 
-This is what the other rooms call. `generate` and `translate` are the same with words.
+`generate` and `translate` do the same with text.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from cutaway.arguments import checked
+from cutaway.arguments import with_options
 from cutaway.decoding.engine.engine import Engine, Job
 from cutaway.decoding.engine.pool import EngineSize, pooled_engine
 from cutaway.decoding.engine.threads import n_engines, run_in_threads
-from cutaway.decoding.search.beam import BeamSearch, Considered, EarlyStopping, check_many, check_prune
-from cutaway.decoding.search.sampling import Sampling
+from cutaway.decoding.options import SearchOptions
+from cutaway.decoding.search.beam import BeamSearch, Considered
 from cutaway.decoding.search.search import GreedySearch, Hypothesis, Search
 from cutaway.errors import InputError
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
 
-ROWS = {"cuda": 64, "cpu": 128}  # texts of an engine, unless somebody says
+ROWS = {"cuda": 64, "cpu": 128}  # texts of an engine by default
 
 
-def run_jobs(model: DecoderModel, jobs: Sequence[Job], **options: object) -> list[list[Hypothesis]]:
-    """What was found for each job, the best first; `options` are those of `written`."""
-    found = dict(finished_jobs(model, jobs, **options))
+@with_options
+def run_jobs(
+    model: DecoderModel,
+    jobs: Sequence[Job],
+    *,
+    listener: Callable[[Considered], None] | None = None,
+    options: SearchOptions,
+) -> list[list[Hypothesis]]:
+    """The hypotheses found for each job, the best first. `listener` is called after each step of a beam search."""
+    found = dict(finished_jobs(model, jobs, listener=listener, options=options))
     return [found[number] for number in range(len(jobs))]
 
 
+@with_options
 def finished_jobs(
-    model: DecoderModel, jobs: Sequence[Job], **options: object
+    model: DecoderModel,
+    jobs: Sequence[Job],
+    *,
+    listener: Callable[[Considered], None] | None = None,
+    options: SearchOptions,
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """The same, each with the number of its job as soon as it is done; `options` are those of `engine_for`."""
+    """The same as pairs (number of the job, hypotheses), each as soon as its job is done."""
+    check_jobs(model, jobs, options.beam)
     if not jobs:
-        return check_jobs(model, jobs, 1)
-    rows = options.get("rows")
-    n = 1 if options.get("listener") else min(n_engines(model, jobs), rows if isinstance(rows, int) else len(jobs))
-    if n > 1 and isinstance(rows, int):  # all engines together work on so many
-        options["rows"] = rows // n
-    if n <= 1:
-        yield from engine_for(model, jobs, **options).run(jobs)  # type: ignore[arg-type]
-    else:
-        check_jobs(model, jobs, 1)
-        yield from run_in_threads(lambda: engine_for(model, jobs, **options), jobs, n)  # type: ignore[arg-type]
+        return
+    n = 1 if listener is not None else min(n_engines(model, jobs), options.rows or len(jobs))
+    if n == 1:
+        yield from engine_for(model, jobs, listener=listener, options=options).run(jobs)
+        return
+    if options.rows is not None:  # all engines together work on so many
+        options = replace(options, rows=options.rows // n)
+    yield from run_in_threads(lambda: engine_for(model, jobs, options=options), jobs, n)
 
 
-@checked
+@with_options
 def engine_for(
     model: DecoderModel,
     jobs: Sequence[Job],
     *,
-    beam: int = 1,
-    length_penalty: float = 1.0,
-    early_stopping: EarlyStopping = False,
-    groups: int = 1,
-    diversity: float = 0.5,
-    prune: float | None = None,
     listener: Callable[[Considered], None] | None = None,
-    end_ids: Sequence[int] | None = None,
-    rows: int | None = None,
+    options: SearchOptions,
 ) -> Engine:
-    """An engine with room for each of these jobs, of which `rows` are worked on at a time."""
-    check_jobs(model, jobs, beam)
-    check_prune(prune)
-    end_ids = model.config.end_ids or () if end_ids is None else end_ids
-    if rows is None:
-        rows = ROWS[model.device.type]
-    if rows < 1:
-        raise InputError(f"rows={rows}: at least one text is written at a time")
+    """An engine with room for each of these jobs."""
+    check_jobs(model, jobs, options.beam)
+    end_ids = model.config.end_ids or () if options.end_ids is None else options.end_ids
     room = EngineSize(
-        rows=min(rows, len(jobs)),
+        rows=min(options.rows or ROWS[model.device.type], len(jobs)),
         most=max(job.limit for job in jobs),
         prompt=max(len(job.prompt) for job in jobs),
         source=max(len(job.source) for job in jobs),
     )
     kind: type[Search] = BeamSearch
-    options: dict[str, Any] = {"length_penalty": length_penalty}
-    if beam == groups == 1 and listener is None:
-        kind = Sampling if any(job.seed is not None for job in jobs) else GreedySearch
+    settings: dict[str, Any] = {"length_penalty": options.length_penalty}
+    if options.beam == 1 and listener is None:
+        kind = GreedySearch
+        if any(job.seed is not None for job in jobs):
+            from cutaway.decoding.search.sampling import Sampling as kind
     else:
-        options |= {"width": beam, "early_stopping": early_stopping, "groups": groups, "diversity": diversity}
-        options["prune"] = prune
+        names = ("early_stopping", "groups", "diversity", "prune")
+        settings |= {"width": options.beam, **{name: getattr(options, name) for name in names}}
 
     def make(room: EngineSize) -> Engine:
         dtype = torch.promote_types(model.dtype, torch.float32)
         where: dict[str, Any] = {"ends": end_ids, "device": model.device, "dtype": dtype}
-        search = kind(rows=room.rows, most=room.most, prompt=room.prompt, **where, **options)
+        search = kind(rows=room.rows, most=room.most, prompt=room.prompt, **where, **settings)
         if isinstance(search, BeamSearch):
             search.listener = listener
         return Engine(model, search, rows=room.rows, prompt=room.prompt, source=room.source)
 
     if model.device.type == "cuda" and listener is None:
-        return pooled_engine(model, (kind, *options.items(), *end_ids), room, make)
+        return pooled_engine(model, (kind, *settings.items(), *end_ids), room, make)
     return make(room)
 
 
@@ -104,9 +106,6 @@ def check_jobs(model: DecoderModel, jobs: Sequence[Job], beam: int) -> None:
         raise InputError(f"a model for task={model.config.task!r} scores no next token; one for {task!r} does")
     if model.training:
         raise InputError("this model is in training and drops out at random: call model.eval() first")
-    if beam < 1:
-        raise InputError(f"beam={beam}: at least one beginning is kept")
-    check_many("beam", beam)
     if beam > 1 and any(job.seed is not None for job in jobs):
         raise InputError(f"beam={beam} keeps the likeliest and draws nothing: leave out the seed, or the beam")
     for number, job in enumerate(jobs):

@@ -31,12 +31,10 @@ SPACELESS = re.compile("[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf
 Looks = tuple[tuple[str, tuple[int, ...]], ...]  # terms, and the places of their words among the source's tokens
 
 
-class Glossary:
+class Glossary(Mapping[str, str]):
     """Terms and their translations, each in the tokens that write it; those that cannot be written are refused."""
 
     def __init__(self, terms: Mapping[str, str], tokenizer: Tokenizer) -> None:
-        if not isinstance(terms, Mapping):
-            raise InputError(f"terms is a {type(terms).__name__}; write it as {{'dog': 'Rüde'}}")
         self.tokenizer = tokenizer
         self.targets: dict[str, str] = {}
         self.spelled: dict[str, str] = {}  # each target as it was given, by how the tokenizer spells it
@@ -53,6 +51,15 @@ class Glossary:
                 for first in {_first(source), _first(capital(source))}:
                     self.begin.setdefault(first, []).append(source)
             self.targets[source], self.spelled[said] = said, target.strip()
+
+    def __getitem__(self, term: str) -> str:
+        return self.targets[term]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.targets)
+
+    def __len__(self) -> int:
+        return len(self.targets)
 
     @property
     def borders(self) -> Borders:

@@ -34,11 +34,8 @@ from torch import Tensor
 
 from cutaway.decoding.search.search import NEVER, Hypothesis, Job, Search
 from cutaway.decoding.search.topk import likeliest, top
-from cutaway.errors import InputError
 from cutaway.model.kernels.live_rows import Packing
 
-MOST = 1024  # hypotheses of a beam, texts of a prompt
-EarlyStopping = bool | Literal["never"]
 Offered = tuple[Float[Tensor, "row each k"], Int[Tensor, "row each k"]]  # what tokens are worth, and which
 
 
@@ -65,18 +62,13 @@ class BeamSearch(Search):
         width: int,
         *,
         length_penalty: float = 1.0,
-        early_stopping: EarlyStopping = False,
+        early_stopping: bool | Literal["never"] = False,
         groups: int = 1,
         diversity: float = 0.5,
         prune: float | None = None,
         **room: Any,
     ) -> None:
         super().__init__(width, length_penalty=length_penalty, **room)
-        if groups < 1 or width % groups:
-            raise InputError(f"groups={groups} do not share a beam of {width} evenly")
-        if not 0 <= diversity < float("inf"):
-            raise InputError(f"diversity={diversity}: a price is 0 or more")
-        check_prune(prune)
         self.groups, self.diversity, self.prune, self.each = groups, diversity, prune, width // groups
         self.early_stopping = True if self.each == 1 else early_stopping
         self.ended_tokens = torch.zeros_like(self.tokens)
@@ -235,17 +227,6 @@ class BeamSearch(Search):
             if score > NEVER:
                 best.setdefault(tuple(ids[:n]), score)
         return [Hypothesis(list(ids), score) for ids, score in best.items()]
-
-
-def check_many(name: str, n: int) -> None:
-    """Refuses more than anybody has the memory for: each is a row of the model's cache."""
-    if n > MOST:
-        raise InputError(f"{name}={n:,}: at most {MOST:,} for one text; ask for fewer, or again with other seeds")
-
-
-def check_prune(prune: float | None) -> None:
-    if prune is not None and not (isinstance(prune, int | float) and prune >= 0):
-        raise InputError(f"prune={prune!r}: how far behind the best a hypothesis may fall is 0 or more, or None")
 
 
 def _at(

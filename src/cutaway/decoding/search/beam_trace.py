@@ -10,16 +10,24 @@ them) or **dropped** (it was weighed, but others were better).
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
-from cutaway.arguments import checked
+from cutaway.arguments import option, with_options
 from cutaway.decoding.engine.run import run_jobs
+from cutaway.decoding.options import MAX_BEAM, SearchOptions
 from cutaway.decoding.search.beam import Considered
 from cutaway.decoding.search.search import NEVER, Hypothesis, Job
 from cutaway.model.model import DecoderModel
 
 ROOT = 0  # the node of the prompt
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceOptions(SearchOptions):
+    """Those of `run_jobs`, with a beam unless another size is asked for."""
+
+    beam: int = option(4, "Beam size.", least=1, most=MAX_BEAM)
 
 
 @dataclass(frozen=True)
@@ -121,12 +129,13 @@ class BeamTrace:
         return json.dumps(self.to_dict(spell), allow_nan=False)
 
 
-@checked
-def trace_beam(model: DecoderModel, job: Job, *, beam: int = 4, length_penalty: float = 1.0, **rest: Any) -> BeamTrace:
-    """What `write(model, [job], beam=…)` does, and all that it weighed; `rest` are further options of `written`."""
-    options = {"beam": beam, "length_penalty": length_penalty, **rest}
-    plain = {name: value for name, value in options.items() if isinstance(value, str | int | float)}
-    trace = BeamTrace(job, plain, length_penalty)
-    (found,) = run_jobs(model, [job], listener=trace.hear, **options)
+@with_options
+def trace_beam(model: DecoderModel, job: Job, *, options: TraceOptions) -> BeamTrace:
+    """Runs `run_jobs(model, [job], …)` and records every hypothesis that the search considers."""
+    changed = {one.name: getattr(options, one.name) for one in fields(options)
+               if one.name in ("beam", "length_penalty") or getattr(options, one.name) != one.default}  # fmt: skip
+    plain = {name: value for name, value in changed.items() if isinstance(value, str | int | float)}
+    trace = BeamTrace(job, plain, options.length_penalty)
+    (found,) = run_jobs(model, [job], listener=trace.hear, options=options)
     trace.close(found)
     return trace

@@ -29,7 +29,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cutaway.arguments import Options, checked, option
+from cutaway.arguments import Options, checked, option, with_options
 from cutaway.errors import InputError
 from cutaway.inside.attribution.gradients import Gradients
 from cutaway.inside.attribution.reference_inputs import Baselines, Keep, baseline_values
@@ -79,7 +79,7 @@ class IntegrationOptions(Options):
             raise InputError(f"rule={self.rule!r} is not one of {', '.join(RULES)}")
 
 
-@checked
+@with_options
 def integrated_gradients(
     model: nn.Module,
     *inputs: Tensor,

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from cutaway.arguments import Options, checked, option
+from cutaway.arguments import Options, option, with_options
 from cutaway.errors import InputError
 from cutaway.inside.attribution.gradients import Gradients
 from cutaway.inside.attribution.reference_inputs import Baselines, baseline_values
@@ -66,7 +66,7 @@ class DeletionOptions(Options):
     batch_tokens: int = option(8192, "Number of inputs that are computed at a time.", least=1)
 
 
-@checked
+@with_options
 @torch.no_grad()
 def deletion_curve(
     model: nn.Module,

@@ -164,8 +164,8 @@ def accuracy_without_heads(
     by_chance = [draw.sample(others, len(heads)) for _ in range(draws)]
     found = []
     every = [(), heads, *by_chance]
-    for gone, told in zip(every, stages(progress, *[1] * len(every)), strict=True):
+    for gone, its in zip(every, stages(progress, *[1] * len(every)), strict=True):
         with intervene(model, [Ablate(node_place(node)) for node in gone]):
-            found.append(winograd(model, tokenizer, schemas, report=told).scores["accuracy"])
+            found.append(winograd(model, tokenizer, schemas, progress=its).scores["accuracy"])
     whole, without, *random = found
     return AccuracyWithoutHeads(heads, whole, without, tuple(random), len(schemas))

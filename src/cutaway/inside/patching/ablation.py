@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cutaway.arguments import checked, option
+from cutaway.arguments import option, with_options
 from cutaway.errors import InputError
 from cutaway.inside.patching.interventions import fit_source, mean_activations, real_tokens_of, record_activations
 from cutaway.inside.patching.metrics import Measure
@@ -41,7 +41,7 @@ class AblationOptions(SweepOptions):
             raise InputError("resampling takes values from another run, source=…; zero and mean need none")
 
 
-@checked
+@with_options
 @torch.no_grad()
 def ablate_sweep(
     model: Model,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cutaway.arguments import checked
+from cutaway.arguments import with_options
 from cutaway.errors import InputError
 from cutaway.inside.patching.metrics import Measure
 from cutaway.inside.patching.place import axes_of
@@ -24,7 +24,7 @@ from cutaway.model.model import Model
 from cutaway.model.tap import edit, tap_names, watch
 
 
-@checked
+@with_options
 def estimate_sweep(
     model: Model,
     clean: Inputs,

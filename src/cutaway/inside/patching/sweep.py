@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from cutaway.arguments import checked
+from cutaway.arguments import with_options
 from cutaway.errors import InputError
 from cutaway.inside.patching.metrics import Measure, Metric, check_real
 from cutaway.inside.patching.patched_runs import CleanRun, Copies
@@ -95,7 +95,7 @@ class Sweep:
         }
 
 
-@checked
+@with_options
 @torch.no_grad()
 def patch_sweep(
     model: Model,

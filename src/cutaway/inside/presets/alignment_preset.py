@@ -29,7 +29,7 @@ def find_alignment(search: Search) -> CircuitReport:
     alone = [source for source, target in zip(sources, targets, strict=True) if not target]
     first, then = stages(search.progress, 1 if alone else 0, 1)
     if alone:
-        made = iter(translations(model, tokenizer, alone, to=to, split=False, report=first))
+        made = iter(translations(model, tokenizer, alone, to=to, split=False, progress=first))
         targets = [target or next(made).text for target in targets]
     found = alignment_heads(model, tokenizer, sources, targets, tag=tag_for(tokenizer, to), progress=then)
     best = found.copies.best(min(LISTED, search.options.size))

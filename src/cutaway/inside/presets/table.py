@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cutaway.arguments import checked
+from cutaway.arguments import with_options
 from cutaway.errors import InputError
 from cutaway.inside.circuits.circuit import Circuit, completeness, faithfulness, minimality
 from cutaway.inside.circuits.circuit_task import CircuitTask
@@ -41,7 +41,7 @@ PRESETS: Mapping[str, Preset] = {
 }
 
 
-@checked
+@with_options
 def circuit(
     model: Model,
     tokenizer: Tokenizer,
@@ -62,7 +62,7 @@ def circuit(
     return replace(chosen.find(search), model=name or search.model.config.family)
 
 
-@checked
+@with_options
 def check_circuit(
     model: Model,
     tokenizer: Tokenizer,

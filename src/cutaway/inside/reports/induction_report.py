@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from cutaway.arguments import checked
+from cutaway.arguments import with_options
 from cutaway.inside.circuits.induction import induction_over_training
 from cutaway.inside.presets.induction_preset import repeated_rows
 from cutaway.inside.presets.search import Search
@@ -61,7 +61,7 @@ class InductionReport(Report):
         console.print(table)
 
 
-@checked
+@with_options
 def induction_report(
     model: Model, tokenizer: Tokenizer, run: Path | str, *, options: CircuitOptions
 ) -> InductionReport:

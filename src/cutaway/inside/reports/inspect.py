@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from cutaway.arguments import checked
+from cutaway.arguments import with_options
 from cutaway.decoding.alignment import align
 from cutaway.decoding.classify import arrays_of
 from cutaway.decoding.translate import sentences_of, tag_for
@@ -46,7 +46,7 @@ from cutaway.model.upcast import upcast
 from cutaway.tokens import Tokenizer
 
 
-@checked
+@with_options
 def inspect(
     model: Model,
     tokenizer: Tokenizer | None,
@@ -95,7 +95,7 @@ def inspect(
     return found
 
 
-@checked
+@with_options
 def inspect_sentences(
     model: Model,
     tokenizer: Tokenizer | None,
@@ -129,7 +129,7 @@ def _check_parts(model: Model, options: InspectOptions) -> None:
     if "writers" in options.show:
         check_blocks(model)
     if "heads" in options.show and not n_heads:
-        raise InputError(f"a {model.config.family} model has no attention, and no heads to show")
+        raise InputError(f"{model.config.family} has no attention, so there are no heads to show")
     if options.layer is not None:
         n = max(len(getattr(model, side)) for side in ("encoder", "decoder") if hasattr(model, side))
         if options.layer >= n:

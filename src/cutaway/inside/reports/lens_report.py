@@ -9,7 +9,7 @@ from jaxtyping import Int
 from rich.text import Text
 from torch import Tensor
 
-from cutaway.arguments import checked
+from cutaway.arguments import with_options
 from cutaway.errors import InputError
 from cutaway.inside.answers import labels_of, single_token
 from cutaway.inside.attribution.result import token_names
@@ -100,7 +100,7 @@ def _name(word: str) -> str:
     return visible_text(word).strip()
 
 
-@checked
+@with_options
 def lens(
     model: Model, tokenizer: Tokenizer | None, text: str | Path, *, name: str = "", options: LensOptions
 ) -> LensReport:

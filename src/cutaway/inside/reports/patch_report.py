@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from cutaway.arguments import checked
+from cutaway.arguments import with_options
 from cutaway.inside.patching.ablation import ablate_sweep
 from cutaway.inside.patching.estimate import compare_sweeps, estimate_sweep
 from cutaway.inside.patching.metrics import LogitDifference
@@ -100,7 +100,7 @@ class PatchReport(Report):
             console.print(Text(minus(f"against exact patches, layers {layers}: {numbers}"), "dim"))
 
 
-@checked
+@with_options
 def patch(
     model: Model,
     tokenizer: Tokenizer | None,

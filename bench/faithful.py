@@ -43,11 +43,11 @@ def main() -> None:
     if asked.digits:
         model = cutaway.load(asked.digits)
         pictures = mnist(asked.mnist)[: asked.images]
-        measure(questions.image(model, picture) for picture in pictures)
+        measure(questions.ask_image(model, picture) for picture in pictures)
     if asked.translator:
         model, tokenizer = cutaway.load(asked.translator), cutaway.load_tokenizer(asked.translator)
         lines = asked.sentences.read_text(encoding="utf-8").splitlines()[: asked.lines]
-        measure(questions.translation(model, tokenizer, line, to=asked.to) for line in lines)
+        measure(questions.ask_translation(model, tokenizer, line, to=asked.to) for line in lines)
 
 
 def alone(model: Model, folder: Path, n: int = 2000) -> None:

@@ -43,14 +43,14 @@ def prompts(length: int) -> tuple[Any, Any]:
 def ours(folder: str) -> Any:
     from cutaway.checkpoints import load
     from cutaway.inside.patching.metrics import LogitDifference
-    from cutaway.inside.patching.sweep import sweep
+    from cutaway.inside.patching.sweep import patch_sweep
 
     net = load(Path(folder) / "ours")
 
     def run(length: int) -> Any:
         clean, corrupted = prompts(length)
         start = clock()
-        found = sweep(net, clean, corrupted, LogitDifference(RIGHT, WRONG))
+        found = patch_sweep(net, clean, corrupted, LogitDifference(RIGHT, WRONG))
         return clock() - start, found.values[..., 0].flatten()[:: LENGTHS[length]].tolist()
 
     return run
@@ -179,7 +179,7 @@ def agreement_table(path: str) -> None:
     """How well one backward pass estimates a sweep, on one pair of sentences that a trained model understands."""
     import torch
 
-    from cutaway import LogitDifference, agreement, estimate_sweep, load, load_tokenizer, sweep
+    from cutaway import LogitDifference, compare_sweeps, estimate_sweep, load, load_tokenizer, patch_sweep
 
     net, tokenizer = load(path), load_tokenizer(path)
     sentence = "When Mary and John went to the store, {} gave a drink to"
@@ -189,11 +189,11 @@ def agreement_table(path: str) -> None:
     print("|---|---|---|---|---|---|---|---|---|")
     for over in ("residual", "heads", "attention", "feed_forward"):
         times = [clock()]
-        found = sweep(net, clean, corrupted, metric, over=over)
+        found = patch_sweep(net, clean, corrupted, metric, over=over)
         times.append(clock())
         guess = estimate_sweep(net, clean, corrupted, metric, over=over)
         times.append(clock())
-        shape, alike = " × ".join(map(str, found.effects.shape)), agreement(found, guess)
+        shape, alike = " × ".join(map(str, found.effects.shape)), compare_sweeps(found, guess)
         print(f"| {over} | {shape} | {found.clean.item():.2f} | {found.corrupted.item():.2f} "
               f"| {times[1] - times[0]:.1f} s | {times[2] - times[1]:.1f} s "
               f"| {alike.pearson:.3f} | {alike.rank:.3f} | {alike.sign:.1%} |", flush=True)  # fmt: skip

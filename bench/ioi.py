@@ -22,10 +22,10 @@ import torch
 
 import cutaway
 from cutaway.inside.circuits.circuit import completeness, faithfulness, minimality
-from cutaway.inside.circuits.circuit_eval import Trial
-from cutaway.inside.circuits.find import FoundCircuits, curve, find_circuit, grow
+from cutaway.inside.circuits.circuit_task import CircuitTask
+from cutaway.inside.circuits.find import FoundCircuits, faithfulness_curve, find_circuit, grow_circuit
 from cutaway.inside.circuits.head_scores import HeadScores
-from cutaway.inside.circuits.ioi import OURS, Templates, head_scores, make_prompts, role_of
+from cutaway.inside.circuits.ioi import IOI_TEMPLATES, IoiTemplates, ioi_head_scores, ioi_prompts, ioi_role
 
 STEP, SHOWN = 5, 10
 KEPT = 0.8  # of the logit difference
@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--circuit", type=Path)
     asked = parser.parse_args()
-    templates = Templates.read(asked.templates) if asked.templates else OURS
+    templates = IoiTemplates.read(asked.templates) if asked.templates else IOI_TEMPLATES
     if asked.model == "tiny":
         from cutaway.toys.names import train_names
 
@@ -56,7 +56,7 @@ def main() -> None:
         model, tokenizer = cutaway.load(path), cutaway.load_tokenizer(path)
         halves = templates.halves()
     sets = [
-        make_prompts(tokenizer, asked.prompts, templates=half, seed=asked.seed + number)
+        ioi_prompts(tokenizer, asked.prompts, templates=half, seed=asked.seed + number)
         for number, half in enumerate(halves)
     ]
     told = Told(asked.out)
@@ -64,27 +64,27 @@ def main() -> None:
         model=asked.model, torch=torch.__version__, threads=torch.get_num_threads(), examples=[x.texts[0] for x in sets]
     )
     told(found_on=sets[0].answers(model).to_dict(), tested_on=sets[1].answers(model).to_dict())
-    scores = head_scores(model, sets[0])  # type: ignore[arg-type]
+    scores = ioi_head_scores(model, sets[0])  # type: ignore[arg-type]
     told(roles={role: each.best(5) for role, each in scores.items()})
-    here, there = (prompts.trial(model) for prompts in sets)
+    here, there = (prompts.task(model) for prompts in sets)
     told(whole=[x.whole.mean().item() for x in (here, there)], none=[x.none.mean().item() for x in (here, there)])
     ranked = find_circuit(here, "ioi", sizes=range(STEP, asked.most + 1, STEP), shortlist=asked.shortlist)
     told(ranked=report(ranked, there))
     by_size = sorted(ranked.worth, key=lambda node: -abs(ranked.worth[node]))
     told(largest={node: ranked.worth[node] for node in by_size[:SHOWN]})
-    told(by_size=curve(there, by_size, [size for size in (10, 20, 30) if size <= asked.most]))
+    told(by_size=faithfulness_curve(there, by_size, [size for size in (10, 20, 30) if size <= asked.most]))
     size = ranked.smallest(KEPT)
     if size is not None:
         told(circuit=tested(ranked, size, scores, there, asked.circuit))
     if asked.grow:
-        told(grown=report(grow(here, "ioi", to=asked.grow, by=STEP), there))
+        told(grown=report(grow_circuit(here, "ioi", to=asked.grow, by=STEP), there))
 
 
 def tested(
-    found: FoundCircuits, size: int, scores: dict[str, HeadScores], there: Trial, path: Path | None
+    found: FoundCircuits, size: int, scores: dict[str, HeadScores], there: CircuitTask, path: Path | None
 ) -> dict[str, Any]:
     """The smallest circuit that keeps enough, with the role that each head scores highest in, on the other prompts."""
-    roles = {node: role_of(node, scores, LOOKS) or "not known" for node in found.order[:size]}
+    roles = {node: ioi_role(node, scores, LOOKS) or "not known" for node in found.order[:size]}
     kept = found.circuit(size, task="indirect-object identification", roles=roles)
     if path:
         kept.save(path)
@@ -96,8 +96,10 @@ def tested(
     }
 
 
-def report(found: FoundCircuits, there: Trial) -> dict[str, Any]:
-    return found.to_dict() | {"tested": {str(k): v for k, v in curve(there, found.order, found.curve).items()}}
+def report(found: FoundCircuits, there: CircuitTask) -> dict[str, Any]:
+    return found.to_dict() | {
+        "tested": {str(k): v for k, v in faithfulness_curve(there, found.order, found.curve).items()}
+    }
 
 
 class Told:

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from cutaway import load, load_tokenizer
-from cutaway.inside.residual.tuned_lens import kl_by_layer, train_lens
+from cutaway.inside.residual.tuned_lens import kl_by_layer, train_tuned_lens
 
 HELD_OUT = 16
 
@@ -38,7 +38,7 @@ def main() -> None:
     held_out = [(some,) for some in rows[-HELD_OUT:].split(args.batch)]
     batches = [(some,) for some in rows[:-HELD_OUT].split(args.batch)][: args.steps]
     before, start = kl_by_layer(model, held_out), time.perf_counter()
-    lens = train_lens(model, batches, rate=args.rate)
+    lens = train_tuned_lens(model, batches, rate=args.rate)
     minutes = (time.perf_counter() - start) / 60
     after = kl_by_layer(model, held_out, tuned=lens)
     print(f"{len(batches)} steps of {args.batch} × {args.length} tokens: {minutes:.1f} minutes")

@@ -161,7 +161,7 @@ def test_the_names_of_hugging_face_lead_to_ours(loaded: dict[str, Any]) -> None:
 
 
 def test_every_public_function_looks_at_its_arguments() -> None:
-    free = {"models", "agreement"}  # which take none, or what only we make
+    free = {"models", "compare_sweeps"}  # which take none, or what only we make
     functions = {name: getattr(cutaway, name) for name in cutaway.__all__}
     functions = {name: one for name, one in functions.items() if inspect.isfunction(one) and name not in free}
     for name, function in functions.items():
@@ -221,11 +221,11 @@ def calls(of: dict[str, Any]) -> dict[str, tuple[Callable[..., Any], list[Any], 
         "tap_names": (cutaway.tap_names, [gpt2[0]], {}),
         "greedy": (cutaway.greedy, [gpt2[0], IDS], {"n": 1, "real": None, "end_ids": None}),
         "lens": (cutaway.logit_lens, [gpt2[0], IDS], {"stream": None, "positions": None, "top": 1, "tokens": ()}),
-        "look": (cutaway.look_inside, [*gpt2, ASKED["gpt2"]], {"show": ["answer"], "k": 1, "target": None}),
-        "sweep": (cutaway.sweep, [gpt2[0], IDS, IDS + 1, first_score], {"over": "residual", "layers": [0], "rows": 9}),
+        "look": (cutaway.inspect, [*gpt2, ASKED["gpt2"]], {"show": ["answer"], "k": 1, "target": None}),
+        "sweep": (cutaway.patch_sweep, [gpt2[0], IDS, IDS + 1, first_score], {"over": "residual", "layers": [0]}),
         "gradient": (cutaway.gradient_x_input, [gpt2[0], IDS], {"metric": first_score, "at": None}),
         "loss": (cutaway.next_token_loss, [gpt2[0], IDS], {"documents": None}),
-        "means": (cutaway.means, [gpt2[0], IDS], {"places": "decoder.0.residual_after", "rows": 2}),
+        "means": (cutaway.mean_activations, [gpt2[0], IDS], {"places": "decoder.0.residual_after", "rows": 2}),
         "train_tokenizer": (cutaway.train_tokenizer, [["a b"]], {
             "kind": "word", "vocab_size": None, "lowercase": False, "min_frequency": 1, "mask": False}),
         "verify": (cutaway.verify, [folder / "vit"], {"seed": 0, "quick": True, "length": None, "device": "cpu"}),

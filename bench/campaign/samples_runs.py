@@ -132,7 +132,7 @@ def _inside(place: Path) -> Reader:
 
     from cutaway.checkpoints.tensors import write_tensors
     from cutaway.inside.circuits.circuit import Circuit
-    from cutaway.inside.circuits.ioi import Templates
+    from cutaway.inside.circuits.ioi import IoiTemplates
     from cutaway.inside.residual.steering import Steering
     from cutaway.pictures.heat_map import HeatMap
 
@@ -159,7 +159,7 @@ def _inside(place: Path) -> Reader:
     samples = [{path.name: path.read_bytes()} for path in sorted(place.iterdir())]
     readers: dict[str, Callable[[Path], Any]] = {
         "circuit": Circuit.load, "picture": _redrawn, "large": _redrawn, "steering": Steering.load,
-        "templates": Templates.read,
+        "templates": IoiTemplates.read,
     }  # fmt: skip
     return Reader(
         "files of the tools inside", samples, lambda folder, out: readers[only(folder).stem](only(folder)), 1.5

@@ -10,8 +10,8 @@ data          files → examples → batches
 decoding      from a model to words: greedy, sampling, beam search
 evaluation    how good it is
 training      the loop, its optimizer, its schedule, its exact resume
+pictures      every chart, page and terminal picture
 inside        what happens in there: attention, residual stream, lens, patching, circuits
-pictures      charts, pages and terminal pictures of all that
 certificate   what `cutaway verify` measures
 before        what came before: Markov chains, n-grams, word vectors, Shannon's game, formal languages, the ladder
 toys          models that are trained in a minute, to be shown
@@ -46,23 +46,23 @@ if TYPE_CHECKING:
     )
     from cutaway.inside.attribution.rollout import attention_rollout, value_weighted
     from cutaway.inside.circuits.circuit import Circuit, completeness, faithfulness, minimality
-    from cutaway.inside.circuits.circuit_eval import trial
-    from cutaway.inside.inspect import look_inside
+    from cutaway.inside.circuits.circuit_task import circuit_task
     from cutaway.inside.patching.ablation import ablate_sweep
-    from cutaway.inside.patching.estimate import agreement, estimate_sweep
+    from cutaway.inside.patching.estimate import compare_sweeps, estimate_sweep
+    from cutaway.inside.patching.interventions import Ablate, Patch, intervene, mean_activations, record_activations
     from cutaway.inside.patching.metrics import LogitDifference, LogProbability
-    from cutaway.inside.patching.patch import Ablate, Patch, intervene, means, record
     from cutaway.inside.patching.paths import patch_paths
     from cutaway.inside.patching.place import Place
-    from cutaway.inside.patching.sweep import sweep
+    from cutaway.inside.patching.sweep import patch_sweep
+    from cutaway.inside.reports.inspect import inspect
+    from cutaway.inside.reports.to_picture import to_picture
     from cutaway.inside.residual.logit_lens import logit_lens
     from cutaway.inside.residual.steering import Steering
-    from cutaway.inside.residual.stream import writes
-    from cutaway.inside.residual.tuned_lens import TunedLens, train_lens
+    from cutaway.inside.residual.stream import decompose_residual
+    from cutaway.inside.residual.tuned_lens import TunedLens, train_tuned_lens
     from cutaway.inside.word_vectors import WordVectors
     from cutaway.model.tap import edit, tap_names, watch
     from cutaway.objectives import next_token_loss
-    from cutaway.pictures.to_picture import to_picture
     from cutaway.tokens.train_tokenizer import train_tokenizer
     from cutaway.training.train import train
 
@@ -80,11 +80,13 @@ __all__ = [
     "WordVectors",
     "__version__",
     "ablate_sweep",
-    "agreement",
     "attention_rollout",
     "build",
+    "circuit_task",
     "classify",
+    "compare_sweeps",
     "completeness",
+    "decompose_residual",
     "deletion_curve",
     "edit",
     "embed",
@@ -101,52 +103,52 @@ __all__ = [
     "gradient_x_input",
     "greedy",
     "greedy_translate",
+    "inspect",
     "integrated_gradients",
     "intervene",
     "load",
     "load_tokenizer",
     "logit_lens",
-    "look_inside",
-    "means",
+    "mean_activations",
     "minimality",
     "models",
     "next_token_loss",
     "pack",
     "patch_paths",
-    "record",
+    "patch_sweep",
+    "record_activations",
     "save",
     "speculative",
-    "sweep",
     "tap_names",
     "to_picture",
     "trace_beam",
     "train",
-    "train_lens",
     "train_tokenizer",
+    "train_tuned_lens",
     "translate",
-    "trial",
     "value_weighted",
     "verify",
     "watch",
-    "writes",
 ]
 
 _HOME = {
-    "Ablate": "cutaway.inside.patching.patch",
+    "Ablate": "cutaway.inside.patching.interventions",
     "Circuit": "cutaway.inside.circuits.circuit",
     "LogProbability": "cutaway.inside.patching.metrics",
     "LogitDifference": "cutaway.inside.patching.metrics",
-    "Patch": "cutaway.inside.patching.patch",
+    "Patch": "cutaway.inside.patching.interventions",
     "Place": "cutaway.inside.patching.place",
     "Steering": "cutaway.inside.residual.steering",
     "TunedLens": "cutaway.inside.residual.tuned_lens",
     "WordVectors": "cutaway.inside.word_vectors",
     "ablate_sweep": "cutaway.inside.patching.ablation",
-    "agreement": "cutaway.inside.patching.estimate",
     "attention_rollout": "cutaway.inside.attribution.rollout",
     "build": "cutaway.families",
+    "circuit_task": "cutaway.inside.circuits.circuit_task",
     "classify": "cutaway.decoding.classify",
+    "compare_sweeps": "cutaway.inside.patching.estimate",
     "completeness": "cutaway.inside.circuits.circuit",
+    "decompose_residual": "cutaway.inside.residual.stream",
     "deletion_curve": "cutaway.inside.attribution.deletion_curve",
     "edit": "cutaway.model.tap",
     "embed": "cutaway.decoding.embed",
@@ -163,34 +165,32 @@ _HOME = {
     "gradient_x_input": "cutaway.inside.attribution.by_gradient",
     "greedy": "cutaway.decoding",
     "greedy_translate": "cutaway.decoding",
+    "inspect": "cutaway.inside.reports.inspect",
     "integrated_gradients": "cutaway.inside.attribution.by_gradient",
-    "intervene": "cutaway.inside.patching.patch",
+    "intervene": "cutaway.inside.patching.interventions",
     "load": "cutaway.checkpoints",
     "load_tokenizer": "cutaway.checkpoints",
     "logit_lens": "cutaway.inside.residual.logit_lens",
-    "look_inside": "cutaway.inside.inspect",
-    "means": "cutaway.inside.patching.patch",
+    "mean_activations": "cutaway.inside.patching.interventions",
     "minimality": "cutaway.inside.circuits.circuit",
     "models": "cutaway.bundled",
     "next_token_loss": "cutaway.objectives",
     "pack": "cutaway.checkpoints",
     "patch_paths": "cutaway.inside.patching.paths",
-    "to_picture": "cutaway.pictures.to_picture",
-    "record": "cutaway.inside.patching.patch",
+    "patch_sweep": "cutaway.inside.patching.sweep",
+    "record_activations": "cutaway.inside.patching.interventions",
     "save": "cutaway.checkpoints",
     "speculative": "cutaway.decoding",
-    "sweep": "cutaway.inside.patching.sweep",
     "tap_names": "cutaway.model.tap",
+    "to_picture": "cutaway.inside.reports.to_picture",
     "trace_beam": "cutaway.decoding",
     "train": "cutaway.training.train",
-    "train_lens": "cutaway.inside.residual.tuned_lens",
     "train_tokenizer": "cutaway.tokens.train_tokenizer",
+    "train_tuned_lens": "cutaway.inside.residual.tuned_lens",
     "translate": "cutaway.decoding.translate",
-    "trial": "cutaway.inside.circuits.circuit_eval",
     "value_weighted": "cutaway.inside.attribution.rollout",
     "verify": "cutaway.certificate",
     "watch": "cutaway.model.tap",
-    "writes": "cutaway.inside.residual.stream",
 }
 
 

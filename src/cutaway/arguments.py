@@ -140,6 +140,7 @@ def _spell_out(called: Any, function: Callable[..., Any], stand_in: str, kind: t
         inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type)
         for one in fields(kind)
     ]
+    parameters.sort(key=lambda one: one.kind)  # **more comes last
     called.__signature__ = signature.replace(parameters=parameters)
     called.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": signature.return_annotation}
     lines = [f"    {one.name}: {one.metadata['help']}" for one in fields(kind)]

@@ -17,12 +17,12 @@ from torch import Tensor
 
 from cutaway.checkpoints import load, save, tokenizer_of
 from cutaway.cli.shared.inside import waiting
-from cutaway.inside.circuits.alignment_heads import aligning
+from cutaway.inside.circuits.alignment_heads import alignment_heads
 from cutaway.inside.circuits.circuit import Circuit, completeness, faithfulness, minimality
-from cutaway.inside.circuits.circuit_eval import Trial, trial
+from cutaway.inside.circuits.circuit_task import CircuitTask, circuit_task
 from cutaway.inside.circuits.head_scores import HeadScores
-from cutaway.inside.circuits.induction import Induction, induction, repeated_tokens
-from cutaway.inside.circuits.ioi import OURS, ROLES, Answers, make_prompts
+from cutaway.inside.circuits.induction import InductionHeads, induction_heads, repeated_tokens
+from cutaway.inside.circuits.ioi import IOI_TEMPLATES, ROLES, IoiAnswers, ioi_prompts
 from cutaway.model.model import Model
 from cutaway.tokens.train_tokenizer import train_tokenizer
 from cutaway.training.checkpoint import write_checkpoint
@@ -53,8 +53,8 @@ The bird
 @pytest.fixture(scope="module")
 def speaker(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model to whom every name, place and object is one token."""
-    words = " ".join([*OURS.names, *OURS.places, *OURS.objects])
-    texts = [f" {words} {words}", *OURS.sentences] * 3
+    words = " ".join([*IOI_TEMPLATES.names, *IOI_TEMPLATES.places, *IOI_TEMPLATES.objects])
+    texts = [f" {words} {words}", *IOI_TEMPLATES.sentences] * 3
     tokenizer = train_tokenizer(texts, kind="bpe", vocab_size=700)
     path = tmp_path_factory.mktemp("speaker") / "gpt2"
     save(tiny("gpt2", vocab_size=tokenizer.vocab_size, max_len=64, dtype=torch.float32), path, tokenizer)
@@ -77,7 +77,7 @@ def test_ioi_is_found_saved_and_tested(speaker: Path, tmp_path: Path) -> None:
     kept = Circuit.load(tmp_path / "c.json", model)
     assert kept.to_dict() == found["circuit"]
     told = data("circuit", speaker, "--preset", "ioi", *FEW, "--test", tmp_path / "c.json")
-    asked = make_prompts(tokenizer, 4, templates=OURS.halves()[1], seed=1).trial(model)
+    asked = ioi_prompts(tokenizer, 4, templates=IOI_TEMPLATES.halves()[1], seed=1).task(model)
     assert told["faithfulness"] == pytest.approx(faithfulness(asked, kept), abs=1e-4)
     assert told["completeness"]["gap"] == pytest.approx(completeness(asked, kept).gap, abs=1e-3)
     assert told["minimality"] == pytest.approx(minimality(asked, kept), abs=1e-3)
@@ -97,13 +97,13 @@ def test_idle_heads_are_counted(speaker: Path, tmp_path: Path, monkeypatch: pyte
         ([0, -1], "2 add nothing"),
     ):
         needed = {str(node): loss for node, loss in enumerate(losses)}
-        monkeypatch.setattr("cutaway.inside.circuits.circuit.minimality", lambda *_, needed=needed, **__: needed)
+        monkeypatch.setattr("cutaway.inside.presets.table.minimality", lambda *_, needed=needed, **__: needed)
         assert expected in said(*found, "--test", tmp_path / "c.json")
 
 
 def test_templates_from_a_file(speaker: Path, tmp_path: Path) -> None:
-    values = {"NAMES": OURS.names, "PLACES": OURS.places, "OBJECTS": OURS.objects}
-    values["BABA_TEMPLATES"] = tuple(f"{sentence} [A]" for sentence in OURS.sentences[:2])
+    values = {"NAMES": IOI_TEMPLATES.names, "PLACES": IOI_TEMPLATES.places, "OBJECTS": IOI_TEMPLATES.objects}
+    values["BABA_TEMPLATES"] = tuple(f"{sentence} [A]" for sentence in IOI_TEMPLATES.sentences[:2])
     (tmp_path / "t.json").write_text(json.dumps(values))
     assert data("circuit", speaker, "--preset", "ioi", *FEW, "--prompts", tmp_path / "t.json")["circuit"]["nodes"]
 
@@ -114,7 +114,7 @@ def test_induction_scores_are_the_library_s(speaker: Path, tmp_path: Path) -> No
     assert tokenizer is not None
     least = max(tokenizer.special_ids().values(), default=-1) + 1
     ids = repeated_tokens(tokenizer.vocab_size, rows=2, length=31, least=least)
-    expected = induction(model, ids)
+    expected = induction_heads(model, ids)
     assert found["induction"]["scores"] == pytest.approx(expected.induction.scores, abs=1e-5)
     assert found["loss_second"] == pytest.approx(expected.loss[1], abs=1e-3)
     said("circuit", speaker, "--preset", "induction", "--out", tmp_path / "c.json")
@@ -128,16 +128,16 @@ def test_induction_is_tested_on_other_tokens_and_against_some_said_once(
     found_on: list[Tensor] = []
     tested_on: list[tuple[Tensor, Tensor]] = []
 
-    def looked(model: Model, ids: Tensor) -> Induction:
+    def looked(model: Model, ids: Tensor) -> InductionHeads:
         found_on.append(ids)
-        return induction(model, ids)
+        return induction_heads(model, ids)
 
-    def tried(model: Model, ids: Tensor, *, reference: Tensor, **more: Any) -> Trial:
+    def tried(model: Model, ids: Tensor, *, reference: Tensor, **more: Any) -> CircuitTask:
         tested_on.append((ids, reference))
-        return trial(model, ids, reference=reference, **more)
+        return circuit_task(model, ids, reference=reference, **more)
 
-    monkeypatch.setattr("cutaway.inside.circuits.induction.induction", looked)
-    monkeypatch.setattr("cutaway.inside.circuits.circuit_eval.trial", tried)
+    monkeypatch.setattr("cutaway.inside.presets.induction_preset.induction_heads", looked)
+    monkeypatch.setattr("cutaway.inside.presets.induction_preset.circuit_task", tried)
     asked = ["circuit", speaker, "--preset", "induction", "--limit", 2]
     said(*asked, "--out", tmp_path / "c.json")
     said(*asked, "--test", tmp_path / "c.json")
@@ -165,7 +165,7 @@ def test_the_rise_is_that_of_every_checkpoint(speaker: Path, tmp_path: Path) -> 
     found = data(*asked)["steps"]
     assert [one["step"] for one in found] == list(steps)
     least = max(tokenizer.special_ids().values(), default=-1) + 1
-    expected = induction(
+    expected = induction_heads(
         tiny("gpt2", seed=130, **made), repeated_tokens(tokenizer.vocab_size, rows=2, length=31, least=least)
     )
     for kind in ("induction", "previous"):
@@ -198,7 +198,7 @@ def test_alignment_of_given_and_of_own_translations(models: dict[str, Path], tmp
     pairs = [("I met Anna in 1999.", "Ich traf Anna 1999."), ("So Tom has 25 cats.", "Tom hat 25 Katzen.")]
     (tmp_path / "pairs.txt").write_text("".join(f"{a}\t{b}\n" for a, b in pairs))
     found = data("circuit", models["translator"], "--preset", "alignment", "--prompts", tmp_path / "pairs.txt")
-    expected = aligning(quick(), byte_level(), *map(list, zip(*pairs, strict=True)))  # type: ignore[arg-type]
+    expected = alignment_heads(quick(), byte_level(), *map(list, zip(*pairs, strict=True)))  # type: ignore[arg-type]
     assert found["n_copied"] == expected.n_copied
     assert found["lost_copied"]["scores"] == pytest.approx(expected.lost_copied.scores, abs=1e-4)
     (tmp_path / "none.txt").write_text("the cat\tdie Katze\n")
@@ -206,7 +206,8 @@ def test_alignment_of_given_and_of_own_translations(models: dict[str, Path], tmp
     assert "surely a copy" in failed("circuit", models["translator"], *none)
     with pytest.MonkeyPatch.context() as patched:  # what a random model says is long, and has no names
         patched.setattr(
-            "cutaway.decoding.translate.translations", lambda *_, **__: [SimpleNamespace(text="Tom hat 25")]
+            "cutaway.inside.presets.alignment_preset.translations",
+            lambda *_, **__: [SimpleNamespace(text="Tom hat 25")],
         )
         (tmp_path / "alone.txt").write_text("So Tom has 25 cats.\n")
         alone = ["--preset", "alignment", "--prompts", tmp_path / "alone.txt"]
@@ -222,11 +223,11 @@ def test_only_lines_without_a_translation_are_translated(
         asked.extend(sources)
         return [SimpleNamespace(text=f"{number} 25") for number, _ in enumerate(sources)]
 
-    monkeypatch.setattr("cutaway.decoding.translate.translations", translated)
+    monkeypatch.setattr("cutaway.inside.presets.alignment_preset.translations", translated)
     told: list[list[str]] = []
     monkeypatch.setattr(
-        "cutaway.inside.circuits.alignment_heads.aligning",
-        lambda *args, **more: told.append(args[3]) or aligning(*args, **more),
+        "cutaway.inside.presets.alignment_preset.alignment_heads",
+        lambda *args, **more: told.append(args[3]) or alignment_heads(*args, **more),
     )
     (tmp_path / "mixed.txt").write_text("Tom has 25.\nI met Anna in 1999.\tIch traf Anna 1999.\nHe is 25.\t \n")
     mixed = ["--preset", "alignment", "--prompts", tmp_path / "mixed.txt"]
@@ -241,8 +242,8 @@ def test_size_is_of_all_roles_together(speaker: Path, monkeypatch: pytest.Monkey
     names = [f"decoder.{layer}.attention.{head}" for layer in range(2) for head in range(4)]
     looks = HeadScores("induction", dict(zip(names, (0.9, 0.5, 0.4, 0.35, 0.1, 0.1, 0.1, 0.1), strict=True)))
     before = HeadScores("previous", dict(zip(names, (0.99, 0.1, 0.1, 0.1, 0.7, 0.6, 0.2, 0.2), strict=True)))
-    found = Induction(looks, looks, before, (2.0, 1.0))
-    monkeypatch.setattr("cutaway.inside.circuits.induction.induction", lambda *_: found)
+    found = InductionHeads(looks, looks, before, (2.0, 1.0))
+    monkeypatch.setattr("cutaway.inside.presets.induction_preset.induction_heads", lambda *_: found)
     order = [(0, "induction"), (4, "previous token"), (1, "induction"), (5, "previous token"), (2, "induction")]
     for size in (1, 2, 3, 5):
         roles = data("circuit", speaker, "--preset", "induction", "--limit", 2, "--size", size)["circuit"]["roles"]
@@ -292,15 +293,17 @@ def test_pages_and_views(speaker: Path, tmp_path: Path, preset: str) -> None:
 
 
 def test_what_no_preset_is_for_is_refused(models: dict[str, Path], speaker: Path, tmp_path: Path) -> None:
-    assert "say what is next" in failed("circuit", models["bert"], "--preset", "ioi")
-    assert "say what is next" in failed("circuit", models["bert"], "--preset", "induction")
-    assert "alignment is of translators" in failed("circuit", speaker, "--preset", "alignment")
+    assert "for language models" in failed("circuit", models["bert"], "--preset", "ioi")
+    assert "for language models" in failed("circuit", models["bert"], "--preset", "induction")
+    assert "alignment is for translators" in failed("circuit", speaker, "--preset", "alignment")
     assert "--prompts FILE" in failed("circuit", models["llama"], "--preset", "coreference")
     assert "ioi or induction" in failed("circuit", models["llama"], "--preset", "coreference", "--edges")
-    assert "is no file" in failed("circuit", speaker, "--preset", "coreference", "--prompts", tmp_path / "none")
-    assert "reads no file" in failed("circuit", speaker, "--preset", "induction", "--prompts", tmp_path / "none")
+    assert "is not a file" in failed("circuit", speaker, "--preset", "coreference", "--prompts", tmp_path / "none")
+    assert "repeats random tokens" in failed(
+        "circuit", speaker, "--preset", "induction", "--prompts", tmp_path / "none"
+    )
     for preset in ("ioi", "induction", "coreference"):
-        assert "--to de is for translators" in failed("circuit", speaker, "--preset", preset, "--to", "de")
+        assert "--to 'de' is for translators" in failed("circuit", speaker, "--preset", preset, "--to", "de")
     assert "are one token" in failed("circuit", models["gpt2"], "--preset", "ioi")
     (tmp_path / "c.json").write_text("{}")
     assert "without 'name'" in failed("circuit", speaker, "--preset", "ioi", "--test", tmp_path / "c.json")
@@ -308,7 +311,7 @@ def test_what_no_preset_is_for_is_refused(models: dict[str, Path], speaker: Path
     assert "ioi or induction" in failed("circuit", speaker, "--preset", "coreference", "--test", tmp_path / "c.json")
     again = ["circuit", speaker, "--preset", "induction", "--test", tmp_path / "c.json"]
     assert "is for translators" in failed(*again, "--to", "de")
-    assert "reads no file" in failed(*again, "--prompts", tmp_path / "none")
+    assert "repeats random tokens" in failed(*again, "--prompts", tmp_path / "none")
     assert ".json" in failed(
         "circuit", speaker, "--preset", "ioi", "--test", tmp_path / "c.json", "--out", tmp_path / "a.html"
     )
@@ -321,7 +324,7 @@ def test_a_model_that_fails_the_task_is_warned_of_first(
     speaker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str
 ) -> None:
     ahead = torch.tensor([-2.0, 1.0])
-    monkeypatch.setattr("cutaway.inside.circuits.ioi.Prompts.answers", lambda *_: Answers(ahead, ahead > 0))
+    monkeypatch.setattr("cutaway.inside.circuits.ioi.IoiPrompts.answers", lambda *_: IoiAnswers(ahead, ahead > 0))
     monkeypatch.setattr("cutaway.inside.circuits.induction.F.cross_entropy", lambda *_, **__: torch.arange(61.0)[None])
     failing = run("circuit", speaker, "--preset", preset, *FEW)
     assert failing.exit_code == 0

@@ -15,10 +15,10 @@ from PIL import Image
 from cutaway.checkpoints import load, save, tokenizer_of
 from cutaway.decoding.translate import translations
 from cutaway.inside.attribution.explain import explain_next
-from cutaway.inside.circuits.head_scores import patterns
-from cutaway.inside.inspect import look_inside
+from cutaway.inside.circuits.head_scores import attention_patterns
+from cutaway.inside.reports.inspect import inspect
+from cutaway.inside.reports.to_picture import to_picture
 from cutaway.pictures import read_picture
-from cutaway.pictures.to_picture import to_picture
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def test_the_data_are_those_of_the_library(models: dict[str, Path], name: str) -
     text = models["a.png"] if name == "vit" else ASKED[name]
     found = data("inspect", models[name], text, *MORE.get(name, []))
     model, tokenizer = load(models[name]), tokenizer_of(models[name])
-    expected = look_inside(model, tokenizer, text, target=MORE.get(name, [None, None])[1])
+    expected = inspect(model, tokenizer, text, target=MORE.get(name, [None, None])[1])
     assert found["answer"] == expected.answer
     assert expected.attribution is not None
     assert expected.writers is not None
@@ -52,7 +52,7 @@ def test_the_data_are_those_of_the_library(models: dict[str, Path], name: str) -
 def test_writers_add_up_to_the_lead_of_the_answer(models: dict[str, Path], name: str) -> None:
     model, tokenizer = load(models[name]), tokenizer_of(models[name])
     text = models["a.png"] if name == "vit" else ASKED[name]
-    found = look_inside(model, tokenizer, text, target=MORE.get(name, [None, None])[1], show=["writers"], k=1000)
+    found = inspect(model, tokenizer, text, target=MORE.get(name, [None, None])[1], show=["writers"], k=1000)
     assert found.writers is not None
     for output, some, lead in zip(found.outputs, found.guesses, found.writers.scores.sum(dim=0), strict=True):
         (best, p), (second, q) = some[:2]
@@ -69,7 +69,7 @@ def test_explanations_and_patterns_are_the_tools(models: dict[str, Path]) -> Non
     found = data("inspect", models["gpt2"], TEXT, "--show", "heads", "--layer", 1)
     ids = torch.tensor([tokenizer.encode(TEXT, special=False)])
     assert list(found["patterns"]) == ["decoder.1.attention"]
-    assert near(found["patterns"]["decoder.1.attention"], patterns(model, ids)["decoder.1.attention"][0])
+    assert near(found["patterns"]["decoder.1.attention"], attention_patterns(model, ids)["decoder.1.attention"][0])
     versus = data("inspect", models["gpt2"], TEXT, "--versus", "dog", "--show", "writers")
     assert (
         versus["writers"]["versus"][0].strip() == tokenizer.decode(tokenizer.encode(" dog", special=False)[:1]).strip()
@@ -214,7 +214,7 @@ def test_a_translator_is_looked_into_sentence_by_sentence(
 
 def test_words_of_the_translation_so_far_have_a_mark(models: dict[str, Path]) -> None:
     model, tokenizer = load(models["translator"]), tokenizer_of(models["translator"])
-    found = look_inside(model, tokenizer, "the cat", target="a dog", method="gradient_x_input", show=["attribution"])
+    found = inspect(model, tokenizer, "the cat", target="a dog", method="gradient_x_input", show=["attribution"])
     assert found.attribution is not None
     picture = to_picture(found.attribution, tokenizer)
     words = found.attribution.words(tokenizer)  # type: ignore[arg-type]

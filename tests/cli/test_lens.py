@@ -115,8 +115,8 @@ def test_what_cannot_be_read_is_refused(models: dict[str, Path], tmp_path: Path)
     assert "is empty" in failed("lens", gpt2, "")
     many = failed("lens", gpt2, TEXT, "--follow", "zyxwv")
     assert "tokens here" in many
-    assert "one is asked for" in many
-    assert "says labels" in failed("lens", models["label"], "a film", "--follow", "film")
+    assert "it must be one" in many
+    assert "answers with labels" in failed("lens", models["label"], "a film", "--follow", "film")
     assert "no stream 'encoder'" in failed("lens", gpt2, TEXT, "--stream", "encoder")
     (tmp_path / "short.txt").write_text("the dog")
     tune = ["--tune", tmp_path / "short.txt"]

@@ -11,7 +11,7 @@ from cutaway.checkpoints import load
 from cutaway.inside.patching.ablation import ablate_sweep
 from cutaway.inside.patching.estimate import estimate_sweep
 from cutaway.inside.patching.metrics import LogitDifference
-from cutaway.inside.patching.sweep import sweep
+from cutaway.inside.patching.sweep import patch_sweep
 
 CLEAN, CORRUPTED = "the old man ran, and", "the old man ran, dog"
 
@@ -38,7 +38,7 @@ def metric() -> LogitDifference:
 def test_the_data_are_those_of_the_library(models: dict[str, Path], name: str, over: str) -> None:
     found = data("patch", models[name], CLEAN, CORRUPTED, *WORDS, "--over", over, "--layers", "1")
     model = load(models[name])
-    expected = sweep(model, ids_of(CLEAN), ids_of(CORRUPTED), metric(), over=over, layers=[1])
+    expected = patch_sweep(model, ids_of(CLEAN), ids_of(CORRUPTED), metric(), over=over, layers=[1])
     assert found["layers"] == [1]
     assert np.allclose(found["effects"], expected.effects.numpy(), rtol=1e-3, atol=1e-4)
     assert (found["right"], found["wrong"]) == ("a", "e")
@@ -104,13 +104,13 @@ def test_what_cannot_be_compared_is_refused(models: dict[str, Path]) -> None:
     assert "a second text is missing" in failed("patch", gpt2, CLEAN)
     assert "resample takes values" in failed("patch", gpt2, CLEAN, "--ablate", "resample")
     assert "one text alone" in failed("patch", gpt2, CLEAN, CORRUPTED, "--ablate", "zero")
-    assert "--fast estimates patches" in failed("patch", gpt2, CLEAN, "--ablate", "zero", "--fast")
+    assert "estimates patches" in failed("patch", gpt2, CLEAN, "--ablate", "zero", "--fast")
     assert "both answers are" in failed("patch", gpt2, CLEAN, CORRUPTED, "--right", "a", "--wrong", "a")
-    assert "one is asked for" in failed("patch", gpt2, CLEAN, CORRUPTED, "--right", "zyxwv")
+    assert "it must be one" in failed("patch", gpt2, CLEAN, CORRUPTED, "--right", "zyxwv")
     assert "no list of numbers" in failed("patch", gpt2, CLEAN, CORRUPTED, "--layers", "x")
     assert "layers 0…1" in failed("patch", gpt2, CLEAN, CORRUPTED, "--layers", "7")
     assert "does not translate" in failed("patch", gpt2, CLEAN, CORRUPTED, "--target", "x")
-    assert "is no label" in failed("patch", models["label"], "a good film", "a bad film", "--right", "x")
+    assert "is not one of" in failed("patch", models["label"], "a good film", "a bad film", "--right", "x")
     assert run("patch", gpt2, CLEAN, CORRUPTED, "--over", "everything").exit_code == 2
     cross = failed("patch", gpt2, CLEAN, CORRUPTED, "--over", "cross")
     assert "'cross': the decoder of this model has residual, heads, attention, feed_forward;" in cross
@@ -119,7 +119,7 @@ def test_what_cannot_be_compared_is_refused(models: dict[str, Path]) -> None:
     assert told.exit_code == 2
     assert "the encoder of this model has residual, heads, attention, feed_forward;" in told.stderr
     assert "its own value" in failed("patch", gpt2, "a", "--ablate", "mean")
-    assert "«l» «z», and one is asked for: choose another word" in failed("lens", gpt2, "a", "--follow", "lz")
+    assert "«l» «z»; it must be one: choose another word" in failed("lens", gpt2, "a", "--follow", "lz")
 
 
 def test_an_answer_of_white_space_is_seen(models: dict[str, Path]) -> None:

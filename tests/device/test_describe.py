@@ -3,7 +3,7 @@
 import torch
 
 from cutaway.families import build, config_of
-from cutaway.inside.describe import describe, example_inputs
+from cutaway.inside.description import describe, example_inputs
 
 SIZES = ("gpt2", "bert-base", "transformer-base", "vit-b-16", "smollm2-135m")
 

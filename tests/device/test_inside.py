@@ -12,10 +12,10 @@ import cutaway
 from cutaway import LogitDifference, Patch, Place
 from cutaway.evaluation.winograd import Schema
 from cutaway.inside.attribution.by_gradient import integrated_gradients
-from cutaway.inside.circuits.coreference import coreference
-from cutaway.inside.circuits.edges import connect
-from cutaway.inside.circuits.induction import induction, repeated_tokens
-from cutaway.inside.circuits.ioi import head_scores, make_prompts
+from cutaway.inside.circuits.coreference import coreference_heads
+from cutaway.inside.circuits.edges import find_edges
+from cutaway.inside.circuits.induction import induction_heads, repeated_tokens
+from cutaway.inside.circuits.ioi import ioi_head_scores, ioi_prompts
 from cutaway.model.tap import watch
 from cutaway.toys.names import word_tokenizer
 
@@ -57,7 +57,7 @@ def test_watching_changes_no_bit() -> None:
 def test_the_parts_of_the_stream_are_the_stream_and_the_logits() -> None:
     for name in ALL:
         _, there, _, sent = on_both(name)
-        found = cutaway.writes(there, *sent)
+        found = cutaway.decompose_residual(there, *sent)
         assert close(found.total(), found.stream), name
         tokens = [3, 1, 4] if name != "vit" else None
         logits = there(*sent)
@@ -75,7 +75,7 @@ def test_sweeps_and_their_estimates_are_the_same() -> None:
     for name in ALL:
         here, there, given, sent = on_both(name)
         for over in ("residual", "heads"):
-            for way in (cutaway.sweep, cutaway.estimate_sweep):
+            for way in (cutaway.patch_sweep, cutaway.estimate_sweep):
                 seen = way(here, given, other(given), METRIC, over=over)
                 shown = way(there, sent, other(sent), METRIC, over=over)
                 assert close(shown.values.cpu(), seen.values), (name, over, way.__name__)
@@ -86,7 +86,7 @@ def test_everything_from_another_run_is_the_other_run() -> None:
     for name in ("gpt2", "llama", "bert"):
         _, there, _, sent = on_both(name)
         side = "encoder" if name == "bert" else "decoder"
-        saved = cutaway.record(there, *sent, places=[f"{side}.1.residual_after"])
+        saved = cutaway.record_activations(there, *sent, places=[f"{side}.1.residual_after"])
         with torch.no_grad(), cutaway.intervene(there, [Patch(Place.of(f"{side}.1.residual_after"), saved)]):
             assert torch.equal(there(*other(sent)), there(*sent)), name
 
@@ -105,22 +105,24 @@ def test_prompts_go_where_the_model_is() -> None:
     tokenizer = word_tokenizer()
     here = tiny("gpt2", vocab_size=tokenizer.vocab_size)
     there = tiny("gpt2", vocab_size=tokenizer.vocab_size).cuda()
-    asked, ids = make_prompts(tokenizer, 8), repeated_tokens(tokenizer.vocab_size, rows=2, length=8)
+    asked, ids = ioi_prompts(tokenizer, 8), repeated_tokens(tokenizer.vocab_size, rows=2, length=8)
     for model in (here, there):
         assert asked.answers(model).ahead.device == model.device
-        assert asked.trial(model).whole.device == model.device
-    seen, shown = (asked.trial(model).effects() for model in (here, there))
+        assert asked.task(model).whole.device == model.device
+    seen, shown = (asked.task(model).effects() for model in (here, there))
     assert all(abs(seen[node] - shown[node]) < 1e-9 for node in seen)
-    first, second = (head_scores(model, asked) for model in (here, there))
+    first, second = (ioi_head_scores(model, asked) for model in (here, there))
     for role in first:
         assert all(abs(x - second[role].scores[node]) < 1e-9 for node, x in first[role].scores.items()), role
-    ours, theirs = (induction(model, ids) for model in (here, there))
+    ours, theirs = (induction_heads(model, ids) for model in (here, there))
     assert abs(ours.loss[1] - theirs.loss[1]) < 1e-9
     words = bert_tokenizer(
         "[UNK] The animal didn't cross the street because it was tired.".split(), AddedToken("[MASK]")
     )
     tired = Schema("The animal didn't cross the street because ", " was tired.", ("The animal", "the street"), 0, "it")
-    looks = [coreference(model, words, [tired, tired]).looks.scores for model in (tiny("bert"), tiny("bert").cuda())]
+    looks = [
+        coreference_heads(model, words, [tired, tired]).looks.scores for model in (tiny("bert"), tiny("bert").cuda())
+    ]
     assert all(abs(looks[0][node] - looks[1][node]) < 1e-9 for node in looks[0])
 
 
@@ -135,8 +137,8 @@ def test_circuits_and_ablations_are_the_same() -> None:
         assert close(shown.values.cpu(), seen.values), name
         found = []
         for model, ids in ((here, given), (there, sent)):
-            asked = cutaway.trial(model, *ids, metric=metric, reference=other(ids))
-            found.append(connect(asked, cutaway.Circuit.of(model, "some", asked.among[::3]), least=0.0).edges)
+            asked = cutaway.circuit_task(model, *ids, metric=metric, reference=other(ids))
+            found.append(find_edges(asked, cutaway.Circuit.of(model, "some", asked.among[::3]), least=0.0).edges)
         for (*ours, x), (*theirs, y) in zip(*found, strict=True):
             assert ours == theirs
             assert abs(x - y) < 1e-9

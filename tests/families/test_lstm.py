@@ -15,7 +15,7 @@ from cutaway.decoding.search.speculative import speculative
 from cutaway.errors import InputError
 from cutaway.evaluation.shared_prefixes import Branches, trees
 from cutaway.families.lstm import LSTMModel
-from cutaway.inside.describe import describe
+from cutaway.inside.description import describe
 
 MODEL = tiny("lstm")
 assert isinstance(MODEL, LSTMModel)

@@ -10,7 +10,7 @@ from helpers.picture_examples import KINDS, example
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutaway.pictures import HeatMap, Lines, Picture, heads, visible_text
+from cutaway.pictures import HeatMap, Lines, Picture, head_maps, visible_text
 from cutaway.pictures.html import SCRIPT
 
 HOSTILE = [
@@ -127,6 +127,6 @@ def test_fault_33_a_terminal_gets_no_escape_sequences_of_a_token() -> None:
         assert "\x1b" not in example(kind, 4, ["\x1b[2J", "\x1b]0;x\x07", "a\rb", "c"], title="\x1b[2J").text()
     evil = "\x1b[2J"
     lines = Lines([1.0, 2.0], {evil: [1.0, 2.0]}, title=evil, x_name=evil, y_name=evil)
-    several = heads([[[[1.0]]]], [evil], [evil], layers=[evil])
+    several = head_maps([[[[1.0]]]], [evil], [evil], layers=[evil])
     for picture in (lines, several, HeatMap([[1.0]], [evil], [evil], evil, evil, evil, evil)):
         assert "\x1b" not in picture.text() + picture.html() + picture.svg()

@@ -25,8 +25,8 @@ from cutaway.evaluation import Pair, evaluate
 from cutaway.evaluation.lambada import LastWord
 from cutaway.evaluation.perplexity import surprisal
 from cutaway.evaluation.winograd import Schema
-from cutaway.inside.inspect import look_inside
-from cutaway.inside.patching.sweep import sweep
+from cutaway.inside.patching.sweep import patch_sweep
+from cutaway.inside.reports.inspect import inspect
 from cutaway.inside.residual.logit_lens import logit_lens
 from cutaway.model.finite import check_scores, not_finite
 from cutaway.model.model import Model
@@ -50,9 +50,9 @@ ASKING: list[tuple[str, str, Callable[..., Any]]] = [
     ("gpt2", "schemas", lambda m, t: evaluate(m, t, [SCHEMA])),
     ("gpt2", "last words", lambda m, t: evaluate(m, t, [LastWord("the old man's dog", "ran")])),
     ("gpt2", "lens", lambda m, t: logit_lens(m, IDS)),
-    ("gpt2", "inspect", lambda m, t: look_inside(m, t, TEXT, show=["answer"])),
-    ("gpt2", "attribution", lambda m, t: look_inside(m, t, TEXT, show=["attribution"], steps=2)),
-    ("gpt2", "sweep", lambda m, t: sweep(m, IDS, IDS + 1, metric=lambda logits: logits[:, -1, 0])),
+    ("gpt2", "inspect", lambda m, t: inspect(m, t, TEXT, show=["answer"])),
+    ("gpt2", "attribution", lambda m, t: inspect(m, t, TEXT, show=["attribution"], steps=2)),
+    ("gpt2", "sweep", lambda m, t: patch_sweep(m, IDS, IDS + 1, metric=lambda logits: logits[:, -1, 0])),
     ("translator", "translate", lambda m, t: cutaway.translate(m, t, "a dog")),
     ("translator", "align", lambda m, t: align(m, t, ["a dog"], ["ein Hund"])),
     ("translator", "evaluate", lambda m, t: evaluate(m, t, ["a dog"], ["ein Hund"])),
@@ -62,7 +62,7 @@ ASKING: list[tuple[str, str, Callable[..., Any]]] = [
     ("bert", "pairs", lambda m, t: evaluate(m, t, [Pair("the dog", "the cat")])),
     ("label", "classify", lambda m, t: cutaway.classify(m, t, ASKED["label"])),
     ("label", "evaluate", lambda m, t: evaluate(m, t, ["a good film", "a film"], [0, 1])),
-    ("label", "inspect", lambda m, t: look_inside(m, t, ASKED["label"], show=["answer"])),
+    ("label", "inspect", lambda m, t: inspect(m, t, ASKED["label"], show=["answer"])),
     ("vit", "classify", lambda m, t: cutaway.classify(m, np.zeros((3, 8, 8), np.uint8))),
 ]
 

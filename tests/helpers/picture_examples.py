@@ -15,7 +15,7 @@ from cutaway.pictures import (
     Lines,
     PatchEvidence,
     Picture,
-    heads,
+    head_maps,
 )
 
 KINDS = ("heat map", "heads", "arcs", "coloured text", "lens", "circuit", "image", "lines", "dots")
@@ -47,7 +47,7 @@ def prepared(
         few = 2 if n < 512 else N_LAYERS
         patterns = draw.random((few, few, n, n), np.float32) ** 8
         patterns /= patterns.sum(-1, keepdims=True)
-        return partial(heads, with_holes(patterns), words, words, title=title)
+        return partial(head_maps, with_holes(patterns), words, words, title=title)
     if kind == "arcs":
         return partial(Arcs, with_holes(draw.random((n, n)) ** 4), words, words, title=title)
     if kind == "coloured text":

@@ -18,19 +18,19 @@ from tokens.test_tokenizer import byte_level
 
 from cutaway.inside.attribution.by_gradient import integrated_gradients
 from cutaway.inside.attribution.deletion_curve import deletion_curve
-from cutaway.inside.circuits.alignment_heads import aligning
+from cutaway.inside.circuits.alignment_heads import alignment_heads
 from cutaway.inside.circuits.circuit import Circuit, completeness, minimality
-from cutaway.inside.circuits.circuit_eval import Trial, trial
-from cutaway.inside.circuits.coreference import coreference, matters
-from cutaway.inside.circuits.edges import connect
-from cutaway.inside.circuits.find import curve, find_circuit, grow
-from cutaway.inside.inspect import look_inside
+from cutaway.inside.circuits.circuit_task import CircuitTask, circuit_task
+from cutaway.inside.circuits.coreference import accuracy_without_heads, coreference_heads
+from cutaway.inside.circuits.edges import find_edges
+from cutaway.inside.circuits.find import faithfulness_curve, find_circuit, grow_circuit
 from cutaway.inside.patching.ablation import ablate_sweep
+from cutaway.inside.patching.interventions import mean_activations
 from cutaway.inside.patching.metrics import LogitDifference
-from cutaway.inside.patching.patch import means
-from cutaway.inside.patching.sweep import sweep
-from cutaway.inside.progress import Told, stages
-from cutaway.inside.residual.tuned_lens import kl_by_layer, train_lens
+from cutaway.inside.patching.sweep import patch_sweep
+from cutaway.inside.progress import Progress, stages
+from cutaway.inside.reports.inspect import inspect
+from cutaway.inside.residual.tuned_lens import kl_by_layer, train_tuned_lens
 from cutaway.model.model import Model
 from cutaway.model.tap import watching
 
@@ -39,11 +39,11 @@ IDS, OTHER = some_ids(2, 7), some_ids(2, 7, seed=5)
 TEXTS = ["We met Anna in 1984.", "In May Tom saw Berlin."]
 
 
-def asked_of(model: Model) -> Trial:
-    return trial(model, IDS, metric=METRIC, reference=OTHER, rows=1)
+def asked_of(model: Model) -> CircuitTask:
+    return circuit_task(model, IDS, metric=METRIC, reference=OTHER, rows=1)
 
 
-def circuit_of(asked: Trial) -> Circuit:
+def circuit_of(asked: CircuitTask) -> Circuit:
     return Circuit.of(asked.model, "some", asked.among[:3], roles={asked.among[0]: "first"})
 
 
@@ -51,40 +51,52 @@ def schemas_of(model: Model) -> Any:
     return model, bert_tokenizer(WORDS, AddedToken("[MASK]")), [TIRED, WIDE]
 
 
-READS: dict[str, Callable[[Model, Told], object]] = {  # what each asks of a model, and how
-    "sweep": lambda model, report: sweep(model, IDS, OTHER, METRIC, rows=8, report=report),
-    "sweep of a measure": lambda model, report: sweep(
-        model, IDS, OTHER, lambda logits: logits[:, -1, 3], over="heads", rows=8, report=report
+READS: dict[str, Callable[[Model, Progress], object]] = {  # what each asks of a model, and how
+    "sweep": lambda model, progress: patch_sweep(model, IDS, OTHER, METRIC, rows=8, progress=progress),
+    "sweep of a measure": lambda model, progress: patch_sweep(
+        model, IDS, OTHER, lambda logits: logits[:, -1, 3], over="heads", rows=8, progress=progress
     ),
-    "ablate_sweep": lambda model, report: ablate_sweep(model, IDS, metric=METRIC, over="heads", rows=8, report=report),
-    "means": lambda model, report: means(model, IDS, places="decoder.*.attention.heads", rows=1, report=report),
-    "trial": lambda model, report: trial(model, IDS, metric=METRIC, reference=OTHER, groups=[0, 1], report=report),
-    "effects": lambda model, report: asked_of(model).effects(report=report),
-    "estimates": lambda model, report: asked_of(model).estimates(report=report),
-    "curve": lambda model, report: curve((asked := asked_of(model)), asked.among, [1, 4], report=report),
-    "find": lambda model, report: find_circuit(asked_of(model), "some", sizes=[2, 4], shortlist=3, report=report),
-    "grow": lambda model, report: grow(asked_of(model), "some", to=5, by=2, report=report),
-    "completeness": lambda model, report: completeness((asked := asked_of(model)), circuit_of(asked), report=report),
-    "minimality": lambda model, report: minimality((asked := asked_of(model)), circuit_of(asked), report=report),
-    "connect": lambda model, report: connect((asked := asked_of(model)), circuit_of(asked), report=report),
-    "integrated_gradients": lambda model, report: integrated_gradients(
-        model, IDS, metric=METRIC, batch_tokens=16, report=report
+    "ablate_sweep": lambda model, progress: ablate_sweep(
+        model, IDS, metric=METRIC, over="heads", rows=8, progress=progress
     ),
-    "so many steps": lambda model, report: integrated_gradients(
-        model, IDS, metric=METRIC, steps=5, batch_tokens=16, report=report
+    "means": lambda model, progress: mean_activations(
+        model, IDS, places="decoder.*.attention.heads", rows=1, progress=progress
     ),
-    "deletion_curve": lambda model, report: deletion_curve(
-        model, IDS[:1], scores=torch.rand(1, 7), metric=METRIC, n_random=1, batch_tokens=32, report=report
+    "trial": lambda model, progress: circuit_task(
+        model, IDS, metric=METRIC, reference=OTHER, groups=[0, 1], progress=progress
     ),
-    "train_lens": lambda model, report: train_lens(model, [(IDS,), (OTHER,)], report=report),
-    "kl_by_layer": lambda model, report: kl_by_layer(model, [(IDS,), (OTHER,)], report=report),
-    "look_inside": lambda model, report: look_inside(model, pieces(), TEXT, report=report),
-    "look_inside, rollout": lambda model, report: look_inside(
-        model, pieces(), TEXT, method="attention_rollout", report=report
+    "effects": lambda model, progress: asked_of(model).effects(progress=progress),
+    "estimates": lambda model, progress: asked_of(model).estimates(progress=progress),
+    "curve": lambda model, progress: faithfulness_curve(
+        (asked := asked_of(model)), asked.among, [1, 4], progress=progress
     ),
-    "coreference": lambda model, report: coreference(*schemas_of(model), rows=1, report=report),
-    "matters": lambda model, report: matters(*schemas_of(model), ["decoder.0.attention.1"], draws=2, report=report),
-    "aligning": lambda model, report: aligning(model, byte_level(), TEXTS, TEXTS, report=report),  # type: ignore[arg-type]
+    "find": lambda model, progress: find_circuit(asked_of(model), "some", sizes=[2, 4], shortlist=3, progress=progress),
+    "grow": lambda model, progress: grow_circuit(asked_of(model), "some", to=5, by=2, progress=progress),
+    "completeness": lambda model, progress: completeness(
+        (asked := asked_of(model)), circuit_of(asked), progress=progress
+    ),
+    "minimality": lambda model, progress: minimality((asked := asked_of(model)), circuit_of(asked), progress=progress),
+    "connect": lambda model, progress: find_edges((asked := asked_of(model)), circuit_of(asked), progress=progress),
+    "integrated_gradients": lambda model, progress: integrated_gradients(
+        model, IDS, metric=METRIC, batch_tokens=16, progress=progress
+    ),
+    "so many steps": lambda model, progress: integrated_gradients(
+        model, IDS, metric=METRIC, steps=5, batch_tokens=16, progress=progress
+    ),
+    "deletion_curve": lambda model, progress: deletion_curve(
+        model, IDS[:1], scores=torch.rand(1, 7), metric=METRIC, n_random=1, batch_tokens=32, progress=progress
+    ),
+    "train_lens": lambda model, progress: train_tuned_lens(model, [(IDS,), (OTHER,)], progress=progress),
+    "kl_by_layer": lambda model, progress: kl_by_layer(model, [(IDS,), (OTHER,)], progress=progress),
+    "look_inside": lambda model, progress: inspect(model, pieces(), TEXT, progress=progress),
+    "look_inside, rollout": lambda model, progress: inspect(
+        model, pieces(), TEXT, method="attention_rollout", progress=progress
+    ),
+    "coreference": lambda model, progress: coreference_heads(*schemas_of(model), rows=1, progress=progress),
+    "matters": lambda model, progress: accuracy_without_heads(
+        *schemas_of(model), ["decoder.0.attention.1"], draws=2, progress=progress
+    ),
+    "aligning": lambda model, progress: alignment_heads(model, byte_level(), TEXTS, TEXTS, progress=progress),  # type: ignore[arg-type]
 }
 
 
@@ -124,14 +136,14 @@ def test_whoever_stops_it_finds_the_model_as_it_was(name: str) -> None:
     for stop in sorted({0, n // 2, n - 1}):
         left = stop
 
-        def report(done: int, total: int) -> None:
+        def progress(done: int, total: int) -> None:
             nonlocal left
             left -= 1
             if left < 0:
                 raise KeyboardInterrupt("enough")
 
         with pytest.raises(KeyboardInterrupt, match="enough"):
-            READS[name](model, report)
+            READS[name](model, progress)
         assert not watching()
         for part in model.modules():
             assert not part._forward_hooks
@@ -150,9 +162,9 @@ def test_calls_inside_a_call_share_its_way(sizes: list[tuple[int, int]]) -> None
     if not whole:
         return
     before = 0
-    for (size, n), report in zip(sizes, stages(lambda a, b: told.append(a / b), *(s for s, _ in sizes)), strict=True):
+    for (size, n), progress in zip(sizes, stages(lambda a, b: told.append(a / b), *(s for s, _ in sizes)), strict=True):
         for done in range(n + 1):
-            report(done, n)
+            progress(done, n)
         before += size
         assert told[-1] == pytest.approx(before / whole)
     assert all(a <= b + 1e-12 for a, b in pairwise(told))

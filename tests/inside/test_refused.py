@@ -19,18 +19,19 @@ from cutaway.inside.attribution.by_gradient import integrated_gradients
 from cutaway.inside.attribution.explain import explain_image, explain_next, explain_translation
 from cutaway.inside.attribution.rollout import attention_rollout
 from cutaway.inside.circuits.circuit import Circuit, completeness
-from cutaway.inside.circuits.coreference import coreference
-from cutaway.inside.circuits.find import FoundCircuits, curve, find_circuit, grow
-from cutaway.inside.circuits.ioi import make_prompts
-from cutaway.inside.inspect import look_inside
-from cutaway.inside.patching.estimate import agreement
+from cutaway.inside.circuits.coreference import coreference_heads
+from cutaway.inside.circuits.find import FoundCircuits, faithfulness_curve, find_circuit, grow_circuit
+from cutaway.inside.circuits.ioi import ioi_prompts
+from cutaway.inside.model_kinds import ask
+from cutaway.inside.patching.estimate import compare_sweeps
+from cutaway.inside.patching.interventions import Ablate, Place, intervene
 from cutaway.inside.patching.metrics import LogitDifference
-from cutaway.inside.patching.patch import Ablate, Place, intervene
-from cutaway.inside.patching.sweep import sweep
-from cutaway.inside.questions import question_of
+from cutaway.inside.patching.sweep import patch_sweep
+from cutaway.inside.reports.inspect import inspect
+from cutaway.inside.reports.options import AskOptions
 from cutaway.inside.residual.frozen_norms import norm_step
-from cutaway.inside.residual.stream import writes
-from cutaway.inside.residual.tuned_lens import train_lens
+from cutaway.inside.residual.stream import decompose_residual
+from cutaway.inside.residual.tuned_lens import train_tuned_lens
 from cutaway.model.tap import edit, watch
 from cutaway.toys.names import word_tokenizer
 
@@ -75,7 +76,7 @@ def watch_nothing() -> None:
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "rule": (lambda: gradients(rule="simpson"), "rule='simpson' is not one of gauss_legendre"),
-    "no steps": (lambda: gradients(steps=0), "steps=0: at least one"),
+    "no steps": (lambda: gradients(steps=0), "steps=0 must be at least 1"),
     "keep of another shape": (lambda: gradients(keep=torch.ones(2, 3, dtype=torch.bool)), r"keep is \[\(2, 3\)\]"),
     "two baselines": (lambda: gradients(baseline=("zero", "pad")), "2 baselines for 1 inputs"),
     "mixed baselines": (
@@ -86,31 +87,31 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a colour": (lambda: gradients("vit", baseline="green"), "baseline='green' is not known: of pictures"),
     "no such node": (lambda: circuit().without("decoder.1.attention.0"), "is no node of the circuit 'some'"),
     "no subsets": (lambda: completeness(trials(), circuit(), []), "no subsets to take out"),
-    "a curve beyond": (lambda: curve(trials(), trials().among, [len(trials().among) + 1]), "nodes: 0…"),
+    "a curve beyond": (lambda: faithfulness_curve(trials(), trials().among, [len(trials().among) + 1]), "nodes: 0…"),
     "a curve below": (lambda: find_circuit(trials(), "some", sizes=[-1]), "size -1 of"),
     "a circuit of 3": (lambda: found().circuit(3), "size=3: 2 nodes were ordered"),
     "a circuit of -1": (lambda: found().circuit(-1), "size=-1"),
-    "grown by 0": (lambda: grow(trials(), "some", to=2, by=0), "by=0, to=2"),
-    "grown too far": (lambda: grow(trials(), "some", to=len(trials().among) + 1), "grow by at least 1"),
-    "a translator's pronouns": (lambda: coreference(translates(), once(), []), "models that read one text"),
+    "grown by 0": (lambda: grow_circuit(trials(), "some", to=2, by=0), "by=0, to=2"),
+    "grown too far": (lambda: grow_circuit(trials(), "some", to=len(trials().among) + 1), "grow by at least 1"),
+    "a translator's pronouns": (lambda: coreference_heads(translates(), once(), []), "models that read one text"),
     "a norm": (lambda: norm_step("x", nn.Identity(), torch.ones(1, 1)), "x is a Identity, and not a norm"),
-    "show": (lambda: look_inside(still("gpt2"), once(), "a", show=("heads", "tails")), "show='.*' is not one of"),
-    "order": (lambda: make_prompts(word_tokenizer(), 2, orders=["AABB"]), "order 'AABB' is not one of ABBA, BABA"),
+    "show": (lambda: inspect(still("gpt2"), once(), "a", show=("heads", "tails")), "show='.*' is not one of"),
+    "order": (lambda: ioi_prompts(word_tokenizer(), 2, orders=["AABB"]), "order 'AABB' is not one of ABBA, BABA"),
     "rollout heads": (lambda: attention_rollout(still("gpt2"), IDS, heads="min"), "heads='min'"),
     "rollout weights": (lambda: attention_rollout(still("gpt2"), IDS, weights="value"), "weights='value'"),
     "residual 1": (lambda: attention_rollout(still("gpt2"), IDS, residual=1.0), "residual=1.0 is not at least 0"),
     "residual < 0": (lambda: attention_rollout(still("gpt2"), IDS, residual=-0.1), "residual=-0.1"),
-    "no cross": (lambda: writes(still("gpt2"), IDS, cross="source"), "no cross-attention to split"),
+    "no cross": (lambda: decompose_residual(still("gpt2"), IDS, cross="source"), "no cross-attention to split"),
     "a position of none": (read_without_positions, "which has none: leave them out"),
-    "a lens of a label": (lambda: train_lens(still("vit"), [inputs("vit")]), "says one thing per text"),
-    "a lens of nothing": (lambda: train_lens(still("gpt2"), []), "no batch to learn from"),
-    "no tokenizer": (lambda: question_of(still("gpt2"), None, "a"), "give its tokenizer"),
+    "a lens of a label": (lambda: train_tuned_lens(still("vit"), [inputs("vit")]), "says one thing per text"),
+    "a lens of nothing": (lambda: train_tuned_lens(still("gpt2"), []), "no batch to learn from"),
+    "no tokenizer": (lambda: ask(still("gpt2"), None, "a", AskOptions()), "give its tokenizer"),
     "an empty source": (lambda: explain_translation(translates(), once(), "", "a"), "the source has no tokens"),
     "an empty target": (lambda: explain_translation(translates(), once(), "a", ""), "the target has no tokens"),
     "an edit without a value": (edit_without_a_value, "returned None: return the new value"),
     "pixels": (lambda: explain_image(still("vit"), PICTURE, at="tokens"), 'it may be "patches"'),
     "nothing next": (lambda: explain_next(speller(), once(), "a", target=""), "'' has no tokens"),
-    "heads of a stream": (lambda: sweep(still("gpt2"), IDS, IDS, METRIC, heads=True), "heads=True: .* has none"),
+    "heads of a stream": (lambda: patch_sweep(still("gpt2"), IDS, IDS, METRIC, heads=True), "heads=True: .* has none"),
     "nothing to watch": (watch_nothing, "nothing to watch"),
 }
 
@@ -128,12 +129,12 @@ def test_borders_are_inside() -> None:
     assert found().circuit(0).nodes == ()
     assert found().circuit(2).nodes == found().order
     asked = trials()
-    assert curve(asked, asked.among, [0, len(asked.among)]) == {0: 0.0, len(asked.among): 1.0}
+    assert faithfulness_curve(asked, asked.among, [0, len(asked.among)]) == {0: 0.0, len(asked.among): 1.0}
 
 
 def test_an_estimate_is_held_against_a_sweep_of_the_same() -> None:
-    of = sweep(still("gpt2"), IDS, IDS.flip(1), METRIC)
-    assert agreement(of, of).sign == 1
+    of = patch_sweep(still("gpt2"), IDS, IDS.flip(1), METRIC)
+    assert compare_sweeps(of, of).sign == 1
     for other in (replace(of, how="zero"), replace(of, tap="decoder.*.x"), replace(of, values=of.values[:1])):
         with pytest.raises(InputError, match="make both with the same words"):
-            agreement(of, other)
+            compare_sweeps(of, other)

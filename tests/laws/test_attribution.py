@@ -14,14 +14,14 @@ from cutaway.errors import InputError
 from cutaway.inside.attribution.by_gradient import (
     RULES,
     WITHIN,
-    Path,
+    IntegrationPath,
     even_change,
     gradient_x_input,
     integrated_gradients,
 )
 from cutaway.inside.attribution.gradients import Gradients
 from cutaway.inside.attribution.result import Attribution
-from cutaway.inside.attribution.rollout import attention_rollout, attentions, handed_over, value_weighted
+from cutaway.inside.attribution.rollout import attention_parts, attention_rollout, projected_values, value_weighted
 from cutaway.inside.patching.metrics import LogitDifference, Measure, last_real
 from cutaway.model import tap
 from cutaway.model.embeddings import Embedding, TokenEmbedding
@@ -90,7 +90,7 @@ def test_of_a_picture_they_add_up_wherever_they_are_taken(at: str, baseline: str
     assert found.shape == {"patches": (2, 2), "output": None, "pixels": (8, 8)}[at]
 
 
-class Jump(Path):
+class Jump(IntegrationPath):
     """A number that jumps from 0 to 1 on the way, and has no slope anywhere."""
 
     asked_for = 0
@@ -111,7 +111,7 @@ def test_where_a_number_jumps_the_halving_ends() -> None:
     assert not scores.any()
 
 
-class Slope(Path):
+class Slope(IntegrationPath):
     """A number that rises by 1 on a short part of the way; its slope is shared among two inputs as 3 : 1."""
 
     def metrics(self, places: Sequence[float]) -> Tensor:
@@ -285,12 +285,12 @@ def test_a_rollout_is_the_product_of_what_each_block_mixes() -> None:
 def test_what_is_moved_from_all_keys_is_what_the_attention_writes_without_its_bias(name: str) -> None:
     model, given = still(name), inputs(name)
     lengths = value_weighted(model, *given)
-    parts = attentions(model)
+    parts = attention_parts(model)
     with watch(model, *[f"{part}.{end}" for part in parts for end in ("pattern", "value", "output")]) as seen:
         model(*given)
     for part, attention in parts.items():
         vectors = torch.einsum(
-            "bhqk,bhkm->bhqkm", seen[f"{part}.pattern"], handed_over(attention, seen[f"{part}.value"])
+            "bhqk,bhkm->bhqkm", seen[f"{part}.pattern"], projected_values(attention, seen[f"{part}.value"])
         )
         bias = 0 if attention.output.bias is None else attention.output.bias
         assert close(vectors.sum(dim=(1, 3)), seen[f"{part}.output"] - bias)

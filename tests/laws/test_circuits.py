@@ -12,10 +12,10 @@ from torch import Tensor
 
 from cutaway.errors import InputError
 from cutaway.inside.circuits.circuit import Circuit, completeness, faithfulness, minimality
-from cutaway.inside.circuits.circuit_eval import Trial, nodes_of, place_of, trial
-from cutaway.inside.circuits.find import curve, find_circuit, grow
+from cutaway.inside.circuits.circuit_task import CircuitTask, circuit_nodes, circuit_task, node_place
+from cutaway.inside.circuits.find import faithfulness_curve, find_circuit, grow_circuit
+from cutaway.inside.patching.interventions import Ablate, intervene, mean_activations, record_activations
 from cutaway.inside.patching.metrics import Logit, LogitDifference
-from cutaway.inside.patching.patch import Ablate, intervene, means, record
 from cutaway.model.precision import to_int8
 
 
@@ -27,9 +27,9 @@ def others(name: str, batch: int = 4) -> tuple[Tensor, ...]:
     return (some_ids(batch, 7, seed=5),)
 
 
-def asked_of(name: str, **more: Any) -> Trial:
+def asked_of(name: str, **more: Any) -> CircuitTask:
     more = {"kinds": ("heads", "feed_forwards"), "reference": others(name), **more}
-    return trial(tiny(name), *inputs(name, batch=4), metric=LogitDifference(3, 5), **more)
+    return circuit_task(tiny(name), *inputs(name, batch=4), metric=LogitDifference(3, 5), **more)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -49,13 +49,13 @@ def test_what_is_outside_a_circuit_is_taken_away(name: str, how: Any) -> None:
     asked = asked_of(name, how=how, groups=[0, 1, 0, 1])
     kept = asked.among[::3]
     reference = others(name)
-    taps = sorted({place_of(node).tap for node in asked.among})
+    taps = sorted({node_place(node).tap for node in asked.among})
     values = torch.empty(4, dtype=torch.float64)
     for row in range(4):
         mates = [row % 2, row % 2 + 2] if how == "mean" else [row]
-        source = means(model, *(x[mates] for x in reference), places=taps, per_position=True)
+        source = mean_activations(model, *(x[mates] for x in reference), places=taps, per_position=True)
         changes = [
-            Ablate(place_of(node)) if how == "zero" else Ablate(place_of(node), "mean", source)
+            Ablate(node_place(node)) if how == "zero" else Ablate(node_place(node), "mean", source)
             for node in asked.among
             if node not in kept
         ]
@@ -87,8 +87,8 @@ def test_estimates_are_the_slope_of_taking_a_node_away(name: str, kept: str) -> 
         assert abs(guessed[node] - (with_it - without).item()) < 1e-7, node
 
 
-def _near(asked: Trial) -> Trial:
-    own = record(asked.model, *asked.inputs, places=list(asked.instead))
+def _near(asked: CircuitTask) -> CircuitTask:
+    own = record_activations(asked.model, *asked.inputs, places=list(asked.instead))
     return replace(asked, instead={tap: own[tap] + 1e-4 * (x - own[tap]) for tap, x in asked.instead.items()})
 
 
@@ -98,7 +98,7 @@ def test_padding_is_no_part_of_a_mean() -> None:
     changed = ids.clone()
     changed[1:, 5:] = 9
     model = tiny("gpt2")
-    first, second = (trial(model, x, metric=Logit(3, at=4), real=real) for x in (ids, changed))
+    first, second = (circuit_task(model, x, metric=Logit(3, at=4), real=real) for x in (ids, changed))
     for tap, value in first.instead.items():
         assert close(value, second.instead[tap])
 
@@ -126,7 +126,7 @@ def test_a_search_ends_at_the_whole_model(name: str) -> None:
     assert found.curve[0] == 0
     assert found.curve[n] == 1
     assert found.curve[3] == faithfulness(asked, found.circuit(3, task="a test"))
-    grown = grow(asked, "names", to=n, by=3)
+    grown = grow_circuit(asked, "names", to=n, by=3)
     assert sorted(grown.order) == sorted(asked.among)
     assert grown.curve[n] == 1
     assert found.smallest(0.999) in (3, n)
@@ -140,7 +140,7 @@ def test_the_node_that_does_the_work_is_found_first() -> None:
     for layer, block in enumerate(model.decoder):  # type: ignore[arg-type, var-annotated]
         each = block.attention.output.weight.data.view(24, 4, 6)
         each[:, [head for head in range(4) if (layer, head) != (1, 2)]] = 0
-    asked = trial(model, some_ids(4, 7), metric=LogitDifference(3, 5), reference=some_ids(4, 7, seed=5))
+    asked = circuit_task(model, some_ids(4, 7), metric=LogitDifference(3, 5), reference=some_ids(4, 7, seed=5))
     assert abs(faithfulness(asked, [keep]) - 1) < 1e-9
     effects = asked.effects()
     assert max(effects, key=lambda node: abs(effects[node])) == keep
@@ -224,16 +224,16 @@ def test_what_cannot_be_asked_is_refused_by_name() -> None:
     model, ids = tiny("gpt2"), some_ids(4, 7)
     metric = Logit(3)
     with pytest.raises(InputError, match="resampling needs prompts"):
-        trial(model, ids, metric=metric, how="resample")
+        circuit_task(model, ids, metric=metric, how="resample")
     with pytest.raises(InputError, match="their reference"):
-        trial(model, ids, metric=metric, reference=ids[:2])
+        circuit_task(model, ids, metric=metric, reference=ids[:2])
     with pytest.raises(InputError, match="3 groups for 4 rows"):
-        trial(model, ids, metric=metric, groups=[0, 1, 2])
+        circuit_task(model, ids, metric=metric, groups=[0, 1, 2])
     with pytest.raises(InputError, match="kinds="):
-        trial(model, ids, metric=metric, kinds=["neurons"])
+        circuit_task(model, ids, metric=metric, kinds=["neurons"])
     with pytest.raises(InputError, match="in training"):
-        trial(tiny("gpt2").train(), ids, metric=metric)
-    asked = trial(model, ids, metric=metric)
+        circuit_task(tiny("gpt2").train(), ids, metric=metric)
+    asked = circuit_task(model, ids, metric=metric)
     with pytest.raises(InputError, match=r"'decoder.0.feed_forward' is not among"):
         asked.measure(["decoder.0.feed_forward"])
     for ask in (asked.effects, asked.estimates):
@@ -241,23 +241,23 @@ def test_what_cannot_be_asked_is_refused_by_name() -> None:
             ask(["decoder.7.attention.0"])
     for size in (9, -1):
         with pytest.raises(InputError, match=f"size {size} of 8 nodes"):
-            curve(asked, asked.among, [size])
+            faithfulness_curve(asked, asked.among, [size])
         with pytest.raises(InputError, match=f"size {size} of 8 nodes"):
             find_circuit(asked, "names", sizes=[size])
     for rows, groups in ((1, None), (4, [0, 0, 0, 1])):
         with pytest.raises(InputError, match="the mean over one row is the row itself"):
-            trial(model, ids[:rows], metric=metric, groups=groups)
-        assert trial(model, ids[:rows], metric=metric, groups=groups, reference=ids[-rows:]).among
-        assert trial(model, ids[:rows], metric=metric, groups=groups, how="zero").among
+            circuit_task(model, ids[:rows], metric=metric, groups=groups)
+        assert circuit_task(model, ids[:rows], metric=metric, groups=groups, reference=ids[-rows:]).among
+        assert circuit_task(model, ids[:rows], metric=metric, groups=groups, how="zero").among
     with pytest.raises(InputError, match="inputs: 1 tensors, their reference: 2"):
-        trial(model, ids, metric=metric, reference=[ids, ids])
-    same = trial(model, ids[:1], metric=metric, reference=ids[:1])
+        circuit_task(model, ids, metric=metric, reference=[ids, ids])
+    same = circuit_task(model, ids[:1], metric=metric, reference=ids[:1])
     with pytest.raises(InputError, match="nothing for a circuit to keep"):
-        curve(same, same.among, [1])
+        faithfulness_curve(same, same.among, [1])
 
 
 def test_nodes_have_the_order_of_the_pass() -> None:
-    names = nodes_of(tiny("transformer"))
+    names = circuit_nodes(tiny("transformer"))
     assert names[0] == "encoder.0.attention.0"
     assert "decoder.1.cross.3" in names
     assert "encoder.1.feed_forward" in names

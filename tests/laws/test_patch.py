@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cutaway.decoding.generate import generate
 from cutaway.errors import InputError
-from cutaway.inside.patching.patch import Ablate, Patch, Place, intervene, means, record
+from cutaway.inside.patching.interventions import Ablate, Patch, Place, intervene, mean_activations, record_activations
 from cutaway.model.tap import tap_names
 
 EXPLICIT = (".scores", ".pattern")  # an edited pattern takes the written-out path
@@ -33,7 +33,7 @@ def test_a_run_patched_with_itself_keeps_every_bit_at_every_tap(name: str) -> No
     model, given = tiny(name, dtype=torch.float32), inputs(name, dtype=torch.float32)
     with torch.no_grad():
         plain = model(*given)
-        own = record(model, *given, places="*")
+        own = record_activations(model, *given, places="*")
         for tap in tap_names(model):
             if tap in own and not tap.endswith((*EXPLICIT, ".scale")):
                 with intervene(model, Patch(Place(tap), own)):
@@ -44,7 +44,7 @@ def test_a_run_patched_with_itself_keeps_every_bit_at_every_tap(name: str) -> No
 def test_a_run_patched_with_itself_on_the_explicit_path_equals_that_path(name: str) -> None:
     model, given = tiny(name), inputs(name)
     with torch.no_grad():
-        plain, own = model(*given), record(model, *given, places="*")
+        plain, own = model(*given), record_activations(model, *given, places="*")
         for tap in (tap for tap in tap_names(model) if tap.endswith((*EXPLICIT, ".scale"))):
             with intervene(model, Ablate(Place(tap, positions=()), "zero")):
                 explicit = model(*given)
@@ -62,7 +62,10 @@ def test_everything_from_another_run_gives_the_other_output_bit_for_bit(name: st
     with torch.no_grad():
         wanted = model(*theirs)
         assert not torch.equal(wanted, model(*ours))
-        every, entry = record(model, *theirs, places=taps), record(model, *theirs, places=streams)
+        every, entry = (
+            record_activations(model, *theirs, places=taps),
+            record_activations(model, *theirs, places=streams),
+        )
         with intervene(model, [Patch(Place(tap), every) for tap in every]):
             assert torch.equal(model(*ours), wanted)
         with intervene(model, [Patch(Place(tap), entry) for tap in entry]):
@@ -74,7 +77,7 @@ def test_all_heads_and_all_positions_one_by_one_are_the_whole_tap(name: str) -> 
     model, ours, theirs = tiny(name), inputs(name), others(name, torch.float64)
     tap = f"{side_of(name)}.0.attention.heads"
     with torch.no_grad():
-        source = record(model, *theirs, places=tap)
+        source = record_activations(model, *theirs, places=tap)
         n_heads, seq = source[tap].shape[1:3]
         with intervene(model, Patch(Place(tap), source)):
             whole = model(*ours)
@@ -121,7 +124,7 @@ def test_an_ablation_of_nothing_is_nothing(name: str) -> None:
 def test_changes_of_one_tap_are_made_in_order() -> None:
     model, ids = tiny("gpt2"), some_ids(2, 6)
     tap = "decoder.1.residual_before"
-    own = record(model, ids, places=tap)
+    own = record_activations(model, ids, places=tap)
     with torch.no_grad():
         plain = model(ids)
         with intervene(model, [Ablate(Place(tap)), Patch(Place(tap), own)]):
@@ -137,9 +140,9 @@ def test_only_the_chosen_positions_change_each_row_its_own(name: str) -> None:
     tap = f"{side}.1.residual_after"
     own = torch.tensor([[1, 3], [2, -1]])
     with torch.no_grad():
-        plain = record(model, *given, places=tap)[tap]
+        plain = record_activations(model, *given, places=tap)[tap]
         with intervene(model, Ablate(Place(tap, positions=own))):
-            changed = record(model, *given, places=tap)[tap]
+            changed = record_activations(model, *given, places=tap)[tap]
     for row, positions in enumerate(own.tolist()):
         positions = [position % plain.shape[1] for position in positions]
         for position in range(plain.shape[1]):
@@ -152,12 +155,12 @@ def test_only_the_chosen_positions_change_each_row_its_own(name: str) -> None:
 def test_what_an_edited_pattern_does_is_what_the_formula_says() -> None:
     model, ids = tiny("llama"), some_ids(2, 6)
     place = Place("decoder.0.attention.pattern", heads=1, positions=-1)
-    seen = record(model, ids, places=["decoder.0.attention.pattern", "decoder.0.attention.value"])
+    seen = record_activations(model, ids, places=["decoder.0.attention.pattern", "decoder.0.attention.value"])
     pattern = seen[place.tap].clone()
     pattern[:, 1, -1] = 0
     value = seen["decoder.0.attention.value"].repeat_interleave(2, dim=1)
     with torch.no_grad(), intervene(model, Ablate(place)):
-        heads = record(model, ids, places="decoder.0.attention.heads")["decoder.0.attention.heads"]
+        heads = record_activations(model, ids, places="decoder.0.attention.heads")["decoder.0.attention.heads"]
     assert close(heads, pattern @ value)
 
 
@@ -167,27 +170,27 @@ def test_means_do_not_count_padding_and_do_not_depend_on_portions(name: str, tap
     model, given = tiny(name), inputs(name, batch=5)
     full = f"{side_of(name)}.1.{tap}"
     real = torch.arange(given[-1].shape[1]) < torch.tensor([6, 4, 5, 3, 6])[:, None]
-    seen = record(model, *given, places=full, real=real)[full]
+    seen = record_activations(model, *given, places=full, real=real)[full]
     rows = [seen[row, :, real[row]] if seen.ndim == 4 else seen[row, real[row]] for row in range(5)]
     by_hand = torch.cat(rows, dim=-2).mean(dim=-2, keepdim=True)
-    found = means(model, *given, places=full, rows=2, real=real)[full]
+    found = mean_activations(model, *given, places=full, rows=2, real=real)[full]
     assert close(found[0], by_hand)
-    each = means(model, *given, places=full, rows=3, per_position=True, real=real)[full]
+    each = mean_activations(model, *given, places=full, rows=3, per_position=True, real=real)[full]
     third = torch.stack([seen[row, ..., 3, :] for row in range(5) if real[row, 3]]).mean(dim=0)
     assert close(each[0, ..., 3, :], third)
     with torch.no_grad(), intervene(model, Ablate(Place(full), "mean", found)):
-        changed = record(model, *given, places=full, real=real)[full]
+        changed = record_activations(model, *given, places=full, real=real)[full]
     assert torch.equal(changed, found.expand_as(changed))
 
 
 def test_resampled_rows_are_those_of_others_and_the_seed_says_whose() -> None:
     model, ids = tiny("gpt2"), some_ids(6, 5)
     tap = "decoder.0.residual_after"
-    plain = record(model, ids, places=tap)[tap]
+    plain = record_activations(model, ids, places=tap)[tap]
 
     def changed(**more: Any) -> Tensor:
         with intervene(model, Ablate(Place(tap), "resample", **more)):
-            return record(model, ids, places=tap)[tap]
+            return record_activations(model, ids, places=tap)[tap]
 
     for seed in range(5):
         donors = [(changed(seed=seed)[row] == plain).flatten(1).all(dim=1).nonzero().item() for row in range(6)]
@@ -195,7 +198,7 @@ def test_resampled_rows_are_those_of_others_and_the_seed_says_whose() -> None:
         assert all(donor != row for row, donor in enumerate(donors))
         assert torch.equal(changed(seed=seed), changed(seed=seed))
     assert not torch.equal(changed(seed=0), changed(seed=1))
-    pool = record(model, some_ids(3, 5, seed=9), places=tap)
+    pool = record_activations(model, some_ids(3, 5, seed=9), places=tap)
     drawn = changed(source=pool)
     whose = [[torch.equal(row, other) for other in pool[tap]].index(True) for row in drawn]
     assert len(set(whose)) > 1
@@ -248,7 +251,7 @@ def test_a_tensor_of_one_axis_is_one_position_for_each_row_and_a_list_is_for_all
 
     def changed(positions: Any) -> list[list[int]]:
         with torch.no_grad(), intervene(model, Ablate(Place(tap, positions=positions))):
-            gone = (record(model, ids, places=tap)[tap] == 0).all(dim=-1)
+            gone = (record_activations(model, ids, places=tap)[tap] == 0).all(dim=-1)
         return [row.nonzero()[:, 0].tolist() for row in gone]
 
     assert changed(torch.tensor([1, -1])) == [[1], [5]]
@@ -257,17 +260,17 @@ def test_a_tensor_of_one_axis_is_one_position_for_each_row_and_a_list_is_for_all
     with pytest.raises(InputError, match="for 3 rows in a batch of 2"):
         changed(torch.tensor([1, 2, 3]))
     own = torch.tensor([1, 5])
-    seen = record(model, ids, places=tap)[tap]
+    seen = record_activations(model, ids, places=tap)[tap]
     for rows in (1, 2):
-        found = means(model, ids, places=Place(tap, positions=own), rows=rows)[tap]
+        found = mean_activations(model, ids, places=Place(tap, positions=own), rows=rows)[tap]
         assert close(found[0, 0], (seen[0, 1] + seen[1, 5]) / 2)
 
 
 def test_a_mean_in_few_bits_is_added_up_in_more() -> None:
     model, ids = tiny("gpt2", dtype=torch.bfloat16), some_ids(60, 30)
     tap = "decoder.1.residual_after"
-    seen = torch.cat([record(model, some, places=tap)[tap] for some in ids.split(4)])
-    found = means(model, ids, places=tap, rows=4)[tap]
+    seen = torch.cat([record_activations(model, some, places=tap)[tap] for some in ids.split(4)])
+    found = mean_activations(model, ids, places=tap, rows=4)[tap]
     assert found.dtype == torch.float32
     wanted = seen.double().mean(dim=(0, 1), keepdim=True)
     assert (found - wanted).abs().max() < 1e-5 * wanted.abs().max()
@@ -279,9 +282,13 @@ def test_a_tap_has_one_mean() -> None:
     own = torch.tensor([1, 2])
     for one, other in ((0, 1), (None, 1), ([0], own), (own, own + 1)):
         with pytest.raises(InputError, match=r"two places of 'decoder.1.residual_after', with positions"):
-            means(model, ids, places=[Place("decoder.*.residual_after", positions=one), Place(tap, positions=other)])
+            mean_activations(
+                model, ids, places=[Place("decoder.*.residual_after", positions=one), Place(tap, positions=other)]
+            )
     twice = [Place(tap, positions=own), Place(tap, positions=own.clone())]
-    assert torch.equal(means(model, ids, places=twice)[tap], means(model, ids, places=twice[:1])[tap])
+    assert torch.equal(
+        mean_activations(model, ids, places=twice)[tap], mean_activations(model, ids, places=twice[:1])[tap]
+    )
 
 
 def test_rows_with_other_padding_do_not_take_values_from_each_other() -> None:
@@ -295,7 +302,7 @@ def test_rows_with_other_padding_do_not_take_values_from_each_other() -> None:
             for run in (model, model.hidden):
                 with pytest.raises(InputError, match=f"of which {name}= differs would put padding into tokens"):
                     run(*given, **{name: padded})
-        pool = record(model, *given, places=place)
+        pool = record_activations(model, *given, places=place)
         with torch.no_grad(), intervene(model, Ablate(place, "resample", pool)):
             model(*given, **{name: padded})
     assert not any(part._forward_pre_hooks for part in model.modules())
@@ -316,4 +323,4 @@ def test_nor_while_text_is_written(lengths: tuple[int, int]) -> None:
 
 def test_what_dropout_changes_is_not_recorded() -> None:
     with pytest.raises(InputError, match=r"in training.*model\.eval"):
-        record(tiny("gpt2").train(), some_ids(2, 6), places="*")
+        record_activations(tiny("gpt2").train(), some_ids(2, 6), places="*")

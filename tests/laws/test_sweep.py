@@ -9,12 +9,12 @@ from helpers.tiny_models import ALL, DECODERS, TRANSLATORS, close, inputs, some_
 from torch import Tensor
 
 from cutaway.errors import InputError
-from cutaway.inside.circuits.circuit_eval import trial
+from cutaway.inside.circuits.circuit_task import circuit_task
 from cutaway.inside.patching.ablation import ablate_sweep
-from cutaway.inside.patching.estimate import agreement, estimate_sweep
+from cutaway.inside.patching.estimate import compare_sweeps, estimate_sweep
+from cutaway.inside.patching.interventions import Ablate, Patch, Place, intervene, record_activations
 from cutaway.inside.patching.metrics import Kl, LogitDifference, LogProbability, last_real
-from cutaway.inside.patching.patch import Ablate, Patch, Place, intervene, record
-from cutaway.inside.patching.sweep import Sweep, sweep
+from cutaway.inside.patching.sweep import Sweep, patch_sweep
 from cutaway.model.precision import to_int8
 from cutaway.model.tap import watch
 
@@ -30,7 +30,7 @@ def one_by_one(
     model: Any, found: Sweep, clean: Any, corrupted: Any, metric: Any, own: Any = None, **more: Any
 ) -> Tensor:
     """Every cell as a pass of its own."""
-    source = record(model, *clean, places=found.tap, **more)
+    source = record_activations(model, *clean, places=found.tap, **more)
     values = []
     for layer in found.layers:
         for number in range(1 if found.positions is None else len(found.positions)):
@@ -57,7 +57,7 @@ def test_every_cell_is_a_patched_pass(name: str, over: str) -> None:
         if hasattr(model, side):
             for layers, positions in ((None, None), ([-1], [1, -1])):
                 words: dict[str, Any] = {"side": side, "layers": layers, "positions": positions, "rows": 14}
-                found = sweep(model, clean, corrupted, METRIC, over=over, **words)
+                found = patch_sweep(model, clean, corrupted, METRIC, over=over, **words)
                 assert close(found.values, one_by_one(model, found, clean, corrupted, METRIC))
                 assert (found.values - found.corrupted).abs().max() > 1e-3
 
@@ -65,15 +65,17 @@ def test_every_cell_is_a_patched_pass(name: str, over: str) -> None:
 @pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "t5"])
 def test_single_precision_too(name: str) -> None:
     model, (clean, corrupted) = tiny(name, dtype=torch.float32), two_runs(name, torch.float32)
-    found = sweep(model, clean, corrupted, METRIC)
+    found = patch_sweep(model, clean, corrupted, METRIC)
     assert close(found.values, one_by_one(model, found, clean, corrupted, METRIC))
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5, 1000])
 def test_how_many_rows_are_computed_together_changes_nothing(rows: int) -> None:
     model, (clean, corrupted) = tiny("llama", n_layers=3), two_runs("llama")
-    plain = sweep(model, clean, corrupted, METRIC, over="heads", positions=True)
-    assert close(sweep(model, clean, corrupted, METRIC, over="heads", positions=True, rows=rows).values, plain.values)
+    plain = patch_sweep(model, clean, corrupted, METRIC, over="heads", positions=True)
+    assert close(
+        patch_sweep(model, clean, corrupted, METRIC, over="heads", positions=True, rows=rows).values, plain.values
+    )
 
 
 @pytest.mark.parametrize("name", [*DECODERS, "bert", "transformer", "t5"])
@@ -85,7 +87,7 @@ def test_padded_rows_and_positions_of_their_own(name: str, left: bool) -> None:
     real = real.flip(1) if left else real
     metric = LogProbability(4, at=torch.tensor([seq - 1 if left else 3, seq - 1]))
     own = torch.tensor([[3, seq - 2], [0, 2]])
-    found = sweep(model, clean, corrupted, metric, positions=own, real=real, rows=6)
+    found = patch_sweep(model, clean, corrupted, metric, positions=own, real=real, rows=6)
     assert found.positions == (0, 1)
     assert close(found.values, one_by_one(model, found, clean, corrupted, metric, own, real=real))
     assert (found.values - found.corrupted).abs().amax(dim=(0, 2)).min() > 1e-6
@@ -105,7 +107,7 @@ def test_heads_as_wide_as_our_own_kernels_want_them(name: str, over: str, padded
     at = torch.tensor([3 if padded == "right" else seq - 1, seq - 1])
     more = {} if padded == "not" else {"real": real}
     for positions in (True, False):
-        found = sweep(model, clean, corrupted, LogProbability(4, at=at), over=over, positions=positions, **more)
+        found = patch_sweep(model, clean, corrupted, LogProbability(4, at=at), over=over, positions=positions, **more)
         assert close(found.values, one_by_one(model, found, clean, corrupted, LogProbability(4, at=at), **more))
         assert (found.values - found.corrupted).abs().max() > 1e-3
     gone = ablate_sweep(model, *clean, metric=LogProbability(4, at=at), over=over, **more)
@@ -119,7 +121,7 @@ def test_an_encoder_is_swept_for_a_word_behind_its_own_length() -> None:
     model = tiny("transformer")
     clean, corrupted = ((some_ids(2, 3, seed=seed), some_ids(2, 9, seed=4)) for seed in (1, 2))
     for metric in (LogProbability(4, at=8), LogitDifference(1, 2, at=(2, 7))):
-        found = sweep(model, clean, corrupted, metric, side="encoder")
+        found = patch_sweep(model, clean, corrupted, metric, side="encoder")
         assert close(found.values, one_by_one(model, found, clean, corrupted, metric))
 
 
@@ -128,7 +130,7 @@ def test_what_comes_after_the_question_does_not_matter_and_before_it_does(at: An
     model, (clean, corrupted) = tiny("gpt2"), two_runs("gpt2")
     with torch.no_grad():
         metric = Kl(model(*clean), at=at)
-    found = sweep(model, clean, corrupted, metric)
+    found = patch_sweep(model, clean, corrupted, metric)
     assert close(found.values, one_by_one(model, found, clean, corrupted, metric))
     last = 6 if at is None else at if isinstance(at, int) else max(at)
     behind = found.values[:, last + 1 :]
@@ -144,14 +146,14 @@ def test_any_function_of_the_logits_is_a_metric_and_heads_may_read_all_positions
         return logits.flatten(1).logsumexp(dim=1)
 
     for how in (metric, LogProbability(1, at=2)):
-        found = sweep(model, clean, corrupted, how, rows=8)
+        found = patch_sweep(model, clean, corrupted, how, rows=8)
         assert close(found.values, one_by_one(model, found, clean, corrupted, how))
 
 
 def test_the_last_token_of_a_decoder_classifies() -> None:
     model, (clean, corrupted) = tiny("llama", task="classify", n_classes=3), two_runs("llama")
     real = torch.arange(7) < torch.tensor([[5], [7]])
-    found = sweep(model, clean, corrupted, LogitDifference(0, 1), real=real)
+    found = patch_sweep(model, clean, corrupted, LogitDifference(0, 1), real=real)
     assert close(found.values, one_by_one(model, found, clean, corrupted, LogitDifference(0, 1), real=real))
 
 
@@ -159,11 +161,11 @@ def test_the_last_token_of_a_decoder_classifies() -> None:
 def test_effects_run_from_the_corrupted_run_to_the_clean_one(name: str) -> None:
     model, (clean, corrupted) = tiny(name), two_runs(name)
     side = "decoder" if hasattr(model, "decoder") else "encoder"
-    both = sweep(model, clean, corrupted, METRIC, positions=False, layers=[0], side=side)
+    both = patch_sweep(model, clean, corrupted, METRIC, positions=False, layers=[0], side=side)
     assert both.axes == ("layer",)
     if name != "transformer":  # where the memory differs, too
         assert close(both.effects, torch.ones(1, dtype=torch.float64))
-    same = sweep(model, corrupted, corrupted, METRIC)
+    same = patch_sweep(model, corrupted, corrupted, METRIC)
     assert close(same.values, same.corrupted.expand_as(same.values))
     assert same.to_dict()["effects"] is None
     assert json.loads(json.dumps(both.to_dict())) == both.to_dict()
@@ -173,7 +175,7 @@ def test_a_sweep_leaves_nothing_behind() -> None:
     model, (clean, corrupted) = tiny("gpt2"), two_runs("gpt2")
     before = {name: p.grad for name, p in model.named_parameters()}
     state = torch.get_rng_state()
-    sweep(model, clean, corrupted, METRIC)
+    patch_sweep(model, clean, corrupted, METRIC)
     estimate_sweep(model, clean, corrupted, METRIC)
     assert torch.equal(state, torch.get_rng_state())
     assert {name: p.grad for name, p in model.named_parameters()} == before
@@ -199,21 +201,21 @@ def test_a_sweep_leaves_nothing_behind() -> None:
 def test_a_sweep_that_cannot_be_meant_is_refused(words: dict[str, Any], said: str) -> None:
     model, (clean, corrupted) = tiny("gpt2"), two_runs("gpt2")
     with pytest.raises(InputError, match=said):
-        sweep(model, clean, corrupted, METRIC, **words)
+        patch_sweep(model, clean, corrupted, METRIC, **words)
 
 
 def test_other_runs_that_cannot_be_swept_are_refused() -> None:
     model, (clean, corrupted) = tiny("gpt2"), two_runs("gpt2")
     with pytest.raises(InputError, match="need rows of one length"):
-        sweep(model, clean, corrupted[0][:, :5], METRIC)
+        patch_sweep(model, clean, corrupted[0][:, :5], METRIC)
     with pytest.raises(InputError, match="clean: 1 tensors, corrupted: 2: both need"):
-        sweep(model, clean, [*corrupted, *corrupted], METRIC)
+        patch_sweep(model, clean, [*corrupted, *corrupted], METRIC)
     with pytest.raises(InputError, match="inside a watch"), watch(model, "head.logits"):
-        sweep(model, clean, corrupted, METRIC)
+        patch_sweep(model, clean, corrupted, METRIC)
     with pytest.raises(InputError, match=r"model\.eval"):
-        sweep(model.train(), clean, corrupted, METRIC)
+        patch_sweep(model.train(), clean, corrupted, METRIC)
     with pytest.raises(InputError, match="one number each"):
-        sweep(model.eval(), clean, corrupted, lambda logits: logits.mean())
+        patch_sweep(model.eval(), clean, corrupted, lambda logits: logits.mean())
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "transformer", "t5", "vit"])
@@ -229,12 +231,12 @@ def test_an_estimate_is_exact_for_small_changes(name: str, over: str) -> None:
         table[25:] = table[:25] + 1e-6 * torch.randn(25, 24, dtype=torch.float64)
         clean = (clean[0] % 25, *clean[1:])
         near = (clean[0] + 25, *clean[1:])
-    found = sweep(model, near, clean, METRIC, over=over, side=side)
+    found = patch_sweep(model, near, clean, METRIC, over=over, side=side)
     guess = estimate_sweep(model, near, clean, METRIC, over=over, side=side)
     a, b = found.values - found.corrupted, guess.values - guess.corrupted
     assert a.abs().max() > 1e-9
     assert (a - b).abs().max() <= 1e-3 * a.abs().max()
-    alike = agreement(found, guess)
+    alike = compare_sweeps(found, guess)
     assert min(alike.pearson, alike.rank, alike.sign) > 0.99
 
 
@@ -242,12 +244,12 @@ def test_agreement_is_what_scipy_says() -> None:
     from scipy.stats import pearsonr, spearmanr
 
     model, (clean, corrupted) = tiny("gpt2"), two_runs("gpt2")
-    found, guess = (f(model, clean, corrupted, METRIC, over="heads") for f in (sweep, estimate_sweep))
+    found, guess = (f(model, clean, corrupted, METRIC, over="heads") for f in (patch_sweep, estimate_sweep))
     a, b = (one.effects.flatten().numpy() for one in (found, guess))
-    alike = agreement(found, guess)
+    alike = compare_sweeps(found, guess)
     assert alike.pearson == pytest.approx(pearsonr(a, b).statistic)
     assert alike.rank == pytest.approx(spearmanr(a, b).statistic)
-    assert agreement(found, found).to_dict() == pytest.approx({"pearson": 1.0, "rank": 1.0, "sign": 1.0})
+    assert compare_sweeps(found, found).to_dict() == pytest.approx({"pearson": 1.0, "rank": 1.0, "sign": 1.0})
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert", "transformer"])
@@ -258,17 +260,17 @@ def test_nobody_reads_padding_and_a_padded_row_is_as_it_is_alone(name: str) -> N
     at_end = LogitDifference(1, 2)
     one = tuple(x[:1] for x in clean)
     for asks in (
-        lambda: sweep(model, clean, corrupted, at_end, real=real),
+        lambda: patch_sweep(model, clean, corrupted, at_end, real=real),
         lambda: estimate_sweep(model, clean, corrupted, at_end, real=real),
-        lambda: trial(model, *clean, metric=at_end, reference=corrupted, real=real),
+        lambda: circuit_task(model, *clean, metric=at_end, reference=corrupted, real=real),
         lambda: ablate_sweep(model, *one, metric=at_end, real=real[:1]),
-        lambda: sweep(model, clean, corrupted, LogitDifference(1, 2, at=None), real=real),
+        lambda: patch_sweep(model, clean, corrupted, LogitDifference(1, 2, at=None), real=real),
     ):
         with pytest.raises(InputError, match=r"in row 0, LogitDifference reads padding: at=last_real\(real\)"):
             asks()
     metric = LogitDifference(1, 2, at=last_real(real))
-    found = sweep(model, clean, corrupted, metric, real=real)
-    alone = sweep(
+    found = patch_sweep(model, clean, corrupted, metric, real=real)
+    alone = patch_sweep(
         model, (*one[:-1], one[-1][:, :4]), tuple(x[:1] for x in (*corrupted[:-1], corrupted[-1][:, :4])), at_end
     )
     assert close(found.clean[:1], alone.clean)
@@ -278,9 +280,9 @@ def test_nobody_reads_padding_and_a_padded_row_is_as_it_is_alone(name: str) -> N
 def test_one_position_for_each_row_is_a_tensor_without_further_axis() -> None:
     model, (clean, corrupted) = tiny("gpt2"), two_runs("gpt2")
     own = torch.tensor([3, 6])
-    found = sweep(model, clean, corrupted, METRIC, positions=own)
+    found = patch_sweep(model, clean, corrupted, METRIC, positions=own)
     assert found.positions == (0,)
-    assert torch.equal(found.values, sweep(model, clean, corrupted, METRIC, positions=own[:, None]).values)
+    assert torch.equal(found.values, patch_sweep(model, clean, corrupted, METRIC, positions=own[:, None]).values)
     assert close(found.values, one_by_one(model, found, clean, corrupted, METRIC, own[:, None]))
 
 
@@ -288,11 +290,11 @@ def test_rounded_matrices_are_swept_cell_by_cell_and_an_estimate_is_refused() ->
     model, (clean, corrupted) = to_int8(tiny("gpt2", dtype=torch.float32)), two_runs("gpt2")
     with pytest.raises(InputError, match="no gradient flows"):
         estimate_sweep(model, clean, corrupted, METRIC)
-    found = sweep(model, clean, corrupted, METRIC)
+    found = patch_sweep(model, clean, corrupted, METRIC)
     alone = one_by_one(model, found, clean, corrupted, METRIC)
     assert (found.values - alone).abs().max() < 0.05  # another last bit may tip a rounding over
     assert (found.values - found.corrupted).abs().max() > 1
-    asked = trial(model, *clean, metric=METRIC, reference=corrupted)
+    asked = circuit_task(model, *clean, metric=METRIC, reference=corrupted)
     with pytest.raises(InputError, match="no gradient flows"):
         asked.estimates()
 
@@ -300,9 +302,9 @@ def test_rounded_matrices_are_swept_cell_by_cell_and_an_estimate_is_refused() ->
 def test_one_cell_correlates_with_nothing() -> None:
     model, (clean, corrupted) = tiny("gpt2"), two_runs("gpt2")
     few: dict[str, Any] = {"layers": [1], "positions": [-1]}
-    found, guess = (f(model, clean, corrupted, METRIC, **few) for f in (sweep, estimate_sweep))
-    assert agreement(found, guess).to_dict() == {"pearson": None, "rank": None, "sign": 1.0}
-    still = sweep(model, corrupted, corrupted, METRIC, layers=[1])
-    moved = sweep(model, clean, corrupted, METRIC, layers=[1])
-    assert agreement(still, moved).pearson is None
-    assert agreement(moved, still).rank is None
+    found, guess = (f(model, clean, corrupted, METRIC, **few) for f in (patch_sweep, estimate_sweep))
+    assert compare_sweeps(found, guess).to_dict() == {"pearson": None, "rank": None, "sign": 1.0}
+    still = patch_sweep(model, corrupted, corrupted, METRIC, layers=[1])
+    moved = patch_sweep(model, clean, corrupted, METRIC, layers=[1])
+    assert compare_sweeps(still, moved).pearson is None
+    assert compare_sweeps(moved, still).rank is None

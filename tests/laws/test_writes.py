@@ -5,7 +5,7 @@ import torch
 from helpers.tiny_models import ALL, TRANSLATORS, VOCAB, close, inputs, some_ids, tiny
 
 from cutaway.errors import InputError
-from cutaway.inside.residual.stream import writes
+from cutaway.inside.residual.stream import decompose_residual
 from cutaway.model.model import Model
 from cutaway.model.precision import to_int8
 from cutaway.model.tap import edit, tap_names, watch
@@ -22,7 +22,7 @@ def test_the_parts_are_the_whole_at_every_place(name: str, dtype: torch.dtype) -
     with watch(model, "*.residual_*") as seen:
         model(*given)
     for at in places(model):
-        found = writes(model, *given, at=at)
+        found = decompose_residual(model, *given, at=at)
         assert close(found.total(), seen[at]), at
         assert close(found.stream, seen[at])
         assert len(set(found.names)) == len(found.names) == len(found.vectors)
@@ -34,7 +34,7 @@ def test_a_model_in_16_bits_is_taken_apart_in_32(name: str, dtype: torch.dtype) 
     """What is left between sum and stream is the model's own rounding, after each part."""
     model, given = tiny(name, dtype=dtype), inputs(name, dtype=dtype)
     for cross in ("heads", "source", "encoder") if name in TRANSLATORS else ("heads",):
-        found = writes(model, *given, cross=cross)
+        found = decompose_residual(model, *given, cross=cross)
         assert found.vectors.dtype == torch.float32
         assert (found.total() - found.stream).abs().max() < 0.03 * found.stream.abs().max()
         tokens = None if name == "vit" else [3, 1, 4]
@@ -46,7 +46,7 @@ def test_a_model_in_16_bits_is_taken_apart_in_32(name: str, dtype: torch.dtype) 
 def test_the_parts_of_the_logits_are_the_logits(name: str) -> None:
     model, given = tiny(name), inputs(name)
     tokens = [3, 1, 4] if name != "vit" else None
-    found = writes(model, *given).to_logits(tokens)
+    found = decompose_residual(model, *given).to_logits(tokens)
     expected = model(*given)
     assert close(found.total(), expected if tokens is None else expected[..., tokens])
     assert found.scores.std() > 0
@@ -78,24 +78,24 @@ def test_every_head_can_be_taken_apart(name: str, changes: dict, frozen: list[st
         more["real"][0, :2], more["real"][1, -2:] = False, False  # padding on either side
     expected = model(*given, **more)
     words = expected.shape[-1] == VOCAB
-    found = writes(model, *given, **more).to_logits([3, 1] if words else None)
+    found = decompose_residual(model, *given, **more).to_logits([3, 1] if words else None)
     assert close(found.total(), expected[..., [3, 1]] if words else expected)
     assert list(found.frozen) == frozen
     if not words:
-        assert close(writes(model, *given, **more).to_logits([0]).total(), expected[..., :1])
+        assert close(decompose_residual(model, *given, **more).to_logits([0]).total(), expected[..., :1])
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert", "transformer", "vit"])
 def test_some_positions_are_those_of_all(name: str) -> None:
     model, given = tiny(name), inputs(name)
-    whole, some = writes(model, *given), writes(model, *given, positions=[0, -1])
+    whole, some = decompose_residual(model, *given), decompose_residual(model, *given, positions=[0, -1])
     assert whole.names == some.names
     assert close(some.vectors, whole.vectors[:, :, [0, -1]])
     assert some.positions == (0, whole.vectors.shape[2] - 1)
     if name == "vit":
         assert close(some.to_logits().total(), model(*given))
         with pytest.raises(InputError, match=r"head\.pool reads positions that are not among positions=\[1\]"):
-            writes(model, *given, positions=[1]).to_logits()
+            decompose_residual(model, *given, positions=[1]).to_logits()
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -107,7 +107,7 @@ def test_a_head_that_is_taken_out_writes_nothing(name: str) -> None:
         return torch.cat([heads[:, :2], torch.zeros_like(heads[:, 2:3]), heads[:, 3:]], dim=1)
 
     with edit(model, {f"{side}.1.attention.heads": without_head_2}):
-        found = writes(model, *given, at=f"{side}.1.residual_after_attention")
+        found = decompose_residual(model, *given, at=f"{side}.1.residual_after_attention")
     assert not found.sum(f"{side}.1.attention.2").any()
     assert all(found.sum(f"{side}.1.attention.{head}").any() for head in (0, 1, 3))
 
@@ -116,7 +116,7 @@ def test_pre_norm_a_write_is_what_its_part_wrote() -> None:
     model, given = tiny("gpt2"), inputs("gpt2")
     with watch(model, "*") as seen:
         model(*given)
-    found = writes(model, *given)
+    found = decompose_residual(model, *given)
     assert close(found.sum("decoder.0.feed_forward"), seen["decoder.0.feed_forward.output"])
     assert close(found.sum("decoder.1.attention.*"), seen["decoder.1.attention.output"])
     assert close(found.sum("embedding.*"), seen["embedding.output"])
@@ -128,8 +128,8 @@ def test_pre_norm_a_write_is_what_its_part_wrote() -> None:
 def test_what_a_cross_head_writes_can_be_split(name: str, cross: str) -> None:
     model, given = tiny(name), inputs(name)
     real = torch.tensor([[True] * 7, [True] * 4 + [False] * 3])
-    plain = writes(model, *given, source_real=real, positions=[1, -1])
-    split = writes(model, *given, source_real=real, positions=[1, -1], cross=cross)
+    plain = decompose_residual(model, *given, source_real=real, positions=[1, -1])
+    split = decompose_residual(model, *given, source_real=real, positions=[1, -1], cross=cross)
     for writer in plain.names:
         if ".cross." in writer and writer[-1].isdigit():
             assert close(split.sum(f"{writer} < *"), plain.sum(writer)), writer
@@ -144,14 +144,14 @@ def test_what_a_cross_head_writes_can_be_split(name: str, cross: str) -> None:
 
 def test_each_position_may_have_a_token_of_its_own() -> None:
     model, ids = tiny("bert"), some_ids(2, 7)
-    found = writes(model, ids).to_logits(ids)
+    found = decompose_residual(model, ids).to_logits(ids)
     assert close(found.total(), model(ids).gather(-1, ids[..., None]))
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert"])
 def test_tokens_that_are_not_there_are_refused(name: str) -> None:
     model, ids = tiny(name), some_ids(2, 7)
-    found, some = writes(model, ids), writes(model, ids, positions=[-1])
+    found, some = decompose_residual(model, ids), decompose_residual(model, ids, positions=[-1])
     for token in (VOCAB, -1):
         with pytest.raises(InputError, match=rf"token {token} is outside 0…{VOCAB - 1}"):
             found.to_logits([3, token])
@@ -166,26 +166,26 @@ def test_tokens_that_are_not_there_are_refused(name: str) -> None:
     with pytest.raises(InputError, match=r"tokens are whole numbers, not torch\.bool"):
         found.to_logits([True])
     with pytest.raises(InputError, match="label 3 is outside 0…2"):
-        writes(tiny("bert", task="tag", n_classes=3), ids).to_logits([3])
+        decompose_residual(tiny("bert", task="tag", n_classes=3), ids).to_logits([3])
 
 
 def test_what_stood_still_is_named_up_to_its_place() -> None:
     model, given = tiny("transformer"), inputs("transformer")
-    assert writes(model, *given, at="decoder.0.residual_before", cross="encoder").frozen == ()
-    found = writes(model, *given, at="decoder.0.residual_after_cross")
+    assert decompose_residual(model, *given, at="decoder.0.residual_before", cross="encoder").frozen == ()
+    found = decompose_residual(model, *given, at="decoder.0.residual_after_cross")
     assert found.frozen == ("decoder.0.attention_norm", "decoder.0.cross_norm")
-    split = writes(model, *given, cross="encoder")
+    split = decompose_residual(model, *given, cross="encoder")
     assert sorted(split.frozen) == sorted([*POST_NORM, *DECODER])
     assert split.to_logits([1]).frozen == split.frozen
     assert split.to_dict()["frozen"] == list(split.frozen)
-    pre = writes(tiny("transformer-pre-norm"), *given, cross="encoder")
+    pre = decompose_residual(tiny("transformer-pre-norm"), *given, cross="encoder")
     assert pre.frozen == ("encoder.final_norm",)
     assert pre.to_logits([1]).frozen == ("encoder.final_norm", "decoder.final_norm")
 
 
 def test_the_encoders_stream_of_a_translator() -> None:
     model, given = tiny("transformer-pre-norm"), inputs("transformer-pre-norm")
-    found = writes(model, *given, stream="encoder")
+    found = decompose_residual(model, *given, stream="encoder")
     with watch(model, "encoder.final_norm.output") as seen:
         model(*given)
     assert close(model.encoder.final_norm(found.total()), seen["encoder.final_norm.output"])
@@ -195,7 +195,7 @@ def test_the_encoders_stream_of_a_translator() -> None:
 
 def test_what_is_found_can_be_told() -> None:
     model, given = tiny("gpt2"), inputs("gpt2", batch=1)
-    found = writes(model, *given, positions=[-1])
+    found = decompose_residual(model, *given, positions=[-1])
     told = found.to_dict()
     assert told["positions"] == [6]
     assert sum(row[0][0] for row in told["shares"]) == pytest.approx(1)
@@ -205,22 +205,22 @@ def test_what_is_found_can_be_told() -> None:
 def test_what_cannot_be_taken_apart_is_refused() -> None:
     model, given = tiny("gpt2"), inputs("gpt2")
     with pytest.raises(InputError, match=r"at='decoder\.7\.residual_after' is no place of the decoder's stream"):
-        writes(model, *given, at="decoder.7.residual_after")
+        decompose_residual(model, *given, at="decoder.7.residual_after")
     with pytest.raises(InputError, match="no stream 'encoder': this model has decoder"):
-        writes(model, *given, stream="encoder")
+        decompose_residual(model, *given, stream="encoder")
     with pytest.raises(InputError, match="has no cross-attention to split"):
-        writes(model, *given, cross="source")
+        decompose_residual(model, *given, cross="source")
     with pytest.raises(InputError, match="which tokens"):
-        writes(model, *given).to_logits()
+        decompose_residual(model, *given).to_logits()
     with pytest.raises(InputError, match="no writer matches"):
-        writes(model, *given).sum("encoder.*")
+        decompose_residual(model, *given).sum("encoder.*")
     with pytest.raises(InputError, match="no head reads"):
-        writes(model, *given, at="decoder.1.residual_before").to_logits([1])
+        decompose_residual(model, *given, at="decoder.1.residual_before").to_logits([1])
     with pytest.raises(InputError, match="'reel' is neither an option here nor an input of GPT2"):
-        writes(model, *given, reel=None)
+        decompose_residual(model, *given, reel=None)
     with pytest.raises(InputError, match="gives no scores"):
-        writes(tiny("gpt2", task="hidden"), *given).to_logits([1])
+        decompose_residual(tiny("gpt2", task="hidden"), *given).to_logits([1])
     with pytest.raises(InputError, match="in training"):
-        writes(tiny("gpt2").train(), *given)
+        decompose_residual(tiny("gpt2").train(), *given)
     with pytest.raises(InputError, match="rounded to 8 bits"):
-        writes(to_int8(tiny("gpt2", dtype=torch.float32)), *given)
+        decompose_residual(to_int8(tiny("gpt2", dtype=torch.float32)), *given)

@@ -3,7 +3,7 @@
 import torch
 from helpers.tiny_models import tiny
 
-from cutaway.inside.residual.tuned_lens import kl_by_layer, train_lens
+from cutaway.inside.residual.tuned_lens import kl_by_layer, train_tuned_lens
 from cutaway.objectives import next_token_loss
 
 TEXT = "the cat sat on the mat and the dog sat on the log while the bird sang a song to the sun and the moon . " * 40
@@ -25,7 +25,7 @@ def test_after_training_every_layer_is_closer_on_text_it_has_not_seen() -> None:
     plain = kl_by_layer(model, held_out)
     told: list[tuple[int, int]] = []
     batches = [(rows[torch.randint(len(rows) - 20, (16,))],) for _ in range(150)]
-    lens = train_lens(model, batches, rate=1e-2, report=lambda done, total: told.append((done, total)))
+    lens = train_tuned_lens(model, batches, rate=1e-2, progress=lambda done, total: told.append((done, total)))
     tuned = kl_by_layer(model, held_out, tuned=lens)
     *early, last = plain
     assert all(tuned[layer] < 0.7 * plain[layer] for layer in early)

@@ -11,10 +11,10 @@ from cutaway.errors import ConfigError, CutawayError, InputError
 from cutaway.families import build, config_from_dict, sizes
 from cutaway.families.gpt2 import GPT2Config
 from cutaway.inside.attribution.explain import explain_translation
-from cutaway.inside.circuits.alignment_heads import aligning
-from cutaway.inside.circuits.circuit_eval import trial
+from cutaway.inside.circuits.alignment_heads import alignment_heads
+from cutaway.inside.circuits.circuit_task import circuit_task
 from cutaway.inside.patching.metrics import Logit
-from cutaway.inside.residual.stream import writes
+from cutaway.inside.residual.stream import decompose_residual
 from cutaway.model.attention import SelfAttention
 from cutaway.model.cache import Cache
 from cutaway.model.embeddings import PatchEmbedding
@@ -258,11 +258,16 @@ def test_t5_refuses_buckets_that_cannot_be_filled(changes: dict[str, int]) -> No
 @pytest.mark.parametrize(
     ("ask", "said"),
     [
-        (lambda: aligning(tiny("gpt2"), byte_level(), ["a"], ["b"]), "aligning is of translators"),
+        (lambda: alignment_heads(tiny("gpt2"), byte_level(), ["a"], ["b"]), "aligning is of translators"),
         (lambda: explain_translation(tiny("gpt2", vocab_size=400), byte_level(), "a", "b"), "translates nothing"),
-        (lambda: writes(tiny("transformer"), *inputs("transformer"), cross="target"), "cross='target' is not one of"),
         (
-            lambda: trial(tiny("gpt2"), some_ids(2, 4), metric=Logit(3), reference=(some_ids(2, 4),), how="median"),
+            lambda: decompose_residual(tiny("transformer"), *inputs("transformer"), cross="target"),
+            "cross='target' is not one of",
+        ),
+        (
+            lambda: circuit_task(
+                tiny("gpt2"), some_ids(2, 4), metric=Logit(3), reference=(some_ids(2, 4),), how="median"
+            ),
             "how='median' is not one of",
         ),
     ],

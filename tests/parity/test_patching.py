@@ -9,10 +9,10 @@ from helpers.parity.hooked_twins import hooked_twins
 from torch import Tensor
 from transformer_lens import patching
 
+from cutaway.inside.patching.interventions import Ablate, Place, intervene
 from cutaway.inside.patching.metrics import LogitDifference
-from cutaway.inside.patching.patch import Ablate, Place, intervene
 from cutaway.inside.patching.paths import patch_paths
-from cutaway.inside.patching.sweep import sweep
+from cutaway.inside.patching.sweep import patch_sweep
 
 SWEEPS = {
     "residual": patching.get_act_patch_resid_pre,
@@ -45,7 +45,7 @@ def test_every_sweep(setting: Any, over: str) -> None:
     with torch.no_grad():
         _, cache = hooked.run_with_cache(clean)
         theirs = get(hooked, corrupted, cache, lambda logits: (logits[:, -1, 5] - logits[:, -1, 7]).mean())
-    found = sweep(ours, clean, corrupted, LogitDifference(5, 7), over=over)
+    found = patch_sweep(ours, clean, corrupted, LogitDifference(5, 7), over=over)
     assert near(found.values.mean(dim=-1), theirs)
     assert theirs.std() > 1e-3
 
@@ -57,7 +57,7 @@ def test_heads_at_every_position(setting: Any) -> None:
         theirs = patching.get_act_patch_attn_head_out_by_pos(
             hooked, corrupted, cache, lambda logits: (logits[:, -1, 5] - logits[:, -1, 7]).mean()
         )
-    found = sweep(ours, clean, corrupted, LogitDifference(5, 7), over="heads", positions=True)
+    found = patch_sweep(ours, clean, corrupted, LogitDifference(5, 7), over="heads", positions=True)
     assert near(found.values.mean(dim=-1), theirs)
 
 

@@ -8,7 +8,7 @@ from helpers.parity.hooked_twins import hooked_twins
 from helpers.parity.twins import assert_close
 
 from cutaway.inside.residual.logit_lens import logit_lens
-from cutaway.inside.residual.stream import writes
+from cutaway.inside.residual.stream import decompose_residual
 
 IDS = torch.randint(3, 53, (2, 9), generator=torch.Generator().manual_seed(0))
 NAMES = {"embed": "embedding.tokens", "pos_embed": "embedding.positions", "bias": "decoder.*.attention.bias"}
@@ -23,7 +23,7 @@ def test_the_stream_and_its_parts(tmp_path: Path, dtype: torch.dtype, tied: bool
     both, hooked = hooked_twins(tmp_path, dtype, tie_word_embeddings=tied)
     with torch.no_grad():
         _, cache = hooked.run_with_cache(IDS)
-    found = writes(both.ours, IDS)
+    found = decompose_residual(both.ours, IDS)
     theirs, labels = cache.get_full_resid_decomposition(expand_neurons=False, return_labels=True)
     for label, vector in zip(labels, theirs, strict=True):
         ours = found.sum(NAMES[label])
@@ -41,7 +41,7 @@ def test_direct_logit_attribution(tmp_path: Path, dtype: torch.dtype, tied: bool
         logits, cache = hooked.run_with_cache(IDS)
         parts, labels = cache.get_full_resid_decomposition(expand_neurons=False, return_labels=True)
         theirs = cache.logit_attrs(parts, tokens=next_ones, has_batch_dim=True)
-    found = writes(both.ours, IDS).to_logits(next_ones)
+    found = decompose_residual(both.ours, IDS).to_logits(next_ones)
     for label, score in zip(labels, theirs, strict=True):
         assert_close(found.sum(NAMES[label])[..., 0], score.to(dtype), tolerance)
     assert_close(found.total(), logits.gather(-1, next_ones[..., None]).to(dtype), tolerance)

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 from torch import Tensor
 
-from cutaway.pictures.bars import BLOCKS, COLOURS, SURE, fits, half_blocks, heat_map, sure_colour
+from cutaway.pictures.bars import BLOCKS, COLOURS, PROBABILITY_COLOURS, fits, half_blocks, heat_map, probability_colour
 
 
 def printed(picture: Text, *, colour: bool) -> str:
@@ -114,7 +114,7 @@ def test_tokens_that_look_like_markup_are_plain_text() -> None:
         assert name in lines[0]
 
 
-@pytest.mark.parametrize("colour", sorted({*COLOURS, *SURE.values()}))
+@pytest.mark.parametrize("colour", sorted({*COLOURS, *PROBABILITY_COLOURS.values()}))
 def test_a_colour_stands_out_on_black_and_on_white(colour: str) -> None:
     """Contrast as the Web's guidelines (WCAG 2) measure it; large marks need 3."""
     shares = [share / 255 for share in Color.parse(colour).triplet or ()]
@@ -126,8 +126,8 @@ def test_a_colour_stands_out_on_black_and_on_white(colour: str) -> None:
 
 def test_the_surer_the_bluer() -> None:
     chances = [0.0, 0.019, 0.05, 0.2, 0.5, 0.6, 1.0]
-    colours = list(SURE.values())
-    assert [colours.index(sure_colour(p)) for p in chances] == [0, 0, 1, 2, 3, 4, 4]
+    colours = list(PROBABILITY_COLOURS.values())
+    assert [colours.index(probability_colour(p)) for p in chances] == [0, 0, 1, 2, 3, 4, 4]
 
 
 PICTURES = st.tuples(st.integers(1, 7), st.integers(1, 6)).flatmap(

@@ -31,16 +31,14 @@ from cutaway.pictures import (
     Lines,
     PatchEvidence,
     Picture,
-    heads,
-    merged,
+    head_maps,
     read_picture,
     visible_text,
-    word_spans,
 )
-from cutaway.pictures.colour import ANCHORS, AT_NIGHT, SERIES, STEPS, Scale, ink_on, png, pooled, ramp
+from cutaway.pictures.colour import ANCHORS, AT_NIGHT, SERIES, STEPS, Scale, max_pool, png, ramp, text_colour
 from cutaway.pictures.line_plot import nice_ticks
 from cutaway.pictures.picture import strongest
-from cutaway.pictures.picture_data import SMALL, pack_array, said_numbers, unpack_array
+from cutaway.pictures.picture_data import SMALL, check_numbers, pack_array, unpack_array
 from cutaway.pictures.svg import cells, width_of
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -181,7 +179,9 @@ def test_letters_on_a_cell_can_be_read() -> None:
     for kind in ANCHORS:
         for colour in ramp(kind):
             back = brightness(colour)
-            front = brightness(np.array([255 if ink_on("#" + bytes(colour.tolist()).hex()) == "#ffffff" else 0] * 3))
+            front = brightness(
+                np.array([255 if text_colour("#" + bytes(colour.tolist()).hex()) == "#ffffff" else 0] * 3)
+            )
             assert (max(front, back) + 0.05) / (min(front, back) + 0.05) >= 4.5
 
 
@@ -237,7 +237,7 @@ def test_a_png_holds_its_pixels(shape: tuple[int, ...]) -> None:
 )
 def test_a_pooled_pixel_is_the_strongest_of_its_neighbours(values: np.ndarray, most: int, positive: bool) -> None:
     values = np.abs(np.nan_to_num(values)) if positive else values
-    small = pooled(values, most)
+    small = max_pool(values, most)
     rows, columns = -(-11 // most), -(-7 // most)
     assert max(small.shape[1:]) <= most
     for i in np.ndindex(small.shape):
@@ -285,9 +285,9 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "names": (lambda: HeatMap(np.zeros((2, 2)), rows=["a"]), r"the rows \(row\): 1 names for 2"),
     "one string": (lambda: HeatMap(np.zeros((2, 2)), rows="ab"), "must be a list of strings"),
     "colours": (lambda: HeatMap(np.zeros((2, 2)), colours="jet").svg(), "'jet' is not known"),
-    "no heads": (lambda: heads(np.zeros((0, 2, 3, 3))), "there is no layer"),
-    "no such head": (lambda: heads(np.zeros((1, 2, 3, 3)), show=[(0, 2)]), r"no head \(0, 2\): 1 layers have 2 heads"),
-    "uneven heads": (lambda: heads([np.zeros((1, 2, 2)), np.zeros((2, 2, 2))]), "several shapes"),
+    "no heads": (lambda: head_maps(np.zeros((0, 2, 3, 3))), "there is no layer"),
+    "no such head": (lambda: head_maps(np.zeros((1, 2, 3, 3)), show=[(0, 2)]), r"no head \(0, 2\): 1 layers"),
+    "uneven heads": (lambda: head_maps([np.zeros((1, 2, 2)), np.zeros((2, 2, 2))]), "several shapes"),
     "no words": (lambda: Arcs(np.zeros((0, 0))), "the weights of arcs is empty"),
     "no source": (lambda: ColouredText(np.zeros((2, 0))), "there is no source"),
     "no lens": (lambda: LensGrid([], np.zeros((0, 2))), "there is no layer"),
@@ -309,7 +309,6 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "normalised": (lambda: PatchEvidence(np.full((4, 4), -1.0), {"a": [[1.0]]}), "undo the model's normalisation"),
     "two channels": (lambda: PatchEvidence(np.zeros((4, 4, 2)), {"a": [[1.0]]}), "height width rgb"),
     "suffix": (lambda: HeatMap([[1.0]]).save("a.pdf"), "a.pdf: a picture is saved as .html, .svg, .txt, .json"),
-    "spans": (lambda: merged(np.eye(3), [(0, 2), (2, 3)], [(0, 1), (2, 3)]), "the spans of the keys"),
 }  # fmt: skip
 
 
@@ -394,13 +393,13 @@ def test_a_file_is_whole_or_absent(tmp_path: Path) -> None:
 
 def test_heads_keep_what_was_asked_for_exactly_and_pool_the_rest() -> None:
     patterns = torch.rand(2, 3, 100, 100).softmax(-1)
-    picture = heads(patterns, show=[(1, 2), (0, 1)])
+    picture = head_maps(patterns, show=[(1, 2), (0, 1)])
     assert picture.small.shape == (2, 3, 50, 50)
     np.testing.assert_array_equal(picture.whole["1.2"], patterns[1, 2].numpy())
     np.testing.assert_array_equal(picture.large().values, patterns[1, 2].numpy())
     assert picture.shown == "1.2"
-    assert heads(list(patterns)).to_dict() == heads(patterns).to_dict()
-    short = heads(patterns[:, :, :9, :9])
+    assert head_maps(list(patterns)).to_dict() == head_maps(patterns).to_dict()
+    short = head_maps(patterns[:, :, :9, :9])
     assert short.whole == {}
     np.testing.assert_array_equal(short.small, patterns[:, :, :9, :9].numpy())
 
@@ -410,18 +409,7 @@ def test_the_open_head_is_one_that_looks_somewhere() -> None:
     patterns[..., 0] = 1  # all look at the first token
     patterns[1, 0] = np.eye(6)  # this one at itself
     patterns[0, 1] = np.roll(np.eye(6), -2, axis=1)
-    assert heads(patterns).shown == "0.1"
-
-
-@given(st.lists(st.booleans(), min_size=1, max_size=9), st.lists(st.booleans(), min_size=1, max_size=9))
-def test_merged_words_look_at_all_that_their_pieces_looked_at(queries: list[bool], keys: list[bool]) -> None:
-    pattern = torch.rand(2, len(queries), len(keys), dtype=torch.float64).softmax(-1)
-    rows, columns = word_spans(queries), word_spans(keys)
-    words = merged(pattern, rows, columns)
-    np.testing.assert_allclose(words.sum(-1), 1, rtol=1e-6)
-    for i, (a, b) in enumerate(rows):
-        for j, (c, d) in enumerate(columns):
-            np.testing.assert_allclose(words[:, i, j], pattern[:, a:b, c:d].sum(-1).mean(-1), rtol=1e-6)
+    assert head_maps(patterns).shown == "0.1"
 
 
 @every_kind
@@ -436,7 +424,7 @@ def test_letters_fit_and_are_the_same_without_colours(kind: str, n: int) -> None
 
 
 def test_many_heads_and_wide_letters_fit_too() -> None:
-    many = heads(np.full((2, 40, 3, 3), 1 / 3), title="long " * 30)
+    many = head_maps(np.full((2, 40, 3, 3), 1 / 3), title="long " * 30)
     wide = ColouredText(np.ones((2, 60)), ["数学"] * 60, ["译", "文"], "long " * 30)
     for picture in (many, wide):
         for colour in (False, True):
@@ -532,7 +520,7 @@ def test_numbers_come_from_wherever_they_are() -> None:
         torch.tensor([[1.0, 2.0]], requires_grad=True),
         torch.tensor([[1, 2]]).bfloat16(),
     ):
-        assert said_numbers("x", given_, "a", "b").tolist() == [[1.0, 2.0]]
+        assert check_numbers("x", given_, "a", "b").tolist() == [[1.0, 2.0]]
 
 
 def _texts(picture: Picture) -> dict[str, ElementTree.Element]:

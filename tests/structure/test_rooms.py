@@ -183,7 +183,7 @@ def test_the_docstring_and_the_map_list_the_rooms_in_one_order():
 
 def test_the_table_is_read():
     assert TABLE["errors"] == set()
-    leaves = {"errors", "arguments", "files", "folders", "npy", "parquet", "unpacked"}
+    leaves = {"errors", "arguments", "files", "folders", "lazy", "npy", "parquet", "unpacked"}
     assert TABLE["model"] == leaves
     assert TABLE["decoding"] == {"model", "tokens", "data"} | leaves
     assert "decoding" in TABLE["training"]

@@ -20,10 +20,10 @@ from cutaway.decoding.generate import generate
 from cutaway.decoding.translate import translate_all
 from cutaway.errors import CheckpointError, ConfigError, InputError
 from cutaway.inside.attribution.rollout import attention_rollout
-from cutaway.inside.circuits.circuit_eval import nodes_of
-from cutaway.inside.patching.sweep import sweep
+from cutaway.inside.circuits.circuit_task import circuit_nodes
+from cutaway.inside.patching.sweep import patch_sweep
 from cutaway.inside.residual.logit_lens import logit_lens
-from cutaway.inside.residual.stream import writes
+from cutaway.inside.residual.stream import decompose_residual
 from cutaway.training.recipe import Recipe
 from cutaway.training.recipe_file import recipe_from, to_toml
 from cutaway.training.train import train
@@ -206,11 +206,11 @@ def test_what_needs_a_stream_or_its_heads_says_so(name: str, tmp_path: Path) -> 
     model = tiny(name, dtype=torch.float32)
     given = read_of(model, name)
     for ask in (
-        lambda: writes(model, *given),
+        lambda: decompose_residual(model, *given),
         lambda: logit_lens(model, *given),
         lambda: attention_rollout(model, *given),
-        lambda: nodes_of(model),
-        lambda: sweep(model, given, given, metric=lambda logits: logits[:, -1, 0]),
+        lambda: circuit_nodes(model),
+        lambda: patch_sweep(model, given, given, metric=lambda logits: logits[:, -1, 0]),
     ):
         with pytest.raises(InputError, match=f"{name} is no Transformer, and has no residual stream"):
             ask()

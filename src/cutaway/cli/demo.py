@@ -203,7 +203,7 @@ def _over_chances(words: "Iterable[TokenConfidence]", room: int) -> list["Text"]
     from rich.cells import cell_len, set_cell_size
     from rich.text import Text
 
-    from cutaway.pictures.bars import sure_colour
+    from cutaway.pictures.bars import probability_colour
 
     lines: list[Text] = []
     upper, lower = Text(), Text()
@@ -214,7 +214,7 @@ def _over_chances(words: "Iterable[TokenConfidence]", room: int) -> list["Text"]
         if upper.cell_len + wide > room:
             lines += [upper, lower]
             upper, lower = Text(), Text()
-        upper.append(set_cell_size(text, wide) + " ", f"bold {sure_colour(p)}")
+        upper.append(set_cell_size(text, wide) + " ", f"bold {probability_colour(p)}")
         lower.append(f"{chance:<{wide}} ", "dim")
     return [*lines, upper, lower]
 

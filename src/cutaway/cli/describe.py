@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from cutaway.cli.shared.console import Console
-    from cutaway.inside.describe import Description, PartCount
+    from cutaway.inside.description import Description, PartCount
     from cutaway.model.config import Config
 
 
@@ -55,11 +55,11 @@ def describe(
     import torch
 
     from cutaway.cli.shared.console import Console
-    from cutaway.inside import describe as inside
+    from cutaway.inside.description import describe as describe_config
 
     config = _changed(_config(model), changes or [])
     kind = getattr(torch, dtype.value)
-    found = inside.describe(config, batch=batch, length=length, source_length=source_length, dtype=kind)
+    found = describe_config(config, batch=batch, length=length, source_length=source_length, dtype=kind)
     if as_json:
         print(json_text({"model": model, **found.to_dict()}, 2))
         return

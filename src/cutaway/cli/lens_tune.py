@@ -32,7 +32,7 @@ def tune_lens(path: Path, file: Path, out: Path | None, steps: int, to: str | No
     loaded, tokenizer = open_model(path, blocks=True)
 
     from cutaway.cli.shared.models import tokenizer_for_text
-    from cutaway.inside.residual.tuned_lens import kl_by_layer, train_lens
+    from cutaway.inside.residual.tuned_lens import kl_by_layer, train_tuned_lens
     from cutaway.model.model import EncoderDecoderModel
 
     if loaded.config.task not in ("language_model", "masked_language_model", "pretrain", "translate"):
@@ -45,7 +45,7 @@ def tune_lens(path: Path, file: Path, out: Path | None, steps: int, to: str | No
     else:
         batches, held = _rows(loaded, tokenizer_for_text(tokenizer, path), file, steps)
     with waiting("training") as report:
-        lens = train_lens(loaded, batches, report=report)
+        lens = train_tuned_lens(loaded, batches, progress=report)
     lens.save(out)
     before, after = (kl_by_layer(loaded, held, tuned=one) for one in (None, lens))
     if as_json:
@@ -91,7 +91,7 @@ def _with_blanks(rows: "Tensor", tokenizer: "Tokenizer") -> "Tensor":
 def _pairs(model: "Model", tokenizer: "Tokenizer", file: Path, steps: int, to: str | None) -> "tuple[Batches, Batches]":
     """What the translator says to each line. Rows of a batch are of one length, so that none is padded."""
     from cutaway.decoding.translate import translations
-    from cutaway.inside.questions import translation
+    from cutaway.inside.questions import ask_translation
 
     lines = [line for line in read_text(file).splitlines() if line.strip()]
     n_held = max(1, min(PAIRS, len(lines) // 10))
@@ -99,7 +99,7 @@ def _pairs(model: "Model", tokenizer: "Tokenizer", file: Path, steps: int, to: s
         raise InputError(f"--tune {file} has {len(lines)} sentences: 2 are the least, and some thousands are better")
     said = translations(model, tokenizer, lines, to=to, beam=1, split=False)
     asked = [
-        translation(model, tokenizer, line, one.text, to=to).inputs  # type: ignore[arg-type]
+        ask_translation(model, tokenizer, line, one.text, to=to).inputs  # type: ignore[arg-type]
         for line, one in zip(lines, said, strict=True)
         if one.text
     ]
@@ -123,7 +123,7 @@ def _show(before: dict[str, float], after: dict[str, float]) -> None:
     from rich.text import Text
 
     from cutaway.cli.shared.tables import grid
-    from cutaway.pictures.to_picture import layer_names
+    from cutaway.inside.reports.axes import layer_names
 
     table = grid("how far each layer is from the last one's answer: KL in nats", header=True)
     for name in ("layer", "logit lens", "tuned lens"):

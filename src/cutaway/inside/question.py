@@ -11,8 +11,8 @@ from torch import Tensor
 from cutaway.errors import InputError
 from cutaway.inside.attribution.by_gradient import gradient_x_input, integrated_gradients
 from cutaway.inside.attribution.gradients import Gradients
-from cutaway.inside.attribution.reference_inputs import COLOURS, Given, of_colour
-from cutaway.inside.attribution.result import LOOKED, METHODS, Attribution, token_names
+from cutaway.inside.attribution.reference_inputs import COLOURS, Baselines, colour_values
+from cutaway.inside.attribution.result import ATTENTION_METHODS, METHODS, Attribution, token_names
 from cutaway.inside.attribution.rollout import attention_rollout
 from cutaway.inside.patching.metrics import Measure
 from cutaway.model.model import Model
@@ -40,7 +40,7 @@ class Question:
         if method not in METHODS:
             raise InputError(f"method={method!r} is not one of {', '.join(METHODS)}")
         asking = {**self.more, **options}
-        if method in LOOKED:
+        if method in ATTENTION_METHODS:
             if self.at == "pixels":
                 raise InputError(
                     f'method={method!r} reads attention between patches: at="patches", or a gradient method'
@@ -55,15 +55,15 @@ class Question:
         return self.named(integrated_gradients(self.model, *self.inputs, metric=self.metric, at=self.at, **asking)[0])
 
     @property
-    def baseline(self) -> Given:
+    def baseline(self) -> Baselines:
         return self._seen("black") if self.tokenizer is None else "mean"
 
-    def _seen(self, baseline: Given) -> Given:
+    def _seen(self, baseline: Baselines) -> Baselines:
         """Black and white as a picture has them that was read like this one, which the model's config cannot know."""
         if self.colours is None or not isinstance(baseline, str) or baseline not in COLOURS:
             return baseline
         asked = Gradients(self.model, self.inputs, self.more, self.metric, self.at)
-        return tuple(of_colour(asked, baseline, *self.colours))
+        return tuple(colour_values(asked, baseline, *self.colours))
 
     @property
     def special(self) -> tuple[Tensor, ...]:

@@ -8,7 +8,6 @@
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,66 +16,24 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cutaway.decoding.classify import Picture, arrays_of
-from cutaway.decoding.fill import TASKS as BLANKS
 from cutaway.decoding.fill import rows_with_blanks
 from cutaway.decoding.generate import prompt_ids
 from cutaway.decoding.single_pass import Row, check_room, pixels_of, rows_of, side_by_side
 from cutaway.decoding.translate import encode_sources, tag_for, translations
 from cutaway.errors import InputError
-from cutaway.inside.answer_tokens import LABELS, answer_scores, label_names, one_token
+from cutaway.inside.answers import answer_scores, answers_number, label_number, labels_of, single_token
 from cutaway.inside.attribution.result import token_names
 from cutaway.inside.patching.metrics import Measure
 from cutaway.inside.question import Question
 from cutaway.model.heads import ClassificationHead, LastTokenHead, Mean
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
-from cutaway.model.tap import uncompiled
 from cutaway.model.upcast import upcast
 from cutaway.tokens import Tokenizer
 
 Word = str | int
 
 
-def question_of(
-    model: Model,
-    tokenizer: Tokenizer | None,
-    given: str | Path,
-    *,
-    target: str | None = None,
-    versus: str | None = None,
-    to: str | None = None,
-    as_trained: bool = False,
-    **pixels: Any,
-) -> tuple[str, Question]:
-    """What this model can be asked about a text or a picture, by its name, and the question."""
-    model = uncompiled(model)
-    task = model.config.task
-    if to is not None and not isinstance(model, EncoderDecoderModel):
-        raise InputError(f"to={to!r}: a {model.config.family} model for task={task!r} does not translate")
-    if model.config.family == "vit":
-        return "picture", image(model, given, target, versus, **pixels)
-    if tokenizer is None:
-        raise InputError("this model reads text: give its tokenizer")
-    text = str(given)
-    if not text.strip():
-        raise InputError("the text is empty: write a sentence to look at")
-    if versus is not None and (isinstance(model, EncoderDecoderModel) or task in BLANKS):
-        raise InputError("versus is for next words and labels: leave it out")
-    if isinstance(model, EncoderDecoderModel):
-        return "translation", translation(model, tokenizer, text, target, to=to)
-    if task in BLANKS:
-        return "blank", blank(model, tokenizer, text, target, as_trained=as_trained)
-    if task in LABELS:
-        pair = tuple(text.split("\t", 1)) if "\t" in text else text
-        return "label", label(model, tokenizer, pair, target, versus, as_trained=as_trained)  # type: ignore[arg-type]
-    if isinstance(model, DecoderModel) and task == "language_model":
-        return "next word", next_word(model, tokenizer, text, target, versus)
-    raise InputError(
-        f"a {model.config.family} model for task={task!r} gives no answer that could be looked into: "
-        "one that writes, translates, fills blanks or classifies does"
-    )
-
-
-def next_word(
+def ask_next_word(
     model: DecoderModel, tokenizer: Tokenizer, text: str, target: str | None = None, versus: str | None = None
 ) -> Question:
     """The question of `explain_next`."""
@@ -87,14 +44,14 @@ def next_word(
         read = (torch.tensor([front], device=model.device),)
         wanted = [int(answer_scores(model, tokenizer, read, {}, [-1]).argmax())]
     else:
-        wanted = following(tokenizer, text, target)
+        wanted = continuation_ids(tokenizer, text, target)
     right, wrong = tuple(wanted), tuple[int, ...]()
     if versus is None:
         ids = [*front, *wanted[:-1]]
         places = list(range(len(front) - 1, len(ids)))
         metric, names, output_ids = _said(places, wanted), token_names(tokenizer, wanted), tuple(wanted)
     else:
-        other = following(tokenizer, text, versus)
+        other = continuation_ids(tokenizer, text, versus)
         same = next((n for n, (a, b) in enumerate(zip(wanted, other, strict=False)) if a != b), None)
         if same is None:
             raise InputError(f"versus={versus!r} and target={target!r} never part: give two different words")
@@ -110,7 +67,7 @@ def next_word(
     return Question(model, (given,), {}, metric, names, reads, tokenizer, output_ids, right=right, wrong=wrong)
 
 
-def translation(
+def ask_translation(
     model: EncoderDecoderModel,
     tokenizer: Tokenizer,
     source: str,
@@ -138,7 +95,7 @@ def translation(
     return Question(model, inputs, {}, _said(places, said), names, reads, tokenizer, ids, right=ids)
 
 
-def label(
+def ask_label(
     model: Model,
     tokenizer: Tokenizer,
     text: str | tuple[str, str],
@@ -156,7 +113,7 @@ def label(
     return Question(model, (ids,), more, metric, (name,), reads, tokenizer, right=right, wrong=wrong)
 
 
-def blank(
+def ask_blank(
     model: Model, tokenizer: Tokenizer, text: str, word: Word | None = None, *, as_trained: bool = False
 ) -> Question:
     """The question of `explain_blank`."""
@@ -165,13 +122,13 @@ def blank(
     if word is None:
         said = answer_scores(model, tokenizer, (ids,), more, places).argmax(dim=-1).tolist()
     else:
-        said = [word if isinstance(word, int) else one_token(tokenizer, word)] * len(places)
+        said = [word if isinstance(word, int) else single_token(tokenizer, word)] * len(places)
     names = tuple(tokenizer.decode([id]).strip() or tokenizer.token(id) for id in said)
     reads = _rows(places, ids.shape[1])
     return Question(model, (ids,), more, _said(places, said), names, reads, tokenizer, right=tuple(said))
 
 
-def image(
+def ask_image(
     model: Model,
     picture: Picture,
     wanted: Word | None = None,
@@ -205,21 +162,15 @@ def _of_label(
     model: Model, inputs: tuple[Tensor, ...], more: dict[str, Any], label: Word | None, versus: Word | None
 ) -> tuple[Measure, str, tuple[int, ...], tuple[int, ...]]:
     """log p of a label, its difference to another, or the number of a regression; what it is called; which they are."""
-    if model.config.task == "regress":
+    if answers_number(model):
         return (lambda scores: scores[:, 0]), "number", (0,), ()
-    if model.config.task not in ("classify", "next_sentence"):
+    names = labels_of(model)
+    if names is None:
         raise InputError(f"a {model.config.family} model for task={model.config.task!r} has no labels")
-    names = label_names(model)
-
-    def number(one: Word) -> int:
-        if str(one) not in names:
-            raise InputError(f"label {one!r} is not one of {', '.join(names)}")
-        return names.index(str(one))
-
-    right = int(answer_scores(model, None, inputs, more).argmax()) if label is None else number(label)
+    right = int(answer_scores(model, None, inputs, more).argmax()) if label is None else label_number(model, label)
     if versus is None:
         return (lambda scores: upcast(scores).log_softmax(dim=-1)[:, right]), names[right], (right,), ()
-    wrong = number(versus)
+    wrong = label_number(model, versus)
     name = f"{names[right]} − {names[wrong]}"
     return (lambda scores: upcast(scores[:, right] - scores[:, wrong])), name, (right,), (wrong,)
 
@@ -233,13 +184,20 @@ def _difference(place: int, right: int, wrong: int) -> Measure:
     return lambda logits: upcast(logits[:, place, right] - logits[:, place, wrong])
 
 
-def following(tokenizer: Tokenizer, text: str, target: str) -> list[int]:
+def continuation_ids(tokenizer: Tokenizer, text: str, target: str) -> list[int]:
     """The tokens that go on with a text: those of both together, where the text's own do not change."""
     before, both = tokenizer.encode(text, special=False), tokenizer.encode(text + target, special=False)
     ids = both[len(before) :] if both[: len(before)] == before else tokenizer.encode(target, special=False)
     if not ids:
         raise InputError(f"{target!r} has no tokens: write what should come next")
     return ids
+
+
+def spell_after(tokenizer: Tokenizer, text: str, word: str) -> str:
+    """A word as it goes on with a text: with a space before it or without, whichever takes fewer tokens."""
+    if not word[:1].isalnum() or not text[-1:].strip():
+        return word
+    return min(f" {word}", word, key=lambda spelling: len(continuation_ids(tokenizer, text, spelling)))
 
 
 def _rows(places: list[int], n: int) -> Float[Tensor, "output position"]:

@@ -1,25 +1,29 @@
-"""Pictures without a server: each is plain data, drawn as SVG, as a page, in a notebook and in letters.
+"""Pictures: each is plain data, drawn as SVG, as a web page, in a notebook and in a terminal.
 
     picture = HeatMap(pattern, rows=tokens, columns=tokens, title="Head 3.7")
-    picture.save("head.html")      # or .svg, .txt, .json; `read_picture` reads all but .txt back
+    picture.save("head.html")      # or .svg, .txt, .json; `read_picture` reads .html, .svg and .json back
     picture                        # in a notebook
     print(picture)                 # in a terminal; `picture.show()` in colours
 
-Kinds: `HeatMap`, `heads`, `Arcs`, `ColouredText`, `LensGrid`, `CircuitGraph`, `PatchEvidence`, `Lines`,
-`Dots`. Whatever is not finite is hatched or –, never a colour. A token is text, whatever it contains. 512 tokens fit
-into 5 MB and 2 seconds.
+Numbers that are not finite are hatched, or shown as –, and never get a colour. The text of tokens is always escaped.
+A picture of 512 tokens takes less than 5 MB and 2 seconds.
 """
 
-from cutaway.pictures.circuit_graph import CircuitGraph
-from cutaway.pictures.dots import Dots
-from cutaway.pictures.head_maps import Heads, heads, merged, word_spans
-from cutaway.pictures.heat_map import HeatMap
-from cutaway.pictures.image_evidence import PatchEvidence
-from cutaway.pictures.lens_table import LensGrid
-from cutaway.pictures.line_plot import Lines
-from cutaway.pictures.picture import Picture, read_picture
-from cutaway.pictures.picture_data import visible_text
-from cutaway.pictures.word_links import Arcs, ColouredText
+from typing import TYPE_CHECKING
+
+from cutaway.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from cutaway.pictures.attention_heads import Heads, head_maps
+    from cutaway.pictures.circuit_graph import CircuitGraph
+    from cutaway.pictures.dots import Dots
+    from cutaway.pictures.heat_map import HeatMap
+    from cutaway.pictures.image_evidence import PatchEvidence
+    from cutaway.pictures.lens_table import LensGrid
+    from cutaway.pictures.line_plot import Lines
+    from cutaway.pictures.picture import Picture, read_picture
+    from cutaway.pictures.picture_data import visible_text
+    from cutaway.pictures.word_links import Arcs, ColouredText
 
 __all__ = [
     "Arcs",
@@ -32,9 +36,24 @@ __all__ = [
     "Lines",
     "PatchEvidence",
     "Picture",
-    "heads",
-    "merged",
+    "head_maps",
     "read_picture",
     "visible_text",
-    "word_spans",
 ]
+
+HOMES = {
+    "Arcs": "cutaway.pictures.word_links",
+    "CircuitGraph": "cutaway.pictures.circuit_graph",
+    "ColouredText": "cutaway.pictures.word_links",
+    "Dots": "cutaway.pictures.dots",
+    "Heads": "cutaway.pictures.attention_heads",
+    "HeatMap": "cutaway.pictures.heat_map",
+    "LensGrid": "cutaway.pictures.lens_table",
+    "Lines": "cutaway.pictures.line_plot",
+    "PatchEvidence": "cutaway.pictures.image_evidence",
+    "Picture": "cutaway.pictures.picture",
+    "head_maps": "cutaway.pictures.attention_heads",
+    "read_picture": "cutaway.pictures.picture",
+    "visible_text": "cutaway.pictures.picture_data",
+}
+__getattr__, __dir__ = lazy_names(__name__, HOMES)

@@ -15,12 +15,18 @@ from torch import Tensor
 
 from cutaway.pictures.terminal import BLOCKS, COLOURS, HOLE
 
-SURE = {0.02: "#cc4f00", 0.1: "#b06f3f", 0.3: COLOURS[0], 0.6: COLOURS[2], 1.0: COLOURS[4]}  # up to this probability
+PROBABILITY_COLOURS = {
+    0.02: "#cc4f00",
+    0.1: "#b06f3f",
+    0.3: COLOURS[0],
+    0.6: COLOURS[2],
+    1.0: COLOURS[4],
+}  # up to this probability
 
 
-def sure_colour(probability: float) -> str:
+def probability_colour(probability: float) -> str:
     """Orange for what was a surprise, blue for what was to be expected."""
-    return next((colour for most, colour in SURE.items() if probability < most), COLOURS[-1])
+    return next((colour for most, colour in PROBABILITY_COLOURS.items() if probability < most), COLOURS[-1])
 
 
 def heat_map(

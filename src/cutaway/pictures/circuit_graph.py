@@ -10,7 +10,7 @@ import numpy as np
 from cutaway.errors import InputError
 from cutaway.pictures.html import Table
 from cutaway.pictures.picture import Picture, set_field
-from cutaway.pictures.picture_data import number, said_names, said_numbers, visible_text
+from cutaway.pictures.picture_data import check_names, check_numbers, number, visible_text
 from cutaway.pictures.svg import Markup, Value, cut_label, plain, tag, text_label, width_of
 
 NODES, EDGES = 600, 1_500
@@ -42,7 +42,7 @@ class CircuitGraph(Picture):
             raise InputError("the nodes of a circuit are empty: give at least one")
         if len(self.nodes) > NODES:
             raise InputError(f"{len(self.nodes)} nodes are more than {NODES}: leave the weakest out")
-        set_field(self, "nodes", said_names("the nodes", self.nodes, len(self.nodes)))
+        set_field(self, "nodes", check_names("the nodes", self.nodes, len(self.nodes)))
         if len(self.layers) != len(self.nodes):
             raise InputError(f"the layers: {len(self.layers)} for {len(self.nodes)} nodes; give one for each")
         set_field(self, "layers", tuple(map(int, self.layers)))
@@ -51,7 +51,7 @@ class CircuitGraph(Picture):
             raise InputError(f"the names of layers: {len(self.layer_names)} for {n}; give one for each, from below")
         set_field(self, "layer_names", tuple(map(str, self.layer_names)))
         given = self.edges if len(self.edges) else np.zeros((0, 3))
-        edges = np.zeros((0, 3)) if not len(given) else said_numbers("the edges", given, "edge", "from, to, weight")
+        edges = np.zeros((0, 3)) if not len(given) else check_numbers("the edges", given, "edge", "from, to, weight")
         if edges.shape[1] != 3:
             raise InputError(f"an edge is (from, to, weight): these have {edges.shape[1]} numbers")
         for start, end in edges[:, :2].tolist():

@@ -109,7 +109,7 @@ class Scale:
         return data_uri(png(self.steps(values), self.palette()))
 
 
-def ink_on(colour: str | None) -> str:
+def text_colour(colour: str | None) -> str:
     """Black or white, whichever stands out more."""
     if colour is None:
         return "#1f2328"
@@ -142,7 +142,7 @@ def data_uri(image: bytes) -> str:
     return "data:image/png;base64," + base64.b64encode(image).decode()
 
 
-def pooled(values: Array, most: int) -> Array:
+def max_pool(values: Array, most: int) -> Array:
     """The last two axes with at most `most` entries each: the one furthest from 0 stands for its neighbours.
 
     A mean would hide the one weight that a thumbnail is for. Where nothing is finite, NaN.

@@ -12,7 +12,7 @@ from cutaway.pictures.colour import SERIES
 from cutaway.pictures.html import Table
 from cutaway.pictures.line_plot import nice_ticks
 from cutaway.pictures.picture import Picture, set_field
-from cutaway.pictures.picture_data import number, said_names, said_numbers, visible_text
+from cutaway.pictures.picture_data import check_names, check_numbers, number, visible_text
 from cutaway.pictures.svg import Markup, axis_names, cut_label, plain, tag, text_label, width_of
 from cutaway.pictures.terminal import padded_text, wrapped_text
 
@@ -42,9 +42,9 @@ class Dots(Picture):
         if odd := self.intervals.keys() - self.dots.keys():
             raise InputError(f"intervals need their dots: {', '.join(sorted(odd))}")
         n = len(self.rows)
-        dots = {str(name): said_numbers(f"the dots {name!r}", x, "row") for name, x in self.dots.items()}
+        dots = {str(name): check_numbers(f"the dots {name!r}", x, "row") for name, x in self.dots.items()}
         intervals = {
-            str(name): said_numbers(f"the intervals {name!r}", pair, "low and high", "row")
+            str(name): check_numbers(f"the intervals {name!r}", pair, "low and high", "row")
             for name, pair in self.intervals.items()
         }
         for name, x in dots.items():
@@ -54,7 +54,7 @@ class Dots(Picture):
             if pair.shape != (2, n):
                 raise InputError(f"the intervals {name!r} have shape {pair.shape}, not (2, {n})")
         level = self.level if self.level is not None and math.isfinite(self.level) else None
-        kept = {"rows": said_names("rows", self.rows, n), "dots": dots, "intervals": intervals, "level": level}
+        kept = {"rows": check_names("rows", self.rows, n), "dots": dots, "intervals": intervals, "level": level}
         for name, value in kept.items():
             set_field(self, name, value)
 

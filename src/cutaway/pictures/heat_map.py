@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cutaway.pictures.colour import Scale, ink_on
+from cutaway.pictures.colour import Scale, text_colour
 from cutaway.pictures.html import Table
-from cutaway.pictures.picture import Picture, set_field, spread, strongest
-from cutaway.pictures.picture_data import number, quoted, said_names, said_numbers, tidy
-from cutaway.pictures.svg import Markup, axis_names, every, hatch, legend, pixels, tag, text_label, width_of
+from cutaway.pictures.picture import Picture, set_field, strongest, value_range
+from cutaway.pictures.picture_data import check_names, check_numbers, number, quoted, round_values
+from cutaway.pictures.svg import Markup, axis_names, hatch, label_step, legend, pixels, tag, text_label, width_of
 from cutaway.pictures.terminal import text_map
 
 DRAWN = 2_500  # cells that are drawn one by one and have a table; more are pixels of one image
@@ -45,10 +45,10 @@ class HeatMap(Picture):
     digits: bool | None = None
 
     def __post_init__(self) -> None:
-        values = said_numbers("the values of a heat map", self.values, self.row_name, self.column_name)
+        values = check_numbers("the values of a heat map", self.values, self.row_name, self.column_name)
         set_field(self, "values", values)
-        set_field(self, "rows", said_names(f"the rows ({self.row_name})", self.rows, values.shape[0]))
-        set_field(self, "columns", said_names(f"the columns ({self.column_name})", self.columns, values.shape[1]))
+        set_field(self, "rows", check_names(f"the rows ({self.row_name})", self.rows, values.shape[0]))
+        set_field(self, "columns", check_names(f"the columns ({self.column_name})", self.columns, values.shape[1]))
 
     @cached_property
     def scale(self) -> Scale:
@@ -58,7 +58,7 @@ class HeatMap(Picture):
         return f"{self.row_name} {quoted(self.rows[row])} → {self.column_name} {quoted(self.columns[column])}"
 
     def sentence(self) -> str:
-        said = spread(self.values, self.what)
+        said = value_range(self.values, self.what)
         for place in strongest(self.values, 1):
             said += f" The strongest, {number(self.values[place])}, is {self.place(*place)}."
         return said
@@ -86,7 +86,7 @@ class HeatMap(Picture):
     def cells(self, grid: "Grid") -> list[Markup]:
         parts = []
         colours = iter(self.scale.colours(self.values))
-        short = tidy(self.values)
+        short = round_values(self.values)
         for r, line in enumerate(self.values.tolist()):
             for c, value in enumerate(line):
                 colour, (x, y) = next(colours), grid.corner(r, c)
@@ -110,7 +110,7 @@ class HeatMap(Picture):
                             y=middle[1],
                             text_anchor="middle",
                             font_size=11,
-                            style=f"fill:{ink_on(colour)}",
+                            style=f"fill:{text_colour(colour)}",
                         )
                     )
                 parts.append(tag("g", *inside, fill=colour))
@@ -179,11 +179,11 @@ class Grid:
             tag("text", f"{row_name} ↓", x=self.left - 8, y=12, class_="dim", font_size=11, text_anchor="end"),
             tag("rect", x=self.left, y=self.top, width=self.width, height=self.height, fill="none", class_="plot"),
         ]
-        for row in range(0, len(self.rows), every(len(self.rows), down)):
+        for row in range(0, len(self.rows), label_step(len(self.rows), down)):
             y = self.top + (row + 0.5) * down + 4
             parts.append(text_label(self.rows[row], self.left - 8, y, ROW, text_anchor="end"))
         y = self.top - 6
-        for column in range(0, len(self.columns), every(len(self.columns), across)):
+        for column in range(0, len(self.columns), label_step(len(self.columns), across)):
             x = self.left + (column + 0.5) * across
             if self.slant == 0:
                 parts.append(text_label(self.columns[column], x, y, text_anchor="middle"))

@@ -11,7 +11,7 @@ from cutaway.errors import InputError
 from cutaway.pictures.colour import Scale, data_uri, png, ramp
 from cutaway.pictures.html import Table
 from cutaway.pictures.picture import Picture, set_field, strongest
-from cutaway.pictures.picture_data import Array, number, said_numbers
+from cutaway.pictures.picture_data import Array, check_numbers, number
 from cutaway.pictures.svg import Markup, Value, hatch, legend, pixels, tag, text_label
 from cutaway.pictures.terminal import text_map
 
@@ -43,7 +43,7 @@ class PatchEvidence(Picture):
             raise InputError("there are no maps: give at least one, by name")
         if len(self.maps) > MAPS:
             raise InputError(f"{len(self.maps)} maps are more than {MAPS}: make two pictures")
-        maps = {str(k): said_numbers(f"the map {k!r}", v, "patch row", "patch column") for k, v in self.maps.items()}
+        maps = {str(k): check_numbers(f"the map {k!r}", v, "patch row", "patch column") for k, v in self.maps.items()}
         if len({value.shape for value in maps.values()}) > 1:
             raise InputError("the maps have several shapes: the patches of one image are the same for all")
         set_field(self, "image", _pixels(self.image))

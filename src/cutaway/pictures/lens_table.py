@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cutaway.errors import InputError
-from cutaway.pictures.colour import Scale, ink_on
+from cutaway.pictures.colour import Scale, text_colour
 from cutaway.pictures.heat_map import DRAWN, HeatMap
 from cutaway.pictures.html import Table, scroller
 from cutaway.pictures.picture import Picture, set_field
-from cutaway.pictures.picture_data import number, quoted, said_names, said_numbers, visible_text
+from cutaway.pictures.picture_data import check_names, check_numbers, number, quoted, visible_text
 from cutaway.pictures.svg import Markup, axis_names, cut_label, document, hatch, legend, tag, text_label
-from cutaway.pictures.terminal import COLOURS, inked, level, padded_text
+from cutaway.pictures.terminal import COLOURS, ansi_coloured, level, padded_text
 
 CELL = 9  # letters of a token in its cell
 
@@ -38,16 +38,16 @@ class LensGrid(Picture):
     high: int | float | None = None
 
     def __post_init__(self) -> None:
-        values = said_numbers("the values of a lens", self.values, "layer", "position")
+        values = check_numbers("the values of a lens", self.values, "layer", "position")
         n_layers, n_positions = values.shape
         if len(self.tokens) != n_layers:
             raise InputError(f"the tokens of a lens: {len(self.tokens)} layers, but the values have {n_layers}")
         if any(len(row) != n_positions for row in self.tokens):
             raise InputError(f"the tokens of a lens: each layer needs {n_positions}, one for each position")
         set_field(self, "values", values)
-        set_field(self, "tokens", tuple(said_names("the tokens", row, n_positions) for row in self.tokens))
-        set_field(self, "positions", said_names("the positions", self.positions, n_positions))
-        set_field(self, "layers", said_names("the layers", self.layers, n_layers))
+        set_field(self, "tokens", tuple(check_names("the tokens", row, n_positions) for row in self.tokens))
+        set_field(self, "positions", check_names("the positions", self.positions, n_positions))
+        set_field(self, "layers", check_names("the layers", self.layers, n_layers))
 
     @cached_property
     def scale(self) -> Scale:
@@ -84,7 +84,7 @@ class LensGrid(Picture):
             row = [tag("th", tag("bdi", self.layers[layer]), scope="row")]
             colours = self.scale.colours(self.values[layer])
             for token, colour in zip(self.tokens[layer], colours, strict=True):
-                pale = ("pale" if ink_on(colour) == "#ffffff" else None) if colour else "none"
+                pale = ("pale" if text_colour(colour) == "#ffffff" else None) if colour else "none"
                 row.append(
                     tag("td", cut_label(token, 14), class_=pale, style=f"background:{colour}" if colour else None)
                 )
@@ -129,7 +129,7 @@ class LensGrid(Picture):
                 )
                 box = {"x": x, "y": y, "width": wide - 1, "height": high - 1}
                 back = tag("rect", fill=colour, **box) if colour else hatch(x, y, wide - 1, high - 1, 6)
-                ink = None if colour is None else f"fill:{ink_on(colour)}"
+                ink = None if colour is None else f"fill:{text_colour(colour)}"
                 shown = tag(
                     "text",
                     cut_label(token, CELL),
@@ -157,6 +157,8 @@ class LensGrid(Picture):
                 text = padded_text(token, wide - 4) + padded_text(
                     f"{value:.2f}".lstrip("0") if np.isfinite(value) else "–", 4, right=True
                 )
-                shown.append(inked(text, COLOURS[level(value, self.scale)]) if colour and np.isfinite(value) else text)
+                shown.append(
+                    ansi_coloured(text, COLOURS[level(value, self.scale)]) if colour and np.isfinite(value) else text
+                )
             lines.append(padded_text(self.layers[layer], margin, right=True) + "  " + " ".join(shown))
         return "\n".join(line.rstrip() for line in lines)

@@ -11,7 +11,7 @@ from cutaway.errors import InputError
 from cutaway.pictures.colour import SERIES
 from cutaway.pictures.html import Table
 from cutaway.pictures.picture import Picture, set_field
-from cutaway.pictures.picture_data import Array, number, said_numbers, visible_text
+from cutaway.pictures.picture_data import Array, check_numbers, number, visible_text
 from cutaway.pictures.svg import Markup, cut_label, plain, tag, text_label, width_of
 from cutaway.pictures.terminal import padded_text
 
@@ -35,7 +35,7 @@ class Lines(Picture):
     log_x: bool = False
 
     def __post_init__(self) -> None:
-        x = said_numbers("x", self.x, "point")
+        x = check_numbers("x", self.x, "point")
         if not np.isfinite(x).all() or (self.log_x and x.min() <= 0):
             raise InputError(f"x must be finite{' and above 0 for log_x' if self.log_x else ''}")
         if not self.lines:
@@ -46,9 +46,9 @@ class Lines(Picture):
             )
         if odd := self.bands.keys() - self.lines.keys():
             raise InputError(f"a band needs its line: {', '.join(sorted(odd))}")
-        lines = {str(name): said_numbers(f"the line {name!r}", y, "point") for name, y in self.lines.items()}
+        lines = {str(name): check_numbers(f"the line {name!r}", y, "point") for name, y in self.lines.items()}
         bands = {
-            str(name): said_numbers(f"the band {name!r}", pair, "low and high", "point")
+            str(name): check_numbers(f"the band {name!r}", pair, "low and high", "point")
             for name, pair in self.bands.items()
         }
         for name, y in lines.items():

@@ -132,7 +132,7 @@ def read_picture(path: str | Path) -> Picture:
         return picture
 
 
-def spread(values: Array, what: str = "") -> str:
+def value_range(values: Array, what: str = "") -> str:
     """How many numbers there are, and from where to where."""
     shape = " × ".join(map(str, values.shape))
     what = f"numbers ({what})" if what else "numbers"

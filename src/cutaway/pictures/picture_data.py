@@ -44,7 +44,7 @@ def quoted(text: str) -> str:
     return f"«{visible_text(text).strip()}»"
 
 
-def said_numbers(what: str, values: Any, *axes: str, most: int = LARGEST) -> Array:
+def check_numbers(what: str, values: Any, *axes: str, most: int = LARGEST) -> Array:
     """`values` as floats on the CPU, whatever they were, with these axes; none may be empty."""
     if hasattr(values, "detach"):  # a torch tensor, without torch
         values = values.detach().cpu()
@@ -68,7 +68,7 @@ def said_numbers(what: str, values: Any, *axes: str, most: int = LARGEST) -> Arr
     return found if found.dtype.kind == "f" and found.dtype.itemsize >= 4 else found.astype(np.float64)
 
 
-def said_names(what: str, given: Sequence[Any], n: int) -> tuple[str, ...]:
+def check_names(what: str, given: Sequence[Any], n: int) -> tuple[str, ...]:
     """One name for each of `n`; where none are given, numbers from 0."""
     if len(given) == 0:
         return tuple(map(str, range(n)))
@@ -94,7 +94,7 @@ def short(value: float) -> str:
     return tried if len(tried) <= 6 else number(value, 1)
 
 
-def tidy(values: Array) -> Array:
+def round_values(values: Array) -> Array:
     """To a hundredth of the largest: what is smaller only crowds the cells."""
     largest = np.abs(values[np.isfinite(values)]).max(initial=0.0)
     return values.round(2 - int(np.floor(np.log10(largest)))) if largest else values

@@ -127,7 +127,7 @@ def text_label(text: str, x: Length, y: Length, most: int = 18, **attributes: Va
     return tag("text", short, *whole, x=x, y=y, **attributes)
 
 
-def every(n: int, room: Length, need: Length = 12.5) -> int:
+def label_step(n: int, room: Length, need: Length = 12.5) -> int:
     """Each how-manieth label has room, where each cell is `room` wide; 1, 2, 5, 10, 20 …"""
     for step in (1, 2, 5, 10, 20, 50, 100, 200, 500):
         if step * room >= need or step >= n:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cutaway.pictures.colour import Scale, pooled
-from cutaway.pictures.picture_data import Array, number, short, tidy, visible_text
+from cutaway.pictures.colour import Scale, max_pool
+from cutaway.pictures.picture_data import Array, number, round_values, short, visible_text
 from cutaway.pictures.svg import cells, cut_label
 
 BLOCKS = " ░▒▓█"
@@ -20,7 +20,7 @@ HOLE = "–"
 MOST_ROWS = 64
 
 
-def inked(text: str, colour: str) -> str:
+def ansi_coloured(text: str, colour: str) -> str:
     """`text` in an ANSI colour."""
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"\x1b[38;2;{red};{green};{blue}m{text}\x1b[0m"
@@ -42,7 +42,7 @@ def shaded_block(value: float, scale: Scale, wide: int, colour: bool) -> str:
         return HOLE * wide
     found = level(value, scale)
     shape = (BLOCKS if found >= 0 else BELOW)[abs(found)] * wide
-    return inked(shape, (COLOURS if found >= 0 else WARM)[abs(found)]) if colour else shape
+    return ansi_coloured(shape, (COLOURS if found >= 0 else WARM)[abs(found)]) if colour else shape
 
 
 def padded_text(text: str, wide: int, right: bool = False) -> str:
@@ -65,7 +65,7 @@ def wrapped_text(words: Sequence[str], shown: Sequence[str], room: int) -> list[
     return [" ".join(line) for line in lines]
 
 
-def key(scale: Scale, colour: bool) -> str:
+def legend_text(scale: Scale, colour: bool) -> str:
     """What the blocks mean."""
     ends = f"{number(scale.low, 2)} … {number(scale.high, 2)}"
     if scale.kind == "sequential":
@@ -82,15 +82,15 @@ def text_map(
     n_rows, n_columns = values.shape
     if n_columns * 7 <= room and n_rows <= MOST_ROWS:
         lines = [" " * (margin + 2) + " ".join(padded_text(name, 6, right=True) for name in columns)]
-        for name, line in zip(rows, tidy(values).tolist(), strict=True):
+        for name, line in zip(rows, round_values(values).tolist(), strict=True):
             shown = [padded_text(short(value), 6, right=True) for value in line]
             if colour:
                 shown = [_inked_number(text, value, scale) for text, value in zip(shown, line, strict=True)]
             lines.append(padded_text(name, margin, right=True) + "  " + " ".join(shown))
         return "\n".join([visible_text(title), *(line.rstrip() for line in lines)])
-    small = pooled(pooled(values, MOST_ROWS) if n_rows > MOST_ROWS else values, max(room, MOST_ROWS))
+    small = max_pool(max_pool(values, MOST_ROWS) if n_rows > MOST_ROWS else values, max(room, MOST_ROWS))
     if small.shape[1] > room:
-        small = pooled(small, room)
+        small = max_pool(small, room)
     step_r, step_c = -(-n_rows // small.shape[0]), -(-n_columns // small.shape[1])
     wide = min(max(room // small.shape[1], 1), 6)
     lines = []
@@ -100,11 +100,11 @@ def text_map(
         drawn = "".join(shaded_block(value, scale, wide - (wide > 2), colour) + " " * (wide > 2) for value in line)
         lines.append(padded_text(rows[r * step_r], margin, right=True) + "  " + drawn)
     pools = f"; each block is the strongest of {step_r} × {step_c}" if step_r * step_c > 1 else ""
-    return "\n".join([visible_text(title), *(line.rstrip() for line in lines), key(scale, colour) + pools])
+    return "\n".join([visible_text(title), *(line.rstrip() for line in lines), legend_text(scale, colour) + pools])
 
 
 def _inked_number(text: str, value: float, scale: Scale) -> str:
     if not np.isfinite(value):
         return text
     found = level(value, scale)
-    return inked(text, (COLOURS if found >= 0 else WARM)[abs(found)])
+    return ansi_coloured(text, (COLOURS if found >= 0 else WARM)[abs(found)])

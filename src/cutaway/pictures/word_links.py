@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cutaway.pictures.colour import Scale, ink_on
+from cutaway.pictures.colour import Scale, text_colour
 from cutaway.pictures.heat_map import DRAWN, HeatMap
 from cutaway.pictures.html import Table
-from cutaway.pictures.picture import Picture, set_field, spread, strongest
-from cutaway.pictures.picture_data import number, quoted, said_names, said_numbers, visible_text
+from cutaway.pictures.picture import Picture, set_field, strongest, value_range
+from cutaway.pictures.picture_data import check_names, check_numbers, number, quoted, visible_text
 from cutaway.pictures.svg import (
     Markup,
     axis_names,
@@ -24,7 +24,7 @@ from cutaway.pictures.svg import (
     text_label,
     width_of,
 )
-from cutaway.pictures.terminal import COLOURS, WARM, inked, level, padded_text, text_map, wrapped_text
+from cutaway.pictures.terminal import COLOURS, WARM, ansi_coloured, level, padded_text, text_map, wrapped_text
 
 ARCS = 1_500  # drawn at most, the strongest
 LINE = 19.0
@@ -50,9 +50,9 @@ class Arcs(Picture):
     least: int | float = 0.05
 
     def __post_init__(self) -> None:
-        set_field(self, "values", said_numbers("the weights of arcs", self.values, self.query_name, self.key_name))
-        set_field(self, "queries", said_names(f"the words ({self.query_name})", self.queries, self.values.shape[0]))
-        set_field(self, "keys", said_names(f"the words ({self.key_name})", self.keys, self.values.shape[1]))
+        set_field(self, "values", check_numbers("the weights of arcs", self.values, self.query_name, self.key_name))
+        set_field(self, "queries", check_names(f"the words ({self.query_name})", self.queries, self.values.shape[0]))
+        set_field(self, "keys", check_names(f"the words ({self.key_name})", self.keys, self.values.shape[1]))
 
     @cached_property
     def drawn(self) -> list[tuple[int, ...]]:
@@ -128,9 +128,9 @@ class ColouredText(Picture):
     what: str = "attribution"
 
     def __post_init__(self) -> None:
-        set_field(self, "values", said_numbers("the attribution", self.values, "output", "source"))
-        set_field(self, "outputs", said_names("the outputs", self.outputs, self.values.shape[0]))
-        set_field(self, "sources", said_names("the sources", self.sources, self.values.shape[1]))
+        set_field(self, "values", check_numbers("the attribution", self.values, "output", "source"))
+        set_field(self, "outputs", check_names("the outputs", self.outputs, self.values.shape[0]))
+        set_field(self, "sources", check_names("the sources", self.sources, self.values.shape[1]))
 
     @cached_property
     def as_map(self) -> HeatMap:
@@ -141,7 +141,7 @@ class ColouredText(Picture):
         return self.as_map.scale
 
     def sentence(self) -> str:
-        said = spread(self.values, "output × source")
+        said = value_range(self.values, "output × source")
         for output, source in strongest(self.values, 1):
             value = float(self.values[output, source])
             what = "speaks most for" if value >= 0 else "speaks most against"
@@ -155,7 +155,9 @@ class ColouredText(Picture):
         words = []
         values = self.values[output]
         for word, value, colour in zip(self.sources, values.tolist(), self.scale.colours(values), strict=True):
-            style = f"background:{colour};color:{ink_on(colour)}" if colour else "text-decoration:line-through dotted"
+            style = (
+                f"background:{colour};color:{text_colour(colour)}" if colour else "text-decoration:line-through dotted"
+            )
             words += [tag("bdi", word, style=style, title=number(value)), Markup("&#8203;")]
         return words
 
@@ -215,5 +217,5 @@ class ColouredText(Picture):
             strength = level(value, self.scale) if np.isfinite(value) else 0
             sign = ("+" if strength > 0 else "−") * (abs(strength) - 1) if np.isfinite(value) else "–"
             text = f"{cut_label(word, 24)}{sign}"
-            words.append(inked(text, (COLOURS if strength > 0 else WARM)[abs(strength)]) if colour else text)
+            words.append(ansi_coloured(text, (COLOURS if strength > 0 else WARM)[abs(strength)]) if colour else text)
         return words

@@ -13,12 +13,12 @@ import torch.nn.functional as F
 from tokenizers import models, pre_tokenizers
 
 from cutaway.families import build
-from cutaway.inside.circuits.ioi import OURS, Templates, make_prompts
+from cutaway.inside.circuits.ioi import IOI_TEMPLATES, IoiTemplates, ioi_prompts
 from cutaway.model.model import DecoderModel
 from cutaway.tokens import Tokenizer
 
 
-def word_tokenizer(templates: Templates = OURS) -> Tokenizer:
+def word_tokenizer(templates: IoiTemplates = IOI_TEMPLATES) -> Tokenizer:
     """A token for every word of the templates."""
     split = pre_tokenizers.Whitespace()
     texts = [*templates.sentences, *templates.names, *templates.places, *templates.objects]
@@ -29,7 +29,7 @@ def word_tokenizer(templates: Templates = OURS) -> Tokenizer:
 
 
 def train_names(
-    templates: Templates = OURS,
+    templates: IoiTemplates = IOI_TEMPLATES,
     *,
     steps: int = 400,
     n_layers: int = 3,
@@ -54,7 +54,7 @@ def train_names(
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = rate * min(1.0, (step + 1) / 50, 2 * (1 - step / steps))
-        some = make_prompts(tokenizer, batch, templates=templates, seed=(seed + 1) * 10**9 + step)
+        some = ioi_prompts(tokenizer, batch, templates=templates, seed=(seed + 1) * 10**9 + step)
         hidden = model.hidden(some.ids, real=some.real)
         last = hidden[torch.arange(batch), some.at["end"]]
         loss = F.cross_entropy(model.head(last[:, None])[:, 0], some.io)

@@ -22,7 +22,7 @@ from cutaway.inside.attribution.explain import (
     explain_next,
     explain_translation,
 )
-from cutaway.inside.attribution.result import LOOKED, METHODS, Attribution
+from cutaway.inside.attribution.result import ATTENTION_METHODS, METHODS, Attribution
 from cutaway.tokens.train_tokenizer import train_tokenizer
 
 TEXT = "the old man's naïve dog ran, and"
@@ -52,7 +52,7 @@ def test_of_the_next_word(name: str, method: str) -> None:
     words = found.words(tokenizer)
     assert words.inputs == ("the", "old", "man's", "naïve", "dog", "ran", ",", "and")
     assert close(words.scores.sum(), found.scores.sum())
-    if method not in LOOKED:
+    if method not in ATTENTION_METHODS:
         ids = torch.tensor([tokenizer.encode(TEXT, special=False)])
         best = model(ids)[0, -1].log_softmax(dim=-1).topk(4)
         assert min((best.values - found.total[0]).abs()) < 1e-5  # the likeliest that is a word
@@ -61,7 +61,7 @@ def test_of_the_next_word(name: str, method: str) -> None:
     whole = several.words(tokenizer)
     assert whole.outputs == ("the", "cats")
     assert whole.inputs[: len(words.inputs)] == words.inputs
-    if method in LOOKED:
+    if method in ATTENTION_METHODS:
         assert close(whole.scores.sum(dim=-1), torch.ones(2))
     else:
         assert close(whole.total.sum(), several.total.sum())
@@ -86,7 +86,7 @@ def test_of_a_translation_source_and_target_before_have_a_share(method: str) -> 
     assert words.outputs == ("Hi", "you")
     assert words.inputs[:4] == ("I", "ate", "it", ".")
     rows = words.scores.sum(dim=-1)
-    assert close(rows, torch.ones(2)) if method in LOOKED else close(rows.sum(), found.scores.sum())
+    assert close(rows, torch.ones(2)) if method in ATTENTION_METHODS else close(rows.sum(), found.scores.sum())
     if method == "integrated_gradients":
         assert not found.scores[:, [n_read, n_read + 1]].any()  # the end and the start are no words
 
@@ -119,7 +119,7 @@ def test_of_a_label(name: str, pooling: str | None, method: str) -> None:
     check(found, 1)
     ids = torch.tensor([tokenizer.encode("the dogs runs")])
     p = model(ids)[0].log_softmax(dim=-1)
-    if method not in LOOKED:
+    if method not in ATTENTION_METHODS:
         assert close(found.total[0], p.max())
     assert found.words(tokenizer).inputs == ("[CLS]", "the", "dogs", "runs", "[SEP]")
     pair = explain_label(
@@ -141,7 +141,7 @@ def test_of_a_blank(name: str, method: str) -> None:
     check(found, 2)
     assert found.outputs == ("dog", "dog")
     check(explain_blank(model, tokenizer, "the [MASK]", method=method, **STEPS.get(method, {})), 1)
-    with pytest.raises(InputError, match="one is asked for"):
+    with pytest.raises(InputError, match="it must be one"):
         explain_blank(model, tokenizer, "the [MASK]", word="dogs")
 
 
@@ -155,7 +155,7 @@ def test_of_a_picture(method: str) -> None:
     assert found.outputs[0] in "abcdefg"
     with pytest.raises(InputError, match="no tokens"):
         found.words(pieces())
-    if method in LOOKED:
+    if method in ATTENTION_METHODS:
         with pytest.raises(InputError, match="between patches"):
             explain_image(model, picture, at="pixels", method=method)
     else:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cutaway.errors import InputError
 from cutaway.evaluation.winograd import Schema, winograd
-from cutaway.inside.circuits.coreference import _read, coreference, matters
+from cutaway.inside.circuits.coreference import _read, accuracy_without_heads, coreference_heads
 from cutaway.model.attention import Attention
 from cutaway.model.tap import edit
 
@@ -35,11 +35,11 @@ def test_a_head_that_looks_at_the_right_candidate_prefers_it(name: str, where: s
         return new
 
     with edit(model, {f"{side}.1.attention.pattern": by_hand}):
-        tired = coreference(model, tokenizer, [TIRED], where=where)
-        wide = coreference(model, tokenizer, [WIDE], where=where)
-        both = coreference(model, tokenizer, [TIRED, WIDE], where=where)
+        tired = coreference_heads(model, tokenizer, [TIRED], where=where)
+        wide = coreference_heads(model, tokenizer, [WIDE], where=where)
+        both = coreference_heads(model, tokenizer, [TIRED, WIDE], where=where)
         turned = Schema(TIRED.before, TIRED.after, TIRED.candidates[::-1], 1, "it")
-        again = coreference(model, tokenizer, [turned], where=where)
+        again = coreference_heads(model, tokenizer, [turned], where=where)
     heads = [f"{side}.1.attention.{head}" for head in range(4)]
     assert [tired.prefers.scores[head] for head in heads] == [0.5, 0, 1, 0.5]
     assert [wide.prefers.scores[head] for head in heads] == [0.5, 1, 0, 0.5]
@@ -66,12 +66,12 @@ def test_what_names_nobody_is_skipped_and_counted() -> None:
     model, tokenizer = tiny("bert"), bert_tokenizer(WORDS, AddedToken("[MASK]"))
     unknown = Schema(TIRED.before, TIRED.after, ("a cat", "the street"), 1, "it")
     hidden = Schema(TIRED.before, TIRED.after, TIRED.candidates, 0)
-    found = coreference(model, tokenizer, [TIRED, unknown, hidden])
+    found = coreference_heads(model, tokenizer, [TIRED, unknown, hidden])
     assert (found.n, found.skipped) == (1, 2)
     with pytest.raises(InputError, match="of 1 schemas none"):
-        coreference(model, tokenizer, [hidden])
+        coreference_heads(model, tokenizer, [hidden])
     with pytest.raises(InputError, match="neither 'pronoun' nor 'end'"):
-        coreference(model, tokenizer, [TIRED], where="start")
+        coreference_heads(model, tokenizer, [TIRED], where="start")
 
 
 def test_without_heads_answers_are_those_of_a_model_whose_heads_write_nothing() -> None:
@@ -92,7 +92,7 @@ def test_without_heads_answers_are_those_of_a_model_whose_heads_write_nothing() 
     expected = [accuracy(gone) for gone in ([], taken, others)]
     assert len(set(expected)) == 3
     heads = [f"encoder.{layer}.attention.{head}" for layer, head in taken]
-    found = matters(tiny("bert"), tokenizer, schemas, heads, draws=2)
+    found = accuracy_without_heads(tiny("bert"), tokenizer, schemas, heads, draws=2)
     assert [found.whole, found.without, *found.without_random] == [*expected, expected[2]]
 
 
@@ -102,10 +102,12 @@ def test_heads_that_write_nothing_do_not_matter() -> None:
     for part in model.modules():
         if isinstance(part, Attention):
             part.output.weight.data.zero_()
-    found = matters(model, tokenizer, schemas, ["encoder.0.attention.1", "encoder.1.attention.3"], draws=2)
+    found = accuracy_without_heads(
+        model, tokenizer, schemas, ["encoder.0.attention.1", "encoder.1.attention.3"], draws=2
+    )
     assert found.whole == found.without == found.without_random[0]
     assert len(found.without_random) == 2
     assert found.n == 4
     several = [f"encoder.{layer}.attention.{head}" for layer in (0, 1) for head in range(3)]
     with pytest.raises(InputError, match="6 heads, and only 2 others to compare with"):
-        matters(model, tokenizer, schemas, several)
+        accuracy_without_heads(model, tokenizer, schemas, several)

@@ -6,8 +6,8 @@ from helpers.tiny_models import inputs, some_ids, tiny
 
 from cutaway.errors import InputError
 from cutaway.inside.circuits.circuit import Circuit
-from cutaway.inside.circuits.circuit_eval import nodes_of, trial
-from cutaway.inside.circuits.edges import connect
+from cutaway.inside.circuits.circuit_task import circuit_nodes, circuit_task
+from cutaway.inside.circuits.edges import find_edges
 from cutaway.inside.patching.metrics import LogitDifference
 from cutaway.inside.patching.paths import patch_paths
 from cutaway.inside.patching.place import Place
@@ -25,9 +25,9 @@ def place(node: str, tap: str) -> Place:
 def test_an_edge_is_one_patched_path(name: str) -> None:
     model, given = tiny(name), inputs(name)
     other = tuple((x + 11) % 50 for x in given)
-    asked = trial(model, *given, metric=METRIC, reference=other, how="resample", rows=1)
-    nodes = nodes_of(model, ["heads"])[::3]
-    found = connect(asked, Circuit.of(model, "some", nodes), least=0.0)
+    asked = circuit_task(model, *given, metric=METRIC, reference=other, how="resample", rows=1)
+    nodes = circuit_nodes(model, ["heads"])[::3]
+    found = find_edges(asked, Circuit.of(model, "some", nodes), least=0.0)
     assert {start for start, _, _ in found.edges} == set(nodes)
     whole = METRIC(model(*given)).mean()
     for start, end, weight in found.edges:
@@ -44,26 +44,26 @@ def test_alone_a_head_speaks_to_the_logits_with_all_it_has() -> None:
     for layer, block in enumerate(model.decoder):  # type: ignore[arg-type, var-annotated]
         each = block.attention.output.weight.data.view(24, 4, 6)
         each[:, [head for head in range(4) if (layer, head) != (0, 1)]] = 0
-    asked = trial(model, ids, metric=METRIC, reference=some_ids(4, 7, seed=5))
-    found = connect(asked, Circuit.of(model, "two", [keep, "decoder.1.attention.3"]), least=1e-6)
+    asked = circuit_task(model, ids, metric=METRIC, reference=some_ids(4, 7, seed=5))
+    found = find_edges(asked, Circuit.of(model, "two", [keep, "decoder.1.attention.3"]), least=1e-6)
     assert [edge[:2] for edge in found.edges] == [(keep, "logits")]
     assert found.edges[0][2] == pytest.approx(asked.effects([keep])[keep])
 
 
 def test_weak_edges_are_left_out_and_feed_forwards_have_some(tmp_path) -> None:
     model, (ids,) = tiny("gpt2"), inputs("gpt2")
-    asked = trial(model, ids, metric=METRIC, reference=(ids + 7) % 50, kinds=("heads", "feed_forwards"))
+    asked = circuit_task(model, ids, metric=METRIC, reference=(ids + 7) % 50, kinds=("heads", "feed_forwards"))
     nodes = ["decoder.0.attention.1", "decoder.0.feed_forward", "decoder.1.attention.0", "decoder.1.feed_forward"]
     circuit = Circuit.of(model, "some", nodes)
-    every = connect(asked, circuit, least=0.0)
+    every = find_edges(asked, circuit, least=0.0)
     assert len(every.edges) == 4 + 6
     worth = (asked.whole.mean() - asked.none.mean()).abs().item()
     fifth, fourth = sorted(abs(weight) for _, _, weight in every.edges)[-5:-3]
     for least in (0.999 * fourth, 1.001 * fifth):
-        few = connect(asked, circuit, least=least / worth)
+        few = find_edges(asked, circuit, least=least / worth)
         assert few.edges == tuple(edge for edge in every.edges if abs(edge[2]) >= fourth)
     assert len(few.edges) == 4
     few.save(tmp_path / "c.json")
     assert Circuit.load(tmp_path / "c.json", model) == few
     with pytest.raises(InputError, match=r"'decoder.0.feed_forward' is not among"):
-        connect(trial(model, ids, metric=METRIC), circuit)
+        find_edges(circuit_task(model, ids, metric=METRIC), circuit)

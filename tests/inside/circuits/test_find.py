@@ -4,15 +4,15 @@ import pytest
 import torch
 from helpers.tiny_models import some_ids, tiny
 
-from cutaway.inside.circuits.circuit_eval import Trial, place_of, trial
-from cutaway.inside.circuits.find import find_circuit, grow
+from cutaway.inside.circuits.circuit_task import CircuitTask, circuit_task, node_place
+from cutaway.inside.circuits.find import find_circuit, grow_circuit
+from cutaway.inside.patching.interventions import Patch, intervene
 from cutaway.inside.patching.metrics import LogitDifference
-from cutaway.inside.patching.patch import Patch, intervene
 
 
-def asked_of(name: str) -> Trial:
+def asked_of(name: str) -> CircuitTask:
     ids, reference = some_ids(4, 7, seed=1), some_ids(4, 7, seed=5)
-    return trial(tiny(name), ids, metric=LogitDifference(3, 5), reference=reference)
+    return circuit_task(tiny(name), ids, metric=LogitDifference(3, 5), reference=reference)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
@@ -23,7 +23,7 @@ def test_the_shortlist_is_ordered_by_what_is_lost_without_each(name: str) -> Non
     listed = sorted(guessed, key=lambda node: -abs(guessed[node]))[:5]
     lost = {}
     for node in listed:
-        with torch.no_grad(), intervene(asked.model, Patch(place_of(node), asked.instead)):
+        with torch.no_grad(), intervene(asked.model, Patch(node_place(node), asked.instead)):
             lost[node] = (asked.whole - asked.metric(asked.model(*asked.inputs))).mean().item()
     assert found.worth == pytest.approx(guessed | lost)
     order = sorted(lost, key=lambda node: -lost[node])
@@ -35,7 +35,7 @@ def test_the_shortlist_is_ordered_by_what_is_lost_without_each(name: str) -> Non
 def test_each_node_that_is_added_is_worth_most_beside_those_that_are_there(name: str) -> None:
     asked = asked_of(name)
     n = len(asked.among)
-    grown = grow(asked, "some", to=n, by=1)
+    grown = grow_circuit(asked, "some", to=n, by=1)
     for size, node in enumerate(grown.order):
         worth = asked.estimates(grown.order[:size])
         assert node == max(set(asked.among) - set(grown.order[:size]), key=lambda other: worth[other])

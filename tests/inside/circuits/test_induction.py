@@ -11,7 +11,7 @@ from torch import Tensor
 from cutaway.checkpoints import load
 from cutaway.errors import InputError
 from cutaway.families import build
-from cutaway.inside.circuits.induction import induction, over_training, repeated_tokens
+from cutaway.inside.circuits.induction import induction_heads, induction_over_training, repeated_tokens
 from cutaway.model.model import Model
 from cutaway.model.norms import LayerNorm
 from cutaway.model.tap import edit
@@ -50,7 +50,7 @@ def test_hand_set_patterns_score_one(name: str, front: int) -> None:
 
     model = tiny(name)
     with edit(model, {"decoder.0.attention.pattern": before, "decoder.1.attention.pattern": by_hand}):
-        found = induction(model, ids)
+        found = induction_heads(model, ids)
     assert found.induction.scores["decoder.1.attention.2"] == 1
     assert found.induction.scores["decoder.1.attention.3"] == 0
     assert found.duplicate.scores["decoder.1.attention.3"] == 1
@@ -94,7 +94,7 @@ def by_hand(vocab: int = 12, places: int = 24) -> Model:
 
 
 def test_an_induction_head_made_by_hand_is_one() -> None:
-    found = induction(by_hand(), repeated_tokens(12, rows=4, length=11, start_id=0, least=1))
+    found = induction_heads(by_hand(), repeated_tokens(12, rows=4, length=11, start_id=0, least=1))
     assert found.induction.scores["decoder.1.attention.0"] > 0.99
     assert found.previous.scores["decoder.0.attention.0"] > 0.95  # the first place has none before it
     assert found.loss[1] < 0.1 < 1 < found.loss[0]
@@ -108,7 +108,7 @@ def test_an_induction_head_appears_in_training() -> None:
     model = build("gpt", n_layers=2, d_model=64, n_heads=2, d_ff=4, vocab_size=vocab, max_len=64, dropout=0.0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, betas=(0.9, 0.98), weight_decay=0.0)
     ids = repeated_tokens(vocab, rows=16, length=12, seed=99)
-    rise = [induction(model.eval(), ids)]
+    rise = [induction_heads(model.eval(), ids)]
     for step in range(200):
         for group in optimizer.param_groups:
             group["lr"] = 1e-2 * min(1, (step + 1) / 20)
@@ -121,7 +121,7 @@ def test_an_induction_head_appears_in_training() -> None:
         nats[known].mean().backward()
         optimizer.step()
         if step % 50 == 49:
-            rise.append(induction(model.eval(), ids))
+            rise.append(induction_heads(model.eval(), ids))
     best = [found.induction.best(1)[0][1] for found in rise]
     assert max(best[:2]) < 0.2  # the period of 12 was never seen, nor anything before step 50
     assert best[-1] > 0.7
@@ -135,12 +135,12 @@ def test_the_rise_is_read_from_the_checkpoints_of_a_run(tmp_path: Path) -> None:
     for step, model in models.items():
         write_checkpoint(tmp_path / "run/checkpoints", step, {"weights": dict(model.named_parameters())}, {})
     ids = repeated_tokens(VOCAB, rows=2, length=6)
-    found = dict(over_training(tiny("llama", seed=9, dtype=torch.float32), tmp_path, ids))
+    found = dict(induction_over_training(tiny("llama", seed=9, dtype=torch.float32), tmp_path, ids))
     assert list(found) == [3, 20, 100]
     for step, model in models.items():
-        assert found[step].to_dict() == induction(model, ids).to_dict()
+        assert found[step].to_dict() == induction_heads(model, ids).to_dict()
     with pytest.raises(InputError, match="no checkpoints"):
-        next(over_training(tiny("llama"), tmp_path / "else", ids))
+        next(induction_over_training(tiny("llama"), tmp_path / "else", ids))
 
 
 def test_the_checkpoints_are_where_a_run_puts_them(tmp_path: Path) -> None:
@@ -156,14 +156,16 @@ def test_the_checkpoints_are_where_a_run_puts_them(tmp_path: Path) -> None:
     kept = ["train.steps=3", "checkpoint.every=1", "checkpoint.keep=3"]
     train(recipe_for([tmp_path / "text.txt"], [*small, *kept]), tmp_path / "out")
     model = load(tmp_path / "out")
-    found = dict(over_training(model, tmp_path / "out", repeated_tokens(model.config.vocab_size, rows=2, length=6)))  # type: ignore[attr-defined]
+    found = dict(
+        induction_over_training(model, tmp_path / "out", repeated_tokens(model.config.vocab_size, rows=2, length=6))
+    )  # type: ignore[attr-defined]
     assert list(found) == [1, 2, 3]
 
 
 def test_what_is_not_said_twice_is_refused() -> None:
     with pytest.raises(InputError, match="do not say the same twice"):
-        induction(tiny("gpt2"), torch.arange(8)[None])
+        induction_heads(tiny("gpt2"), torch.arange(8)[None])
     with pytest.raises(InputError, match="task is masked"):
-        induction(tiny("bert"), repeated_tokens(VOCAB, length=4))
+        induction_heads(tiny("bert"), repeated_tokens(VOCAB, length=4))
     with pytest.raises(InputError, match="60 different tokens"):
         repeated_tokens(50, length=60)

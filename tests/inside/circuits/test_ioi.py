@@ -11,10 +11,18 @@ from torch import Tensor
 from cutaway.errors import InputError
 from cutaway.families import build
 from cutaway.inside.circuits.circuit import Circuit, completeness, faithfulness, minimality
-from cutaway.inside.circuits.find import curve, find_circuit, grow
+from cutaway.inside.circuits.find import faithfulness_curve, find_circuit, grow_circuit
 from cutaway.inside.circuits.head_scores import HeadScores
-from cutaway.inside.circuits.ioi import OURS, ROLES, Templates, copying, head_scores, make_prompts, role_of
-from cutaway.inside.patching.patch import record
+from cutaway.inside.circuits.ioi import (
+    IOI_TEMPLATES,
+    ROLES,
+    IoiTemplates,
+    copying_scores,
+    ioi_head_scores,
+    ioi_prompts,
+    ioi_role,
+)
+from cutaway.inside.patching.interventions import record_activations
 from cutaway.model.model import DecoderModel
 from cutaway.model.tap import edit
 from cutaway.toys.names import train_names, word_tokenizer
@@ -22,7 +30,7 @@ from cutaway.toys.names import train_names, word_tokenizer
 
 def test_prompts_name_one_twice_and_the_others_never() -> None:
     tokenizer = word_tokenizer()
-    asked = make_prompts(tokenizer, 24, seed=3)
+    asked = ioi_prompts(tokenizer, 24, seed=3)
     rows = torch.arange(24)
     for row, text in enumerate(asked.texts):
         io, s = tokenizer.token(int(asked.io[row])), tokenizer.token(int(asked.s[row]))
@@ -41,38 +49,38 @@ def test_prompts_name_one_twice_and_the_others_never() -> None:
     names = torch.cat([names, asked.io[:, None], asked.s[:, None]], dim=1)
     assert all(len(set(row)) == 5 for row in names.tolist())
     assert set(asked.groups) == {(i, order) for i in range(4) for order in ("ABBA", "BABA")}
-    assert torch.equal(asked.ids, make_prompts(tokenizer, 24, seed=3).ids)
-    behind = make_prompts(tokenizer, 24, seed=3, front=[0])
+    assert torch.equal(asked.ids, ioi_prompts(tokenizer, 24, seed=3).ids)
+    behind = ioi_prompts(tokenizer, 24, seed=3, front=[0])
     assert torch.equal(behind.at["s2"], asked.at["s2"] + 1)
 
 
 def test_templates_come_from_a_file_and_halves_share_nothing(tmp_path: Path) -> None:
-    values = {"NAMES": list(OURS.names), "PLACES": ["park"], "OBJECTS": ["cup"]}
+    values = {"NAMES": list(IOI_TEMPLATES.names), "PLACES": ["park"], "OBJECTS": ["cup"]}
     values["BABA_TEMPLATES"] = ["Then, [B] and [A] met. [B] spoke to [A]", "So [B] and [A] met. [B] ran to [A]"]
     (tmp_path / "t.json").write_text(json.dumps(values))
-    read = Templates.read(tmp_path / "t.json")
+    read = IoiTemplates.read(tmp_path / "t.json")
     assert read.sentences[0] == "Then, [B] and [A] met. [B] spoke to"
     first, second = read.halves()
     assert not set(first.names) & set(second.names)
     assert not set(first.sentences) & set(second.sentences)
     with pytest.raises(InputError, match="no list of texts 'ABBA_TEMPLATES'"):
-        Templates.read(tmp_path / "t.json", "ABBA_TEMPLATES")
+        IoiTemplates.read(tmp_path / "t.json", "ABBA_TEMPLATES")
 
 
 def test_templates_without_three_names_are_refused() -> None:
     for sentence, complaint in (("When [B] met, he went to", "has 1 names"), ("[A] and [B], [B] to", "after a space")):
-        templates = Templates((sentence,), OURS.names, OURS.places, OURS.objects)
+        templates = IoiTemplates((sentence,), IOI_TEMPLATES.names, IOI_TEMPLATES.places, IOI_TEMPLATES.objects)
         with pytest.raises(InputError, match=complaint):
-            make_prompts(word_tokenizer(templates), 2, templates=templates)
-    few = Templates(OURS.sentences, OURS.names[:4], OURS.places, OURS.objects)
+            ioi_prompts(word_tokenizer(templates), 2, templates=templates)
+    few = IoiTemplates(IOI_TEMPLATES.sentences, IOI_TEMPLATES.names[:4], IOI_TEMPLATES.places, IOI_TEMPLATES.objects)
     with pytest.raises(InputError, match="4 of 4 names are one token"):
-        make_prompts(word_tokenizer(few), 2, templates=few)
+        ioi_prompts(word_tokenizer(few), 2, templates=few)
 
 
 @pytest.mark.parametrize("name", ["gpt", "gpt2", "llama"])
 def test_hand_set_patterns_score_one(name: str) -> None:
     tokenizer = word_tokenizer()
-    asked = make_prompts(tokenizer, 16)
+    asked = ioi_prompts(tokenizer, 16)
     ways = [("end", "s2"), ("s2", "s1"), ("s2", "s1+1"), ("end", "io")]
     rows = torch.arange(16)
 
@@ -85,7 +93,7 @@ def test_hand_set_patterns_score_one(name: str) -> None:
     model = tiny(name, vocab_size=tokenizer.vocab_size)
     assert isinstance(model, DecoderModel)
     with edit(model, {"decoder.1.attention.pattern": by_hand}):
-        found = head_scores(model, asked)
+        found = ioi_head_scores(model, asked)
     for head, role in enumerate(("s_inhibition", "duplicate_token", "induction", "end_to_io")):
         scores = [found[role].scores[f"decoder.1.attention.{other}"] for other in range(4)]
         assert scores == [float(other == head) for other in range(4)], role
@@ -106,10 +114,10 @@ def test_a_head_that_hands_on_what_it_reads_copies(sign: int, norm: int, score: 
     attention.query_key_value.weight.data[2 * width :] = torch.eye(width)  # type: ignore[union-attr, index]
     attention.output.weight.data.copy_(sign * torch.eye(width))  # type: ignore[union-attr, operator]
     model.decoder.final_norm.weight.data.fill_(norm)  # type: ignore[union-attr, operator]
-    asked = make_prompts(tokenizer, 16)
-    assert copying(model, asked).scores == {"decoder.0.attention.0": score}
-    assert copying(model, asked, name="s2", against=True).scores == {"decoder.0.attention.0": 1 - score}
-    found = head_scores(model, asked)
+    asked = ioi_prompts(tokenizer, 16)
+    assert copying_scores(model, asked).scores == {"decoder.0.attention.0": score}
+    assert copying_scores(model, asked, name="s2", against=True).scores == {"decoder.0.attention.0": 1 - score}
+    found = ioi_head_scores(model, asked)
     for role, looked, mine in (("name_mover", "end_to_io", score), ("s_suppression", "s_inhibition", 1 - score)):
         (ours,), (theirs,) = found[role].scores.values(), found[looked].scores.values()
         assert ours == theirs * mine > -1
@@ -118,28 +126,28 @@ def test_a_head_that_hands_on_what_it_reads_copies(sign: int, norm: int, score: 
 def test_a_head_has_the_role_in_which_it_scores_highest() -> None:
     low, high = "decoder.0.attention.0", "decoder.0.attention.1"
     scores = {role: HeadScores(role, {low: 0.1, high: 0.2}) for role in (*ROLES, "s_suppression")}
-    assert role_of(high, scores) is None
+    assert ioi_role(high, scores) is None
     for role in ROLES:
-        assert role_of(high, scores | {role: HeadScores(role, {low: 0.1, high: 0.5})}) == role
+        assert ioi_role(high, scores | {role: HeadScores(role, {low: 0.1, high: 0.5})}) == role
     looks = scores | {"s_inhibition": HeadScores("s_inhibition", {high: 0.8})}
     against = {"s_suppression": HeadScores("s_suppression", {high: 0.4})}
-    assert role_of(high, looks | against) == "s_suppression"
-    assert role_of(high, looks | against, least=0.5) == "s_inhibition"
+    assert ioi_role(high, looks | against) == "s_suppression"
+    assert ioi_role(high, looks | against, least=0.5) == "s_inhibition"
 
 
 def test_a_compiled_model_scores_the_same() -> None:
     tokenizer = word_tokenizer()
-    model, asked = tiny("gpt2", vocab_size=tokenizer.vocab_size), make_prompts(tokenizer, 4)
+    model, asked = tiny("gpt2", vocab_size=tokenizer.vocab_size), ioi_prompts(tokenizer, 4)
     assert isinstance(model, DecoderModel)
-    compiled = head_scores(torch.compile(model), asked)
+    compiled = ioi_head_scores(torch.compile(model), asked)
     assert {role: found.scores for role, found in compiled.items()} == {
-        role: found.scores for role, found in head_scores(model, asked).items()
+        role: found.scores for role, found in ioi_head_scores(model, asked).items()
     }
 
 
 def test_answers_are_those_of_the_last_position() -> None:
     tokenizer = word_tokenizer()
-    asked = make_prompts(tokenizer, 8)
+    asked = ioi_prompts(tokenizer, 8)
     model = tiny("llama", vocab_size=tokenizer.vocab_size)
     found = asked.answers(model)
     for row in range(8):
@@ -147,15 +155,15 @@ def test_answers_are_those_of_the_last_position() -> None:
         logits = model(asked.ids[row : row + 1, : end + 1])[0, -1].detach()
         assert abs(float(logits[asked.io[row]] - logits[asked.s[row]] - found.ahead[row])) < 1e-9
         assert bool(found.first[row]) == (int(logits.argmax()) == int(asked.io[row]))
-    assert close(found.ahead, asked.trial(model).whole)
+    assert close(found.ahead, asked.task(model).whole)
 
 
 def test_a_head_is_replaced_by_its_mean_over_the_same_template_and_order() -> None:
     tokenizer = word_tokenizer()
-    asked = make_prompts(tokenizer, 24)
+    asked = ioi_prompts(tokenizer, 24)
     model = tiny("gpt2", vocab_size=tokenizer.vocab_size)
-    instead = asked.trial(model).instead
-    own = record(model, asked.abc, places=list(instead), real=asked.real)
+    instead = asked.task(model).instead
+    own = record_activations(model, asked.abc, places=list(instead), real=asked.real)
     for row, group in enumerate(asked.groups):
         mates = [other for other in range(24) if asked.groups[other] == group]
         assert len(mates) == 3
@@ -167,10 +175,10 @@ def test_a_head_is_replaced_by_its_mean_over_the_same_template_and_order() -> No
 def test_a_model_trained_on_names_has_a_circuit(tmp_path: Path) -> None:
     """Half a minute on one core; found on some prompts, tested on others."""
     model, tokenizer = train_names()
-    here, there = (make_prompts(tokenizer, 64, seed=seed) for seed in range(2))
+    here, there = (ioi_prompts(tokenizer, 64, seed=seed) for seed in range(2))
     assert here.answers(model).to_dict()["accuracy"] > 0.95
-    found_on, tested_on = here.trial(model), there.trial(model)
-    grown = grow(found_on, "names", to=12, by=2)
+    found_on, tested_on = here.task(model), there.task(model)
+    grown = grow_circuit(found_on, "names", to=12, by=2)
     size = grown.smallest(0.8)
     assert size is not None
     assert size <= 8
@@ -178,7 +186,7 @@ def test_a_model_trained_on_names_has_a_circuit(tmp_path: Path) -> None:
     assert faithfulness(tested_on, circuit) > 0.7
     ranked = find_circuit(found_on, "names", sizes=[size, 12], shortlist=6)
     assert ranked.curve[12] == 1
-    assert curve(tested_on, grown.order, [12]) == {12: 1}
+    assert faithfulness_curve(tested_on, grown.order, [12]) == {12: 1}
     lost = minimality(tested_on, circuit)
     assert max(lost.values()) > 0.1
     assert completeness(tested_on, circuit, [circuit.nodes]).circuit == (0,)

@@ -8,12 +8,12 @@ from helpers.tiny_models import close, inputs, tiny
 
 from cutaway.errors import InputError
 from cutaway.inside.circuits.circuit import Circuit, minimality
-from cutaway.inside.circuits.circuit_eval import trial
+from cutaway.inside.circuits.circuit_task import circuit_task
 from cutaway.inside.patching.ablation import ablate_sweep
+from cutaway.inside.patching.interventions import Ablate, Patch, intervene, mean_activations, record_activations
 from cutaway.inside.patching.metrics import LogitDifference
-from cutaway.inside.patching.patch import Ablate, Patch, intervene, means, record
 from cutaway.inside.patching.place import Place
-from cutaway.inside.patching.sweep import sweep
+from cutaway.inside.patching.sweep import patch_sweep
 
 FAMILIES = ["gpt2", "llama", "transformer", "transformer-pre-norm", "t5", "bert", "vit"]
 METRIC = LogitDifference(1, 2)
@@ -44,10 +44,10 @@ def test_a_mean_is_that_of_the_run_and_a_resample_the_other_runs() -> None:
     tap = "decoder.1.attention.heads"
     place = Place(tap, 2)
     found = ablate_sweep(model, one, metric=METRIC, over="heads", how="mean")
-    with intervene(model, Ablate(place, "mean", means(model, one, places=[tap]))):
+    with intervene(model, Ablate(place, "mean", mean_activations(model, one, places=[tap]))):
         assert close(found.values[1, 2], METRIC(model(one)))
     found = ablate_sweep(model, one, metric=METRIC, over="heads", how="resample", source=other)
-    with intervene(model, Patch(place, record(model, other, places=[tap]))):
+    with intervene(model, Patch(place, record_activations(model, other, places=[tap]))):
         assert close(found.values[1, 2], METRIC(model(one)))
     assert found.to_dict()["how"] == "resample"
 
@@ -107,12 +107,12 @@ def test_needed_has_one_sign_everywhere() -> None:
         each[:, [number for number in range(4) if (layer, number) != (1, 2)]] = 0
     here, there = METRIC(model(ids)).mean(), METRIC(model(other)).mean()
     metric = METRIC if here > there else LogitDifference(2, 1)
-    asked = trial(model, ids, metric=metric, reference=other, how="resample")
+    asked = circuit_task(model, ids, metric=metric, reference=other, how="resample")
     lost = asked.effects([head])[head]
     assert lost > 0
     assert asked.estimates()[head] * lost > 0
     gone = ablate_sweep(model, ids, metric=metric, how="resample", source=other, over="heads")
     assert gone.effects[1, 2].item() == pytest.approx(lost)
-    assert sweep(model, ids, other, metric, over="heads").effects[1, 2] > 0
+    assert patch_sweep(model, ids, other, metric, over="heads").effects[1, 2] > 0
     circuit = Circuit.of(model, "one", [head])
     assert minimality(asked, circuit)[head] > 0

@@ -8,7 +8,7 @@ from helpers.tiny_models import TRANSLATORS, close, inputs, tiny
 from torch import Tensor
 
 from cutaway.errors import InputError
-from cutaway.inside.patching.patch import Patch, Place, intervene, record
+from cutaway.inside.patching.interventions import Patch, Place, intervene, record_activations
 from cutaway.inside.patching.paths import patch_paths
 from cutaway.model.tap import tap_names
 
@@ -26,7 +26,7 @@ def test_in_the_last_block_the_direct_path_is_the_whole_effect(name: str) -> Non
     model, side, own, other = setting(name)
     sender = f"{side}.1.{'cross' if name in TRANSLATORS else 'attention'}.2"
     place = Place.of(sender)
-    with torch.no_grad(), intervene(model, Patch(place, record(model, *other, places=place))):
+    with torch.no_grad(), intervene(model, Patch(place, record_activations(model, *other, places=place))):
         outright = model(*own)
     assert close(patch_paths(model, own, other, sender), outright)
     assert not close(outright, model(*own))
@@ -38,7 +38,7 @@ def test_with_held_norms_the_direct_path_is_the_formula(name: str) -> None:
     model, side, own, other = setting(name)
     direct = patch_paths(model, own, other, f"{side}.0.attention.1", feed_forward="held", norms="held")
     taps = [f"{side}.0.attention.heads", f"{side}.final_norm.scale"]
-    before, after = (record(model, *given, places=taps) for given in (own, other))
+    before, after = (record_activations(model, *given, places=taps) for given in (own, other))
     moved = (after[taps[0]] - before[taps[0]])[:, 1]
     matrix = model.decoder[0].attention.output.weight.unflatten(1, (4, -1))[:, 1]
     written = moved @ matrix.T
@@ -55,10 +55,10 @@ def test_where_all_else_is_held_the_paths_add_up_to_the_patch(name: str) -> None
     model, _, own, other = setting(name)
     sender = Place.of("decoder.0.attention.1")
     held = [tap for tap in tap_names(model) if tap.endswith(("norm.scale", "pattern", "feed_forward.output"))]
-    kept = record(model, *own, places=held)
+    kept = record_activations(model, *own, places=held)
     with torch.no_grad(), intervene(model, [Patch(Place(tap), kept) for tap in held]):
         plain = model(*own)
-        with intervene(model, Patch(sender, record(model, *other, places=sender))):
+        with intervene(model, Patch(sender, record_activations(model, *other, places=sender))):
             outright = model(*own)
         words: dict[str, Any] = {"feed_forward": "held", "norms": "held"}
         ways = [patch_paths(model, own, other, sender, **words)]

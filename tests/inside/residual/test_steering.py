@@ -9,7 +9,7 @@ from helpers.tiny_models import close, inputs, some_ids, tiny
 from cutaway.checkpoints.tensors import write_tensors
 from cutaway.decoding import greedy
 from cutaway.errors import CheckpointError, InputError
-from cutaway.inside.patching.patch import Place, means, record
+from cutaway.inside.patching.interventions import Place, mean_activations, record_activations
 from cutaway.inside.residual.steering import Steering
 
 TAP = "decoder.0.residual_after"
@@ -20,14 +20,14 @@ def test_the_vector_is_a_difference_of_means_and_is_added_everywhere(name: str) 
     model, given = tiny(name), inputs(name, batch=4)
     tap = TAP if hasattr(model, "decoder") else TAP.replace("decoder", "encoder")
     here, there = (tuple(x[rows] for x in given) for rows in (slice(0, 2), slice(2, 4)))
-    found = Steering.between(means(model, *here, places=tap), means(model, *there, places=tap))
-    a, b = (record(model, *its, places=tap)[tap] for its in (here, there))
+    found = Steering.between(mean_activations(model, *here, places=tap), mean_activations(model, *there, places=tap))
+    a, b = (record_activations(model, *its, places=tap)[tap] for its in (here, there))
     vector = a.mean(dim=(0, 1)) - b.mean(dim=(0, 1))
     assert close(found.vectors[tap].flatten(), vector)
     with torch.no_grad(), found.steer(model, 2.5):
-        assert close(record(model, *there, places=tap)[tap], b + 2.5 * vector)
+        assert close(record_activations(model, *there, places=tap)[tap], b + 2.5 * vector)
     with torch.no_grad(), found.steer(model, 2.5, positions=[1]):
-        steered = record(model, *there, places=tap)[tap]
+        steered = record_activations(model, *there, places=tap)[tap]
     assert close(steered[:, 1], b[:, 1] + 2.5 * vector)
     assert torch.equal(steered[:, [0, 2]], b[:, [0, 2]])
     with torch.no_grad():
@@ -39,8 +39,8 @@ def test_the_vector_is_a_difference_of_means_and_is_added_everywhere(name: str) 
 def test_means_of_chosen_positions() -> None:
     model, ids = tiny("gpt2"), some_ids(5, 6)
     own = torch.tensor([[1], [2], [3], [4], [5]])
-    found = means(model, ids, places=Place(TAP, positions=own), rows=2)[TAP]
-    seen = record(model, ids, places=TAP)[TAP]
+    found = mean_activations(model, ids, places=Place(TAP, positions=own), rows=2)[TAP]
+    seen = record_activations(model, ids, places=TAP)[TAP]
     assert close(found[0, 0], seen[torch.arange(5), own[:, 0]].mean(dim=0))
 
 

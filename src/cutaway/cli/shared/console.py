@@ -1,26 +1,5 @@
-"""Rich's console for commands: a text is a text. Its control characters are shown, and neither [brackets] nor :names:
-mean anything, for file names, labels and tokens are others' words."""
+"""The console that every command prints with."""
 
-import errno
-from collections.abc import Iterable
-from typing import Any, NoReturn
+from cutaway.pictures.console import Console
 
-import rich.console
-from rich.segment import Segment
-
-from cutaway.cli.shared.wording import visible_controls
-
-
-class Console(rich.console.Console):
-    """On stdout, or with `stderr=True` on stderr."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"highlight": False, "markup": False, "emoji": False} | options)
-
-    def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
-        for text, style, control in super().render(renderable, options):
-            yield Segment(text if control else visible_controls(text), style, control)
-
-    def on_broken_pipe(self) -> NoReturn:
-        """Left to whoever says so for `print`, too."""
-        raise BrokenPipeError(errno.EPIPE, "nobody reads this any more")
+__all__ = ["Console"]

@@ -1,9 +1,8 @@
 """Numbers as people read them."""
 
+from cutaway.pictures.terminal_text import minus
 
-def minus(text: str) -> str:
-    """With the sign that our pictures have, too: − is as wide as +."""
-    return text.replace("-", "−")
+__all__ = ["human", "minus"]
 
 
 def human(n: int | float, unit: str) -> str:

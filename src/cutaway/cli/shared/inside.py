@@ -1,10 +1,11 @@
 """What `inspect`, `lens`, `patch` and `circuit` share: a model to look into, words as tokens, pictures and data out."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -13,17 +14,20 @@ from cutaway.cli.shared.options import locate_model
 from cutaway.cli.shared.tables import json_text
 from cutaway.errors import InputError
 from cutaway.folders import check_file
+from cutaway.pictures.terminal_tables import draw_picture as draw_picture
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    import rich.progress
 
     from cutaway.cli.shared.console import Console
-    from cutaway.inside.progress import Told
+    from cutaway.inside.progress import Progress
+    from cutaway.inside.reports.options import AskOptions
+    from cutaway.inside.reports.report import Report
     from cutaway.model.model import Model
     from cutaway.pictures import Picture
     from cutaway.tokens import Tokenizer
 
-WIDTH = 80  # a terminal's columns, as far as our views use them
+O = TypeVar("O", bound="AskOptions")  # noqa: E741
 Which = Annotated[Path, typer.Argument(metavar="MODEL", callback=locate_model, help="A model's folder, file or name.")]
 Out = Annotated[
     Path | None, typer.Option("--out", help="Write a page (.html), a picture (.svg), letters (.txt) or data (.json).")
@@ -62,6 +66,18 @@ def numbers_in_option(given: str | None, option: str = "--layers") -> list[int] 
     return found
 
 
+def options_of_folder(options: O, path: Path, model: "Model") -> O:
+    """The options, with what the model's folder says: how it was trained, or how its images are normalised."""
+    from cutaway.cli.shared.models import as_trained
+    from cutaway.inside.model_kinds import kind_of
+
+    if not kind_of(model).reads_images:
+        return replace(options, as_trained=as_trained(path))
+    from cutaway.evaluation.examples import picture_numbers
+
+    return replace(options, **picture_numbers(path))  # type: ignore[arg-type]  # mean and std
+
+
 def check_output(out: Path | None, *endings: str, force: bool) -> None:
     """Refuses a file that could not be written, or that somebody else wrote, before the work is done."""
     if out is None:
@@ -91,12 +107,27 @@ def write_output(out: Path, picture: "Picture | None", data: Mapping[str, Any], 
     print(f"{out}: {human(out.stat().st_size, 'B')}", file=sys.stderr)
 
 
+def print_report(report: "Report", out: Path | None, *, as_json: bool) -> None:
+    """Prints a report, as text or as JSON, or writes it to a file; JSON is printed also beside a file."""
+    if as_json:
+        print(report.json(), end="")
+    if out is not None:
+        report.save(out)
+        print(f"{out}: {human(out.stat().st_size, 'B')}", file=sys.stderr)
+    elif not as_json:
+        report.show()
+
+
+def warn(message: str) -> None:
+    print(f"warning: {message}", file=sys.stderr)
+
+
 def as_text(data: Mapping[str, Any]) -> str:
     return json_text(data) + "\n"
 
 
 @contextmanager
-def waiting(what: str) -> "Iterator[Told]":
+def waiting(what: str) -> "Iterator[Progress]":
     """A bar for whoever waits at a terminal, and the `report` that moves it; a pipe sees nothing."""
     with _bar(f"{what} …") as bar:
         task = bar.add_task("", total=None)  # to and fro, until it is told something
@@ -119,7 +150,7 @@ def learning(*, anew: bool = False) -> "Iterator[Callable[[float, str], None]]":
         yield report
 
 
-def _bar(text: str) -> "Progress":
+def _bar(text: str) -> "rich.progress.Progress":
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from cutaway.cli.shared.console import Console
@@ -130,38 +161,7 @@ def _bar(text: str) -> "Progress":
 
 
 def screen() -> "Console":
-    """Stdout, never wider than our views are made for."""
-    from cutaway.cli.shared.console import Console
+    """Stdout, at most as wide as our reports."""
+    from cutaway.pictures.console import report_console
 
-    terminal = Console()
-    return Console(width=min(terminal.width, WIDTH) if terminal.is_terminal else WIDTH)
-
-
-def draw_picture(console: "Console", picture: "Picture", *, heading: bool = True) -> None:
-    """A picture in letters; in colours where somebody sees them."""
-    from rich.text import Text
-
-    width = min(console.width, WIDTH)
-    drawn = Text.from_ansi(picture.text(width, coloured(console)))
-    title, *rest = drawn.split("\n")
-    if heading:
-        title.stylize("bold")
-        console.print(title, soft_wrap=True)
-    console.print(Text("\n").join(rest), soft_wrap=True)
-
-
-def coloured(console: "Console") -> bool:
-    return console.is_terminal and not console.no_color
-
-
-def columns(names: Sequence[str]) -> "Any":
-    """A text cut into its tokens, a dim bar between them."""
-    from rich.text import Text
-
-    from cutaway.pictures import visible_text
-
-    shown = Text()
-    for number, name in enumerate(names):
-        shown.append("│" if number else "", "dim")
-        shown.append(visible_text(name))
-    return shown
+    return report_console()

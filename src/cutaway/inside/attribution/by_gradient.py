@@ -29,13 +29,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cutaway.arguments import checked
+from cutaway.arguments import Options, checked, option, with_options
 from cutaway.errors import InputError
 from cutaway.inside.attribution.gradients import Gradients
-from cutaway.inside.attribution.reference_inputs import Given, Keep, values_of_baseline
+from cutaway.inside.attribution.reference_inputs import Baselines, Keep, baseline_values
 from cutaway.inside.attribution.result import Attribution
 from cutaway.inside.patching.metrics import Measure
-from cutaway.inside.progress import Told, silent
+from cutaway.inside.progress import Progress, no_progress
 from cutaway.model.upcast import upcast
 
 Node = tuple[float, float]  # where on the path, and how much it counts
@@ -56,65 +56,75 @@ def gradient_x_input(
     values = asked.values()
     found, slopes = asked.slopes(values, copies=1)
     scores = torch.cat([_times(value, slope, asked.pixels) for value, slope in zip(values, slopes, strict=True)], -1)
-    return asked.told("gradient_x_input", scores[:, 0], found[0])
+    return asked.attributions("gradient_x_input", scores[:, 0], found[0])
 
 
-@checked
+@dataclass(frozen=True, kw_only=True)
+class IntegrationOptions(Options):
+    """How the integral is taken."""
+
+    baseline: Baselines = option("zero", "What the input is compared with: see `inside.attribution.reference_inputs`.")
+    keep: Keep = option(None, "True at the places of the input that the baseline keeps.")
+    within: float = option(WITHIN, "How exactly the scores add up, unless `steps` are given.")
+    steps: int | None = option(None, "Number of steps; by default as many as are needed.", least=1)
+    rule: str = option(
+        "gauss_legendre",
+        "Where `steps` are taken: gauss_legendre, midpoint, or even_change, the middles of pieces on which the metric "
+        "changes equally, which needs the fewest.",
+    )
+    batch_tokens: int = option(2048, "Number of tokens that are computed at a time (at least one copy of the batch).")
+
+    def check(self) -> None:
+        if self.rule not in RULES:
+            raise InputError(f"rule={self.rule!r} is not one of {', '.join(RULES)}")
+
+
+@with_options
 def integrated_gradients(
     model: nn.Module,
     *inputs: Tensor,
     metric: Measure,
     at: str | None = None,
-    baseline: Given = "zero",
-    keep: Keep = None,
-    within: float = WITHIN,
-    steps: int | None = None,
-    rule: str = "gauss_legendre",
-    batch_tokens: int = 2048,
-    report: Told = silent,
+    progress: Progress = no_progress,
+    options: IntegrationOptions,
     **more: Any,
 ) -> list[Attribution]:
-    """Of each row: the input's way from the baseline, times the metric's mean gradient along it.
+    """For each row, the input minus the baseline, times the metric's mean gradient on the way from one to the other.
 
-    `at`: "tokens", or "output" for the sum with positions; of pictures "patches", "output" or "pixels". What may be
-    given as `baseline`: see `cutaway.inside.attribution.reference_inputs`; places to `keep` stay as they are.
-    Without `steps`, there are as many as it takes for the scores to add up `within` 1 %, at most some 1024; with
-    `steps`, so many, by a `rule`: "gauss_legendre", "midpoint", or "even_change", the middles of pieces on which the
-    metric changes equally much, which needs the fewest. At most `batch_tokens` places are computed at a time,
-    or one copy of the batch. `report` is told of steps; how many it takes is not known before, only the most.
+    `at` is "tokens", or "output" for their sum with the positions; for images "patches", "output" or "pixels". Without
+    `steps`, as many are taken as the scores need to add up `within` 1 %, at most about 1024. `progress` counts steps;
+    their total is then the largest that is possible.
     """
-    if rule not in RULES:
-        raise InputError(f"rule={rule!r} is not one of {', '.join(RULES)}")
-    if steps is not None and steps < 1:
-        raise InputError(f"steps={steps}: at least one is taken")
+    steps, within = options.steps, options.within
     asked = Gradients(model, inputs, more, metric, at)
     ends = asked.values()
     done, most = 0, MOST_STEPS if steps is None else steps
 
-    def told(more_steps: int) -> None:
+    def count(more_steps: int) -> None:
         nonlocal done
         done = min(done + more_steps, most)
-        report(done, most)
+        progress(done, most)
 
-    path = Path(asked, values_of_baseline(asked, ends, baseline, keep), ends, batch_tokens, told)
+    starts = baseline_values(asked, ends, options.baseline, options.keep)
+    path = IntegrationPath(asked, starts, ends, options.batch_tokens, count)
     of_start, of_end = path.metrics([0.0, 1.0])
     if steps is None:
         scores, steps = path.halved_until(within, of_start, of_end)
     else:
-        scores = path.integral(RULES[rule](path, steps)).sum(dim=0)
-    report(most, most)
-    return asked.told("integrated_gradients", scores.to(of_end.dtype), of_end, of_start, steps)
+        scores = path.integral(RULES[options.rule](path, steps)).sum(dim=0)
+    progress(most, most)
+    return asked.attributions("integrated_gradients", scores.to(of_end.dtype), of_end, of_start, steps)
 
 
 @dataclass(frozen=True, eq=False)
-class Path:
+class IntegrationPath:
     """The straight way from a baseline to the input."""
 
     asked: Gradients
     starts: Sequence[Tensor]
     ends: Sequence[Tensor]
     batch_tokens: int
-    told: Callable[[int], None]  # of so many more steps
+    count: Callable[[int], None]  # called with the number of steps that were taken
 
     def at(self, places: Sequence[float]) -> list[Tensor]:
         return [torch.cat([a.lerp(b, place) for place in places]) for a, b in zip(self.starts, self.ends, strict=True)]
@@ -137,7 +147,7 @@ class Path:
             shares = [_times(*of, self.asked.pixels) for of in zip(ways, slopes, strict=True)]
             weights = torch.tensor([weight for _, weight in some], dtype=torch.float64).to(shares[0])
             found.append(torch.cat(shares, -1).transpose(0, 1) * weights[:, None, None, None])
-            self.told(len(some))
+            self.count(len(some))
         return torch.cat(found)
 
     def halved_until(
@@ -158,7 +168,7 @@ class Path:
             scores |= dict(zip(pieces, self.integral(nodes).unflatten(0, (-1, EACH)).sum(dim=1), strict=True))
             for a, b in pieces:
                 gaps[a, b] = (scores[a, b].sum(dim=-1).T - (known[b] - known[a])) / whole[:, None]
-            pieces = worst(gaps, within) if EACH * len(scores) < MOST_STEPS else []
+            pieces = worst_pieces(gaps, within) if EACH * len(scores) < MOST_STEPS else []
             middles = [(a + b) / 2 for a, b in pieces]
             known |= dict(zip(middles, self.metrics(middles), strict=True)) if middles else {}
             for piece in pieces:
@@ -167,7 +177,7 @@ class Path:
         return torch.stack(list(scores.values())).sum(dim=0), EACH * len(scores)
 
 
-def worst(gaps: dict[Piece, Float[Tensor, "batch output"]], within: float) -> list[Piece]:
+def worst_pieces(gaps: dict[Piece, Float[Tensor, "batch output"]], within: float) -> list[Piece]:
     """The pieces that make three quarters of what is missing; none, once it is little.
 
     Little: `within` what is wanted in sum, and no more than 10 % before gaps cancel.
@@ -190,7 +200,7 @@ def _times(way: Tensor, slopes: Tensor, pixels: bool) -> Float[Tensor, "output c
     return product.sum(dim=3).flatten(3) if pixels else product.sum(dim=-1)
 
 
-def even_change(path: Path, n: int) -> list[Node]:
+def even_change(path: IntegrationPath, n: int) -> list[Node]:
     """The middles of n pieces on which the metric changes equally much, whichever of its outputs changes most."""
     places = np.linspace(0, 1, LOOKS + 1)
     change = path.metrics(places.tolist()).double().diff(dim=0).abs().amax(dim=2)  # piece batch
@@ -211,7 +221,7 @@ def midpoint(n: int) -> list[Node]:
     return [((i + 0.5) / n, 1 / n) for i in range(n)]
 
 
-RULES: dict[str, Callable[[Path, int], list[Node]]] = {
+RULES: dict[str, Callable[[IntegrationPath, int], list[Node]]] = {
     "gauss_legendre": lambda _, n: gauss_legendre(n),
     "midpoint": lambda _, n: midpoint(n),
     "even_change": even_change,

@@ -17,12 +17,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from cutaway.arguments import checked
+from cutaway.arguments import Options, option, with_options
 from cutaway.errors import InputError
 from cutaway.inside.attribution.gradients import Gradients
-from cutaway.inside.attribution.reference_inputs import Given, values_of_baseline
+from cutaway.inside.attribution.reference_inputs import Baselines, baseline_values
 from cutaway.inside.patching.metrics import Measure
-from cutaway.inside.progress import Told, counted_progress, silent
+from cutaway.inside.progress import Progress, counted_progress, no_progress
 
 FLAT = 1e-5  # of the largest value: a change so small is rounding
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -52,29 +52,37 @@ class DeletionCurve:
         return {"shares": list(self.shares), **curves, "faithfulness": self.faithfulness}
 
 
-@checked
+@dataclass(frozen=True, kw_only=True)
+class DeletionOptions(Options):
+    """What is deleted, and what the order is compared with."""
+
+    among: Bool[Tensor, "output input"] | Bool[Tensor, " input"] | None = option(
+        None, "True for the inputs that may be deleted; all of them unless given."
+    )
+    baseline: Baselines = option("zero", "What replaces a deleted input.")
+    shares: Sequence[float] = option(SHARES, "The shares of the inputs after which the metric is taken.")
+    n_random: int = option(8, "Number of random orders to compare with.", least=0)
+    seed: int = option(0, "Seed of the random orders.")
+    batch_tokens: int = option(8192, "Number of inputs that are computed at a time.", least=1)
+
+
+@with_options
 @torch.no_grad()
 def deletion_curve(
     model: nn.Module,
     *inputs: Tensor,
     scores: Float[Tensor, "output input"],
     metric: Measure,
-    among: Bool[Tensor, "output input"] | Bool[Tensor, " input"] | None = None,
     at: str | None = None,
-    baseline: Given = "zero",
-    shares: Sequence[float] = SHARES,
-    n_random: int = 8,
-    seed: int = 0,
-    batch_tokens: int = 8192,
-    report: Told = silent,
+    progress: Progress = no_progress,
+    options: DeletionOptions,
     **more: Any,
 ) -> DeletionCurve:
-    """The metric of one row while the inputs with the highest scores go; `among` says which may (all unless given).
+    """The metric of one row as its inputs are deleted, those with the highest scores first.
 
-    Each output has its own order. `n_random` orders, drawn by `seed`, are what it is held against.
+    Each output has its own order.
     """
-    if n_random < 0 or batch_tokens < 1:
-        raise InputError(f"n_random={n_random}, batch_tokens={batch_tokens}: at least 0 and 1")
+    among, shares, n_random = options.among, options.shares, options.n_random
     asked = Gradients(model, inputs, more, metric, at)
     ends = asked.values()
     n_output, n_input = scores.shape
@@ -82,18 +90,18 @@ def deletion_curve(
         raise InputError(f"scores of {n_input} inputs: give one row, and the scores of its inputs at {asked.places}")
     if among is not None and among.shape not in (scores.shape, scores.shape[1:]):
         raise InputError(f"among={tuple(among.shape)} for scores of {tuple(scores.shape)}: give one for each input")
-    starts = values_of_baseline(asked, ends, baseline)
+    starts = baseline_values(asked, ends, options.baseline)
     may_go = torch.ones_like(scores, dtype=torch.bool) if among is None else among.expand_as(scores)
     # on the CPU, as in a test: the same order everywhere
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(options.seed)
     orders = [
         scores.double(),
         *(torch.rand(scores.shape, generator=generator).to(scores.device).double() for _ in range(n_random)),
     ]
     gone = torch.stack([_gone(order, may_go, shares) for order in orders]).flatten(0, 2)  # order · output · share
     found = []
-    at_a_time = max(1, batch_tokens // n_input)
-    for some in counted_progress(gone.split(at_a_time), report):
+    at_a_time = max(1, options.batch_tokens // n_input)
+    for some in counted_progress(gone.split(at_a_time), progress):
         values, first = [], 0
         for start, end in zip(starts, ends, strict=True):
             n = _flat(end, asked.pixels).shape[1]

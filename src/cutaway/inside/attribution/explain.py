@@ -38,7 +38,7 @@ def explain_next(
     """What the next word comes from: the likeliest token, or `target`, which goes on with the text to the letter (write
     its space). Of several tokens, each is an output, and those before it are inputs. `versus` another, the difference
     of the two logits at the first token where they part."""
-    return questions.next_word(model, tokenizer, text, target, versus).attribute(method, **options)
+    return questions.ask_next_word(model, tokenizer, text, target, versus).attribute(method, **options)
 
 
 @checked
@@ -57,7 +57,7 @@ def explain_translation(
 
     Without a `target`, the sentence is translated first.
     """
-    return questions.translation(model, tokenizer, source, target, to=to, beam=beam).attribute(method, **options)
+    return questions.ask_translation(model, tokenizer, source, target, to=to, beam=beam).attribute(method, **options)
 
 
 @checked
@@ -73,7 +73,7 @@ def explain_label(
     **options: Any,
 ) -> Attribution:
     """What a label of a text, or of a pair of texts, comes from: the likeliest label, or `label`."""
-    asked = questions.label(model, tokenizer, text, label, versus, as_trained=as_trained)
+    asked = questions.ask_label(model, tokenizer, text, label, versus, as_trained=as_trained)
     return asked.attribute(method, **options)
 
 
@@ -89,7 +89,7 @@ def explain_blank(
     **options: Any,
 ) -> Attribution:
     """What the word in each blank comes from: the likeliest, or `word`; an output for each blank."""
-    return questions.blank(model, tokenizer, text, word, as_trained=as_trained).attribute(method, **options)
+    return questions.ask_blank(model, tokenizer, text, word, as_trained=as_trained).attribute(method, **options)
 
 
 @checked
@@ -109,5 +109,5 @@ def explain_image(
 
     The baseline is black, unless one is given.
     """
-    asked = questions.image(model, picture, label, versus, at=at, mean=mean, std=std)
+    asked = questions.ask_image(model, picture, label, versus, at=at, mean=mean, std=std)
     return asked.attribute(method, **options)

@@ -16,7 +16,7 @@ from torch import Tensor
 from cutaway.errors import InputError
 from cutaway.inside.attribution.result import Attribution
 from cutaway.inside.patching.metrics import Measure
-from cutaway.inside.residual.decompose import check_gradients, readable
+from cutaway.inside.residual.decompose import check_gradients, check_model
 from cutaway.model.embeddings import Embedding, PatchEmbedding
 from cutaway.model.finite import check_scores
 from cutaway.model.tap import edit, watch
@@ -35,7 +35,7 @@ class Gradients:
     at: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "model", readable(self.model, self.more))
+        object.__setattr__(self, "model", check_model(self.model, self.more))
         check_gradients(self.model)
         names = {end for part in self.embeddings.values() for end in part.taps} - {"positions", "segments"}
         names |= {PIXELS} if self.reads_pictures else set()
@@ -82,7 +82,7 @@ class Gradients:
             logits = self.model(values[0], *inputs[1:], **more)
         else:
             with edit(
-                self.model, {place: give_slopes(value) for place, value in zip(self.places, values, strict=True)}
+                self.model, {place: replace_with(value) for place, value in zip(self.places, values, strict=True)}
             ):
                 logits = self.model(*inputs, **more)
         each = [self.metric(some) for some in logits.chunk(copies)]
@@ -96,11 +96,6 @@ class Gradients:
                 "row and output"
             )
         return found if found.ndim == 3 else found[..., None]
-
-    @torch.no_grad()
-    def answers(self, *several: Sequence[Tensor]) -> list[Float[Tensor, "batch output"]]:
-        """The metric of each of several sets of values."""
-        return list(self.metrics([torch.cat(every) for every in zip(*several, strict=True)], len(several)))
 
     def slopes(self, values: Sequence[Tensor], copies: int) -> tuple[Tensor, list[Tensor]]:
         """The metric, copy × batch × output, and its gradients: of each place output × copy × batch × ….
@@ -121,7 +116,7 @@ class Gradients:
             ]
         return found.detach(), [torch.stack(of).unflatten(1, (copies, -1)) for of in zip(*every, strict=True)]
 
-    def told(
+    def attributions(
         self,
         method: str,
         scores: Float[Tensor, "output batch input"],
@@ -161,7 +156,7 @@ class Gradients:
         return None
 
 
-def give_slopes(value: Tensor) -> Callable[[Tensor], Tensor]:
+def replace_with(value: Tensor) -> Callable[[Tensor], Tensor]:
     """The edit that puts a value in the place of whatever there is."""
     return lambda _: value
 

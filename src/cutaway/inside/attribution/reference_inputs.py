@@ -27,17 +27,17 @@ from torch import Tensor
 
 from cutaway.decoding.single_pass import pixels_of
 from cutaway.errors import InputError
-from cutaway.inside.attribution.gradients import Gradients, give_slopes
+from cutaway.inside.attribution.gradients import Gradients, replace_with
 from cutaway.model.embeddings import Embedding
 
 Baseline = str | int | Tensor
-Given = Baseline | tuple[Baseline, ...]
+Baselines = Baseline | tuple[Baseline, ...]
 Keep = Tensor | tuple[Tensor, ...] | None  # batch × seq: True where the baseline is the input itself, for each input
 COLOURS = {"black": 0, "white": 255}
 
 
 @torch.no_grad()
-def values_of_baseline(asked: Gradients, ends: Sequence[Tensor], given: Given, keep: Keep = None) -> list[Tensor]:
+def baseline_values(asked: Gradients, ends: Sequence[Tensor], given: Baselines, keep: Keep = None) -> list[Tensor]:
     """What the baseline has where gradients are taken, in the shapes of what the input has there."""
     starts = _starts(asked, ends, given)
     if keep is None:
@@ -49,7 +49,7 @@ def values_of_baseline(asked: Gradients, ends: Sequence[Tensor], given: Given, k
     return [torch.where(one[..., None], end, start) for one, end, start in zip(each, ends, starts, strict=True)]
 
 
-def _starts(asked: Gradients, ends: Sequence[Tensor], given: Given) -> list[Tensor]:
+def _starts(asked: Gradients, ends: Sequence[Tensor], given: Baselines) -> list[Tensor]:
     each = given if isinstance(given, tuple) else (given,) * len(ends)
     if len(each) != len(ends):
         raise InputError(f"{len(each)} baselines for {len(ends)} inputs: give one for all, or one for each")
@@ -65,7 +65,7 @@ def _starts(asked: Gradients, ends: Sequence[Tensor], given: Given) -> list[Tens
     vectors = [_of_tokens(asked, *of) for of in zip(parts, ids, each, strict=True)]
     if asked.at in (None, "tokens"):
         return vectors
-    edits = {tap: give_slopes(value) for tap, value in zip(asked.taps("tokens"), vectors, strict=True)}
+    edits = {tap: replace_with(value) for tap, value in zip(asked.taps("tokens"), vectors, strict=True)}
     return asked.values(edits)
 
 
@@ -100,13 +100,13 @@ def _of_pictures(asked: Gradients, ends: Sequence[Tensor], one: Any) -> list[Ten
     if one == "mean":
         plain = pictures.mean(dim=(2, 3), keepdim=True).expand_as(pictures)
     elif isinstance(one, str) and one in COLOURS:
-        return of_colour(asked, one, numbers["pixel_mean"] or (0.5,), numbers["pixel_std"] or (0.5,))
+        return colour_values(asked, one, numbers["pixel_mean"] or (0.5,), numbers["pixel_std"] or (0.5,))
     else:
         raise InputError(f"baseline={one!r} is not known: of pictures it may be zero, black, white, mean, or a tensor")
     return asked.values(pictures=plain)
 
 
-def of_colour(asked: Gradients, colour: str, mean: Sequence[float], std: Sequence[float]) -> list[Tensor]:
+def colour_values(asked: Gradients, colour: str, mean: Sequence[float], std: Sequence[float]) -> list[Tensor]:
     """What a picture of one colour, read with this mean and deviation, has where gradients are taken."""
     bytes_ = np.full(asked.inputs[0].shape, COLOURS[colour], dtype=np.uint8)
     return asked.values(pictures=pixels_of(asked.model, bytes_, mean, std))

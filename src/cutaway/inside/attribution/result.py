@@ -27,7 +27,21 @@ METHODS = {
     "attention_rollout": "attention rollout",
     "value_weighted": "value-weighted attention",
 }
-LOOKED = ("attention_rollout", "value_weighted")  # methods whose rows say where something comes from
+SHORT_NAMES = {
+    "integrated": "integrated_gradients",
+    "gradient": "gradient_x_input",
+    "rollout": "attention_rollout",
+    "value": "value_weighted",
+}
+ATTENTION_METHODS = ("attention_rollout", "value_weighted")  # each of their rows sums to 1
+
+
+def method_name(method: str) -> str:
+    """The full name of a method."""
+    name = SHORT_NAMES.get(method, method)
+    if name not in METHODS:
+        raise InputError(f"method={method!r} is not one of {', '.join(METHODS)}")
+    return name
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +62,7 @@ class Attribution:
     output_ids: tuple[int, ...] | None = None
 
     @property
-    def off(self) -> str:
+    def error_note(self) -> str:
         """How far the scores of integrated gradients are from adding up; "" of other methods."""
         if self.error is None:
             return ""
@@ -88,7 +102,7 @@ class Attribution:
         if self.output_ids is not None:
             outputs, of = _grouped(tokenizer, self.output_ids)
             of = of.to(self.scores)
-            if self.method in LOOKED:
+            if self.method in ATTENTION_METHODS:
                 of = of / of.sum(dim=1, keepdim=True)
             base = None if self.of_baseline is None else of @ self.of_baseline
             changes |= {"scores": of @ changes["scores"], "outputs": tuple(outputs), "of_baseline": base}

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from cutaway.arguments import checked
 from cutaway.errors import InputError
 from cutaway.inside.attribution.result import Attribution
-from cutaway.inside.residual.decompose import check_blocks, readable
+from cutaway.inside.residual.decompose import check_blocks, check_model
 from cutaway.model.attention import Attention, repeat_heads
 from cutaway.model.kernels.int8 import Int8Linear
 from cutaway.model.model import EncoderDecoderModel, Model
@@ -37,7 +37,7 @@ Mixing = Float[Tensor, "batch query key"]
 
 
 @dataclass(frozen=True, eq=False)
-class Moved:
+class ValueWeightedAttention:
     """The length of what each attention (`decoder.3.attention`, `decoder.3.cross`) moved from key to query."""
 
     heads: dict[str, Float[Tensor, "batch head query key"]]
@@ -53,22 +53,22 @@ class Moved:
 
 @checked
 @torch.no_grad()
-def value_weighted(model: nn.Module, *inputs: Tensor, **more: Any) -> Moved:
+def value_weighted(model: nn.Module, *inputs: Tensor, **more: Any) -> ValueWeightedAttention:
     """How much each head moved from where to where, and all heads of an attention together."""
-    model = readable(model, more)
-    names = attentions(model)
+    model = check_model(model, more)
+    names = attention_parts(model)
     with watch(model, *[f"{name}.{tap}" for name in names for tap in ("pattern", "value")]) as seen:
         model.hidden(*inputs, **more)
     heads, layers = {}, {}
     for name, attention in names.items():
         pattern, value = (upcast(seen[f"{name}.{tap}"]) for tap in ("pattern", "value"))
-        handed = handed_over(attention, value)
+        handed = projected_values(attention, value)
         heads[name] = pattern * handed.norm(dim=-1)[:, :, None]
         layers[name] = _together(pattern, handed)
-    return Moved(heads, layers)
+    return ValueWeightedAttention(heads, layers)
 
 
-def handed_over(
+def projected_values(
     attention: Attention, value: Float[Tensor, "batch kv_head key d_head"]
 ) -> Float[Tensor, "batch head key d_model"]:
     """What each head writes to the stream of a query that looks at one key alone: its value through its part of W_O.
@@ -88,7 +88,7 @@ def _together(pattern: Pattern, handed: Float[Tensor, "batch head key d_model"])
     return squares.clamp(min=0).sqrt()
 
 
-def attentions(model: Model) -> dict[str, Attention]:
+def attention_parts(model: Model) -> dict[str, Attention]:
     """Every attention of a Transformer, by the name that its taps begin with."""
     check_blocks(model)
     return {name: part for name, part in model.named_modules() if isinstance(part, Attention)}
@@ -104,7 +104,7 @@ def attention_rollout(
     `heads`: the "mean" of the patterns, or their "max", normalised. `weights="moved"` mixes by what was moved
     (`value_weighted`) in place of where the heads looked. `residual` is the share that a position keeps of its own.
     """
-    model = readable(model, more)
+    model = check_model(model, more)
     if heads not in ("mean", "max") or weights not in ("pattern", "moved"):
         raise InputError(
             f'heads={heads!r}, weights={weights!r}: heads is "mean" or "max", weights "pattern" or "moved"'
@@ -114,7 +114,7 @@ def attention_rollout(
     if weights == "moved":
         mixing = {name: _share(moved) for name, moved in value_weighted(model, *inputs, **more).layers.items()}
     else:
-        with watch(model, *[f"{name}.pattern" for name in attentions(model)]) as seen:
+        with watch(model, *[f"{name}.pattern" for name in attention_parts(model)]) as seen:
             model.hidden(*inputs, **more)
         patterns = {name.removesuffix(".pattern"): upcast(pattern) for name, pattern in seen.items()}
         mixing = {
@@ -122,11 +122,11 @@ def attention_rollout(
             for name, pattern in patterns.items()
         }
     return _told(
-        model, rolled(model, mixing, residual), "value_weighted" if weights == "moved" else "attention_rollout"
+        model, roll_out(model, mixing, residual), "value_weighted" if weights == "moved" else "attention_rollout"
     )
 
 
-def rolled(model: Model, mixing: dict[str, Mixing], residual: float) -> Float[Tensor, "batch output input"]:
+def roll_out(model: Model, mixing: dict[str, Mixing], residual: float) -> Float[Tensor, "batch output input"]:
     """The product of all mixings along the way from the input to the last block."""
     read: Tensor | None = None
     for side in ("encoder", "decoder"):

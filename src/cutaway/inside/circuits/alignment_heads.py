@@ -21,10 +21,10 @@ from torch import Tensor
 from cutaway.decoding.alignment import align, members, word_spans
 from cutaway.decoding.engine.engine import padded_ids
 from cutaway.errors import InputError
-from cutaway.inside.circuits.circuit_eval import HEADS, nodes_of, place_of
-from cutaway.inside.circuits.head_scores import HeadScores, patterns
-from cutaway.inside.patching.patch import Ablate, intervene
-from cutaway.inside.progress import Told, counted_progress, silent
+from cutaway.inside.circuits.circuit_task import HEADS, circuit_nodes, node_place
+from cutaway.inside.circuits.head_scores import HeadScores, attention_patterns
+from cutaway.inside.patching.interventions import Ablate, intervene
+from cutaway.inside.progress import Progress, counted_progress, no_progress
 from cutaway.model.model import EncoderDecoderModel
 from cutaway.model.tap import uncompiled
 from cutaway.model.upcast import upcast
@@ -33,7 +33,7 @@ from cutaway.tokens.tokenizer import Encoded
 
 
 @dataclass(frozen=True, eq=False)
-class Aligning:
+class AlignmentHeads:
     """Of each cross head: how it aligns, 0 … 1, and what is lost without it, in nats per token."""
 
     copies: HeadScores  # copied words whose source it looks at most
@@ -51,7 +51,7 @@ class Aligning:
         return {**scores, **numbers}
 
 
-def copied(source: str, target: str) -> list[tuple[int, int]]:
+def copied_words(source: str, target: str) -> list[tuple[int, int]]:
     """(source word, target word) by number, for each word that is surely a copy: once on both sides, and with a digit,
     or with a capital where no sentence begins, and two letters at least."""
     sides = [[text[start:stop] for start, stop in word_spans(text)] for text in (source, target)]
@@ -78,7 +78,7 @@ class _Pair:
 
 
 @torch.no_grad()
-def aligning(
+def alignment_heads(
     model: EncoderDecoderModel,
     tokenizer: Tokenizer,
     sources: Sequence[str],
@@ -86,8 +86,8 @@ def aligning(
     *,
     tag: int | None = None,
     effects: bool = True,
-    report: Told = silent,
-) -> Aligning:
+    progress: Progress = no_progress,
+) -> AlignmentHeads:
     """Scores every cross head on translations; `effects=False` leaves out what is lost, a pass for each head."""
     model = uncompiled(model)
     if not isinstance(model, EncoderDecoderModel):
@@ -103,7 +103,7 @@ def aligning(
         _Pair(
             members(found.source, found.source_words, read.offsets),
             members(found.target, found.target_words, told.offsets),
-            copied(found.source, found.target),
+            copied_words(found.source, found.target),
             found.matrix.argmax(dim=1).tolist() if found.source_words else [],
         )
         for found, (read, told) in zip(aligned, texts, strict=True)
@@ -113,7 +113,7 @@ def aligning(
         raise InputError(f"no word of {len(pairs)} translations is surely a copy: give texts with names or numbers")
     front = 0 if tag is None else 1
     copies, agrees = {}, {}
-    for part, pattern in patterns(model, *inputs, parts="decoder.*.cross", **more).items():
+    for part, pattern in attention_patterns(model, *inputs, parts="decoder.*.cross", **more).items():
         right, same = torch.zeros(pattern.shape[1]), torch.zeros(pattern.shape[1])
         for row, pair in zip(pattern.float().cpu(), pairs, strict=True):
             tokens = row[:, : pair.looked.shape[1], front : front + pair.at.shape[1]]
@@ -125,9 +125,9 @@ def aligning(
     where = torch.zeros(said.shape, dtype=torch.bool)
     for row, pair in zip(where, pairs, strict=True):
         row[: pair.looked.shape[1]] = pair.copied_tokens
-    heads = [node for node in nodes_of(model, [HEADS]) if ".cross." in node] if effects else []
-    lost, log_p = _lost(model, inputs, more, said, where, heads, report)
-    return Aligning(
+    heads = [node for node in circuit_nodes(model, [HEADS]) if ".cross." in node] if effects else []
+    lost, log_p = _lost(model, inputs, more, said, where, heads, progress)
+    return AlignmentHeads(
         HeadScores.of("copies", copies),
         HeadScores.of("agrees", agrees),
         HeadScores("lost", {head: x for head, (x, _) in lost.items()}),
@@ -160,7 +160,7 @@ def _lost(
     said: Int[Tensor, "batch target"],
     copies: Bool[Tensor, "batch target"],
     heads: Sequence[str],
-    report: Told,
+    progress: Progress,
 ) -> tuple[dict[str, tuple[float, float]], tuple[float, float]]:
     """What each head's absence costs a token, of all and of those that are copied; and the log p of the whole model."""
     real = more["real"] if more["real"] is not None else torch.ones_like(said, dtype=torch.bool)
@@ -171,8 +171,8 @@ def _lost(
 
     whole = log_p()
     found = {}
-    for head in counted_progress(heads, report):
-        with intervene(model, Ablate(place_of(head))):
+    for head in counted_progress(heads, progress):
+        with intervene(model, Ablate(node_place(head))):
             without = log_p()
         found[head] = (whole[0] - without[0], whole[1] - without[1])
     return found, whole

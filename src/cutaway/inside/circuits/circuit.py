@@ -24,8 +24,8 @@ from torch import nn
 from cutaway.arguments import checked
 from cutaway.errors import InputError
 from cutaway.files import read_json, write_json
-from cutaway.inside.circuits.circuit_eval import Trial, nodes_of
-from cutaway.inside.progress import Told, counted_progress, silent
+from cutaway.inside.circuits.circuit_task import CircuitTask, circuit_nodes
+from cutaway.inside.progress import Progress, counted_progress, no_progress
 from cutaway.inside.residual.tuned_lens import model_fingerprint
 from cutaway.model.model import Model
 from cutaway.model.tap import uncompiled
@@ -80,7 +80,7 @@ class Circuit:
         for key, value in own.items():
             if self.model.get(key) != value:
                 raise InputError(f"the circuit {self.name!r} is of {key}={self.model.get(key)}, this model has {value}")
-        known = nodes_of(model)
+        known = circuit_nodes(model)
         for node in self.nodes:
             if node not in known:
                 raise InputError(f"this model has no {node!r}: {_nearest(node, known)}")
@@ -153,7 +153,7 @@ def description(model: Model, *, weights: bool = True) -> dict[str, Any]:
 
 
 @checked
-def faithfulness(asked: Trial, circuit: Circuit | Iterable[str]) -> float:
+def faithfulness(asked: CircuitTask, circuit: Circuit | Iterable[str]) -> float:
     """The share of the metric that the circuit alone keeps: 1 as the whole model, 0 as with everything taken away."""
     return asked.share(asked.measure(_nodes(asked, circuit)))
 
@@ -178,7 +178,11 @@ class Completeness:
 
 @checked
 def completeness(
-    asked: Trial, circuit: Circuit, subsets: Sequence[Sequence[str]] | None = None, *, report: Told = silent
+    asked: CircuitTask,
+    circuit: Circuit,
+    subsets: Sequence[Sequence[str]] | None = None,
+    *,
+    progress: Progress = no_progress,
 ) -> Completeness:
     """Takes subsets out of the circuit and out of the model; left out, the whole circuit and each role's nodes."""
     nodes = _nodes(asked, circuit)
@@ -188,21 +192,21 @@ def completeness(
     if not subsets:
         raise InputError("no subsets to take out: leave them out, or give at least one")
     alone, whole = [], []
-    for subset in counted_progress(subsets, report):
+    for subset in counted_progress(subsets, progress):
         alone.append(asked.share(asked.measure(circuit.without(*subset))))
         whole.append(asked.share(asked.measure(node for node in asked.among if node not in subset)))
     return Completeness(tuple(map(tuple, subsets)), tuple(alone), tuple(whole))
 
 
 @checked
-def minimality(asked: Trial, circuit: Circuit, *, report: Told = silent) -> dict[str, float]:
+def minimality(asked: CircuitTask, circuit: Circuit, *, progress: Progress = no_progress) -> dict[str, float]:
     """By how much the share that is kept falls when each node is taken out of the circuit."""
     kept = faithfulness(asked, circuit)
-    nodes = counted_progress(circuit.nodes, report)
+    nodes = counted_progress(circuit.nodes, progress)
     return {node: kept - asked.share(asked.measure(circuit.without(node))) for node in nodes}
 
 
-def _nodes(asked: Trial, circuit: Circuit | Iterable[str]) -> tuple[str, ...]:
+def _nodes(asked: CircuitTask, circuit: Circuit | Iterable[str]) -> tuple[str, ...]:
     if isinstance(circuit, Circuit):
         circuit.check(asked.model)
         return circuit.nodes

@@ -26,10 +26,10 @@ from cutaway.decoding.engine.engine import padded_ids
 from cutaway.errors import InputError
 from cutaway.evaluation.winograd import Schema, standing, winograd
 from cutaway.evaluation.winograd_files import POSSESSIVE
-from cutaway.inside.circuits.circuit_eval import HEADS, nodes_of, place_of
-from cutaway.inside.circuits.head_scores import HeadScores, patterns
-from cutaway.inside.patching.patch import Ablate, intervene
-from cutaway.inside.progress import Told, counted_progress, silent, stages
+from cutaway.inside.circuits.circuit_task import HEADS, circuit_nodes, node_place
+from cutaway.inside.circuits.head_scores import HeadScores, attention_patterns
+from cutaway.inside.patching.interventions import Ablate, intervene
+from cutaway.inside.progress import Progress, counted_progress, no_progress, stages
 from cutaway.model.model import EncoderDecoderModel, Model
 from cutaway.model.tap import uncompiled
 from cutaway.tokens import Tokenizer
@@ -38,7 +38,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Coreference:
+class CoreferenceHeads:
     """Of each head: how often it looks more at the right candidate than at any other, and how much it looks there."""
 
     where: str
@@ -60,15 +60,15 @@ class _Asked:
 
 
 @torch.no_grad()
-def coreference(
+def coreference_heads(
     model: Model,
     tokenizer: Tokenizer,
     schemas: Sequence[Schema],
     *,
     where: str | None = None,
     rows: int = 32,
-    report: Told = silent,
-) -> Coreference:
+    progress: Progress = no_progress,
+) -> CoreferenceHeads:
     """Looks from the pronoun, or from the end, of each sentence; left out: the end, where the model reads one way."""
     model = uncompiled(model)
     if isinstance(model, EncoderDecoderModel):
@@ -82,10 +82,10 @@ def coreference(
         raise InputError(f"of {len(schemas)} schemas none has its pronoun and its candidates in the sentence")
     wins: dict[str, Tensor] = {}
     most: dict[str, Tensor] = {}
-    for start in counted_progress(range(0, len(asked), rows), report):
+    for start in counted_progress(range(0, len(asked), rows), progress):
         some = asked[start : start + rows]
         ids, real = padded_ids([each.ids for each in some], model.device)
-        for part, pattern in patterns(model, ids, parts=f"{side}.*.attention", real=real).items():
+        for part, pattern in attention_patterns(model, ids, parts=f"{side}.*.attention", real=real).items():
             for row, each in zip(pattern.double(), some, strict=True):
                 right, other = _weights(row[:, each.query], each.candidates)
                 wins[part] = wins.get(part, 0) + (right > other).double() + 0.5 * (right == other)
@@ -94,7 +94,7 @@ def coreference(
         HeadScores.of(name, {part: x / len(asked) for part, x in found.items()})
         for name, found in (("prefers", wins), ("looks", most))
     )
-    return Coreference(where, prefers, looks, len(asked), len(schemas) - len(asked))
+    return CoreferenceHeads(where, prefers, looks, len(asked), len(schemas) - len(asked))
 
 
 def _weights(
@@ -130,7 +130,7 @@ def _tokens(offsets: Sequence[Span], span: Span) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Matters:
+class AccuracyWithoutHeads:
     """Accuracy on Winograd schemas: as the model is, without some heads, and without as many drawn at random."""
 
     heads: tuple[str, ...]
@@ -143,7 +143,7 @@ class Matters:
         return asdict(self)
 
 
-def matters(
+def accuracy_without_heads(
     model: Model,
     tokenizer: Tokenizer,
     schemas: Sequence[Schema],
@@ -151,21 +151,21 @@ def matters(
     *,
     draws: int = 3,
     seed: int = 0,
-    report: Told = silent,
-) -> Matters:
+    progress: Progress = no_progress,
+) -> AccuracyWithoutHeads:
     """Whether heads change the answers: they are set to zero, and so are others, `draws` times, to compare."""
     model = uncompiled(model)
     heads = tuple(heads)
     draw = Random(seed)
-    others = [node for node in nodes_of(model, [HEADS]) if node not in heads]
+    others = [node for node in circuit_nodes(model, [HEADS]) if node not in heads]
     if len(others) < len(heads):
         raise InputError(f"{len(heads)} heads, and only {len(others)} others to compare with: take half at most")
 
     by_chance = [draw.sample(others, len(heads)) for _ in range(draws)]
     found = []
     every = [(), heads, *by_chance]
-    for gone, told in zip(every, stages(report, *[1] * len(every)), strict=True):
-        with intervene(model, [Ablate(place_of(node)) for node in gone]):
-            found.append(winograd(model, tokenizer, schemas, progress=told).scores["accuracy"])
+    for gone, its in zip(every, stages(progress, *[1] * len(every)), strict=True):
+        with intervene(model, [Ablate(node_place(node)) for node in gone]):
+            found.append(winograd(model, tokenizer, schemas, progress=its).scores["accuracy"])
     whole, without, *random = found
-    return Matters(heads, whole, without, tuple(random), len(schemas))
+    return AccuracyWithoutHeads(heads, whole, without, tuple(random), len(schemas))

@@ -16,16 +16,18 @@ import torch
 from torch import Tensor
 
 from cutaway.inside.circuits.circuit import Circuit, Edge
-from cutaway.inside.circuits.circuit_eval import HEADS, Trial, nodes_of, place_of
+from cutaway.inside.circuits.circuit_task import HEADS, CircuitTask, circuit_nodes, node_place
 from cutaway.inside.patching.place import Place
-from cutaway.inside.progress import Told, silent
+from cutaway.inside.progress import Progress, no_progress
 from cutaway.model.tap import watch
 
 Source = Mapping[str, Tensor]
 
 
 @torch.no_grad()
-def connect(asked: Trial, circuit: Circuit, *, least: float = 0.02, report: Told = silent) -> Circuit:
+def find_edges(
+    asked: CircuitTask, circuit: Circuit, *, least: float = 0.02, progress: Progress = no_progress
+) -> Circuit:
     """The circuit with its edges, but for those below `least`, a share of what all nodes of the trial are worth.
 
     It takes a pass for every two nodes, one of which comes after the other.
@@ -33,30 +35,30 @@ def connect(asked: Trial, circuit: Circuit, *, least: float = 0.02, report: Told
     circuit.check(asked.model)
     nodes = set(asked.known(circuit.nodes))
     order = [node for node in asked.among if node in nodes]
-    heads = {place_of(node).tap for node in nodes_of(asked.model, [HEADS])}
+    heads = {node_place(node).tap for node in circuit_nodes(asked.model, [HEADS])}
     after = {node: [other for other in order[at + 1 :] if _meets(node, other)] for at, node in enumerate(order)}
     whole, worth = asked.whole.mean(), (asked.whole.mean() - asked.none.mean()).abs()
     total, found = sum(map(len, after.values())) + len(order), list[Edge]()
     _, own = _seen(asked, [], heads)
     held = [(Place(tap), own) for tap in heads]
     for sender, receivers in after.items():
-        taps = {place_of(node).tap for node in receivers}
-        direct, heard = _seen(asked, [*held, (place_of(sender), asked.instead)], taps)
+        taps = {node_place(node).tap for node in receivers}
+        direct, heard = _seen(asked, [*held, (node_place(sender), asked.instead)], taps)
         found.append((sender, "logits", (whole - direct.mean()).item()))
-        report(len(found), total)
+        progress(len(found), total)
         for receiver in receivers:
-            without = asked.patched([(place_of(receiver), heard)])
+            without = asked.patched([(node_place(receiver), heard)])
             found.append((sender, receiver, (whole - without.mean()).item()))
-            report(len(found), total)
+            progress(len(found), total)
     return replace(circuit, edges=tuple(edge for edge in found if abs(edge[2]) >= least * worth))
 
 
 def _meets(sender: str, receiver: str) -> bool:
     """Heads of one attention never hear each other."""
-    return place_of(sender).tap != place_of(receiver).tap
+    return node_place(sender).tap != node_place(receiver).tap
 
 
-def _seen(asked: Trial, changes: Sequence[tuple[Place, Source]], taps: set[str]) -> tuple[Tensor, Source]:
+def _seen(asked: CircuitTask, changes: Sequence[tuple[Place, Source]], taps: set[str]) -> tuple[Tensor, Source]:
     """The metric with these changes, and what the taps would have said before they were held."""
     if not taps:
         return asked.patched(changes), {}

@@ -16,8 +16,8 @@ from typing import Any
 
 from cutaway.errors import InputError
 from cutaway.inside.circuits.circuit import Circuit
-from cutaway.inside.circuits.circuit_eval import Trial
-from cutaway.inside.progress import Told, counted_progress, silent, stages
+from cutaway.inside.circuits.circuit_task import CircuitTask
+from cutaway.inside.progress import Progress, counted_progress, no_progress, stages
 
 ESTIMATE = 3  # passes that a pass and back is worth
 
@@ -26,7 +26,7 @@ ESTIMATE = 3  # passes that a pass and back is worth
 class FoundCircuits:
     """Nodes, the most needed first; `curve` is the faithfulness of the first so many."""
 
-    asked: Trial
+    asked: CircuitTask
     name: str
     how: str
     order: tuple[str, ...]
@@ -54,10 +54,12 @@ class FoundCircuits:
         }
 
 
-def curve(asked: Trial, order: Sequence[str], sizes: Iterable[int], *, report: Told = silent) -> dict[int, float]:
+def faithfulness_curve(
+    asked: CircuitTask, order: Sequence[str], sizes: Iterable[int], *, progress: Progress = no_progress
+) -> dict[int, float]:
     """Faithfulness against size: of the first so many nodes of an order."""
     sizes = _possible(sizes, len(order))
-    return {size: asked.share(asked.measure(order[:size])) for size in counted_progress(sizes, report)}
+    return {size: asked.share(asked.measure(order[:size])) for size in counted_progress(sizes, progress)}
 
 
 def _possible(sizes: Iterable[int], n: int) -> list[int]:
@@ -69,28 +71,28 @@ def _possible(sizes: Iterable[int], n: int) -> list[int]:
 
 
 def find_circuit(
-    asked: Trial, name: str, *, sizes: Iterable[int], shortlist: int = 40, report: Told = silent
+    asked: CircuitTask, name: str, *, sizes: Iterable[int], shortlist: int = 40, progress: Progress = no_progress
 ) -> FoundCircuits:
     """Ranks the nodes: all by estimate, the `shortlist` best of them (by size) exactly, and these first.
 
     The order is by what is lost, so that nodes that work against the task come last.
     """
     sizes = _possible(sizes, len(asked.among))  # before the work
-    first, then, last = stages(report, ESTIMATE, min(shortlist, len(asked.among)), len(sizes))
-    guessed = asked.estimates(report=first)
+    first, then, last = stages(progress, ESTIMATE, min(shortlist, len(asked.among)), len(sizes))
+    guessed = asked.estimates(progress=first)
     listed = sorted(guessed, key=lambda node: -abs(guessed[node]))
-    exact = asked.effects(listed[:shortlist], report=then)
+    exact = asked.effects(listed[:shortlist], progress=then)
     worth = guessed | exact
     rest = sorted(listed[shortlist:], key=lambda node: -guessed[node])
     best = sorted(exact, key=lambda node: -exact[node])
     helpful = [node for node in best if exact[node] > 0]
     order = (*helpful, *rest, *best[len(helpful) :])
     how = f"ranked: attribution patching, then the exact effect of {len(exact)}"
-    return FoundCircuits(asked, name, how, order, worth, curve(asked, order, sizes, report=last))
+    return FoundCircuits(asked, name, how, order, worth, faithfulness_curve(asked, order, sizes, progress=last))
 
 
-def grow(
-    asked: Trial, name: str, *, to: int, by: int = 5, start: Iterable[str] = (), report: Told = silent
+def grow_circuit(
+    asked: CircuitTask, name: str, *, to: int, by: int = 5, start: Iterable[str] = (), progress: Progress = no_progress
 ) -> FoundCircuits:
     """Adds nodes to an empty model (or `start`), `by` at a time, by their estimated worth beside those already there.
 
@@ -101,11 +103,11 @@ def grow(
     kept = list(start)
     worth = dict.fromkeys(kept, 0.0)
     points: dict[int, float] = {}
-    for _ in counted_progress(range(len(kept), to, by), report):
+    for _ in counted_progress(range(len(kept), to, by), progress):
         found = asked.estimates(kept)
         best = sorted((node for node in asked.among if node not in worth), key=lambda node: -found[node])
         for node in best[: min(by, to - len(kept))]:
             kept.append(node)
             worth[node] = found[node]
-        points |= curve(asked, kept, [len(kept)])
+        points |= faithfulness_curve(asked, kept, [len(kept)])
     return FoundCircuits(asked, name, f"grown: {by} at a time", tuple(kept), worth, points)

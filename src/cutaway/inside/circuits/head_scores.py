@@ -34,7 +34,7 @@ class HeadScores:
         return cls(what, {f"{part}.{head}": x for part, each in values.items() for head, x in enumerate(each.tolist())})
 
 
-def patterns(model: nn.Module, *inputs: Tensor, parts: str = "*", **more: Any) -> dict[str, Pattern]:
+def attention_patterns(model: nn.Module, *inputs: Tensor, parts: str = "*", **more: Any) -> dict[str, Pattern]:
     """Where every head looks: part (`decoder.3.attention`) → pattern."""
     body: Model = uncompiled(model)  # type: ignore[assignment]
     with torch.no_grad(), watch(body, f"{parts}.pattern") as seen:
@@ -48,7 +48,7 @@ def looks_of_heads(pattern: Pattern, query: At, key: At) -> Float[Tensor, "batch
     return pattern[rows, :, query.to(pattern.device), key.to(pattern.device)]
 
 
-def looking(what: str, found: Mapping[str, Pattern], query: At, key: At) -> HeadScores:
+def attention_between(what: str, found: Mapping[str, Pattern], query: At, key: At) -> HeadScores:
     """The mean over the rows of how much each head looks from `query` to `key`."""
     return HeadScores.of(
         what, {part: looks_of_heads(pattern, query, key).mean(dim=0) for part, pattern in found.items()}

@@ -32,7 +32,7 @@ from cutaway.model.tap import watch
 
 
 @dataclass(frozen=True, eq=False)
-class Induction:
+class InductionHeads:
     """Scores of every head, 0 … 1, and what the tokens cost the first and the second time, in nats."""
 
     induction: HeadScores  # from the second occurrence to the token after the first
@@ -57,7 +57,7 @@ def repeated_tokens(
     return torch.cat([*front, once, once], dim=1)
 
 
-def induction(model: Model, ids: Int[Tensor, "rows twice"]) -> Induction:
+def induction_heads(model: Model, ids: Int[Tensor, "rows twice"]) -> InductionHeads:
     """The scores on rows that say everything twice, with or without one token in front (`repeated`)."""
     length, front = divmod(ids.shape[1], 2)
     if length < 2 or not torch.equal(ids[:, front : front + length], ids[:, front + length :]):
@@ -81,10 +81,12 @@ def induction(model: Model, ids: Int[Tensor, "rows twice"]) -> Induction:
     nats = F.cross_entropy(logits[:, :-1].transpose(1, 2), ids[:, 1:], reduction="none").mean(dim=0)
     # the first token of the second time comes as a surprise; of the first time, one fewer may be known
     first, last = nats[front : front + length - 1], nats[front + length :]
-    return Induction(**scores, loss=(first.mean().item(), last.mean().item()))
+    return InductionHeads(**scores, loss=(first.mean().item(), last.mean().item()))
 
 
-def over_training(model: Model, run: Path | str, ids: Int[Tensor, "rows twice"]) -> Iterator[tuple[int, Induction]]:
+def induction_over_training(
+    model: Model, run: Path | str, ids: Int[Tensor, "rows twice"]
+) -> Iterator[tuple[int, InductionHeads]]:
     """Step and scores for every checkpoint of the folder that was trained into, oldest first; `model` ends with the
     weights of the last."""
     folder = Path(run) / "run" / "checkpoints"
@@ -97,4 +99,4 @@ def over_training(model: Model, run: Path | str, ids: Int[Tensor, "rows twice"])
         weights = open_tensors(path / "weights.safetensors")
         for name, parameter in model.named_parameters():
             weights.copy_into(name, parameter.data)
-        yield step, induction(model, ids)
+        yield step, induction_heads(model, ids)

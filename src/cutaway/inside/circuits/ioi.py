@@ -7,7 +7,7 @@ so that the last ones look at Mary (IO) and not at John, and copy what they look
     asked = make_prompts(tokenizer, 100, front=[model.config.start_id])
     asked.answers(model)          # logit difference and accuracy
     head_scores(model, asked)     # role → score of every head
-    asked.trial(model)            # for circuits: heads replaced by their means over prompts of three different names
+    asked.task(model)             # for circuits: heads replaced by their means over prompts of three different names
 """
 
 import re
@@ -24,9 +24,9 @@ from torch import Tensor, nn
 from cutaway.decoding.engine.engine import side_by_side
 from cutaway.errors import InputError
 from cutaway.files import read_json
-from cutaway.inside.attribution.rollout import attentions, handed_over
-from cutaway.inside.circuits.circuit_eval import Trial, trial
-from cutaway.inside.circuits.head_scores import HeadScores, looking, patterns
+from cutaway.inside.attribution.rollout import attention_parts, projected_values
+from cutaway.inside.circuits.circuit_task import CircuitTask, circuit_task
+from cutaway.inside.circuits.head_scores import HeadScores, attention_between, attention_patterns
 from cutaway.inside.patching.metrics import LogitDifference, at_positions
 from cutaway.model.finite import check_scores
 from cutaway.model.model import DecoderModel, Model
@@ -37,7 +37,7 @@ ORDERS = ("ABBA", "BABA")
 
 
 @dataclass(frozen=True)
-class Templates:
+class IoiTemplates:
     """Sentences with [A] for the indirect object, [B] for the subject, [PLACE] and [OBJECT], that end before [A]."""
 
     sentences: tuple[str, ...]
@@ -46,7 +46,7 @@ class Templates:
     objects: tuple[str, ...]
 
     @classmethod
-    def read(cls, path: Path | str, key: str = "BABA_TEMPLATES") -> "Templates":
+    def read(cls, path: Path | str, key: str = "BABA_TEMPLATES") -> "IoiTemplates":
         """From a JSON file with NAMES, PLACES, OBJECTS and lists of templates, of which `key` is taken."""
         values = read_json(Path(path))
         for name in (key, "NAMES", "PLACES", "OBJECTS"):
@@ -55,13 +55,15 @@ class Templates:
         sentences = tuple(text.strip().removesuffix("[A]").rstrip() for text in values[key])
         return cls(sentences, *(tuple(values[name]) for name in ("NAMES", "PLACES", "OBJECTS")))
 
-    def halves(self) -> tuple["Templates", "Templates"]:
+    def halves(self) -> tuple["IoiTemplates", "IoiTemplates"]:
         """Every other sentence and name: one half to find something on, the other, which shares neither, to test it."""
-        first, second = (Templates(self.sentences[i::2], self.names[i::2], self.places, self.objects) for i in range(2))
+        first, second = (
+            IoiTemplates(self.sentences[i::2], self.names[i::2], self.places, self.objects) for i in range(2)
+        )
         return first, second
 
 
-OURS = Templates(
+IOI_TEMPLATES = IoiTemplates(
     (
         "When [B] and [A] met near the [PLACE], [B] handed a [OBJECT] to",
         "Last week [B] and [A] were at the [PLACE], and [B] showed a [OBJECT] to",
@@ -75,7 +77,7 @@ OURS = Templates(
 
 
 @dataclass(frozen=True, eq=False)
-class Prompts:
+class IoiPrompts:
     """Prompts as ids, where the names stand in them, and the same prompts with three different names (`abc`)."""
 
     texts: tuple[str, ...]
@@ -87,7 +89,7 @@ class Prompts:
     at: dict[str, Int[Tensor, " batch"]]  # positions: io, s1, s1+1, s2, end
     groups: tuple[tuple[int, str], ...]  # template and order: the same position means the same in all of a group
 
-    def to(self, device: torch.device | str) -> "Prompts":
+    def to(self, device: torch.device | str) -> "IoiPrompts":
         """The same on a device; what takes a model moves them there itself."""
         moved = {name: getattr(self, name).to(device) for name in ("ids", "abc", "io", "s")}
         at = {name: place.to(device) for name, place in self.at.items()}
@@ -98,25 +100,25 @@ class Prompts:
         """By how much the indirect object is ahead of the subject, where the answer is due."""
         return LogitDifference(self.io, self.s, at=self.at["end"])
 
-    def trial(self, model: Model, *, how: Literal["mean", "resample", "zero"] = "mean", **more: Any) -> Trial:
+    def task(self, model: Model, *, how: Literal["mean", "resample", "zero"] = "mean", **more: Any) -> CircuitTask:
         """What nodes carry of the logit difference; taken away, they are as in prompts of three different names."""
         here = self.to(model.device)
         more = {"reference": here.abc, "groups": here.groups, "real": here.real, **more}
-        return trial(model, here.ids, metric=here.metric, how=how, **more)
+        return circuit_task(model, here.ids, metric=here.metric, how=how, **more)
 
     @torch.no_grad()
-    def answers(self, model: Model) -> "Answers":
+    def answers(self, model: Model) -> "IoiAnswers":
         here = self.to(model.device)
         hidden = model.hidden(here.ids, real=here.real)
         logits = model.head(at_positions(hidden, here.at["end"][:, None]))[:, 0]
         check_scores(model, logits)
         rows = torch.arange(len(logits), device=logits.device)
         ahead = logits[rows, here.io] - logits[rows, here.s]
-        return Answers(ahead, logits.argmax(dim=-1) == here.io)
+        return IoiAnswers(ahead, logits.argmax(dim=-1) == here.io)
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class IoiAnswers:
     """Of each prompt: by how much the indirect object is ahead of the subject, and whether it is ahead of all words."""
 
     ahead: Float[Tensor, " batch"]
@@ -131,15 +133,15 @@ class Answers:
         }
 
 
-def make_prompts(
+def ioi_prompts(
     tokenizer: Tokenizer,
     n: int,
     *,
-    templates: Templates = OURS,
+    templates: IoiTemplates = IOI_TEMPLATES,
     seed: int = 0,
     orders: Sequence[str] = ORDERS,
     front: Sequence[int] = (),
-) -> Prompts:
+) -> IoiPrompts:
     """`n` prompts, the templates and orders in turn, names and fillers drawn; those of several tokens are left out.
 
     `front` are tokens that stand before each, where the model wants a start token that the tokenizer does not write.
@@ -195,7 +197,7 @@ def _read(tokenizer: Tokenizer, sentence: str, fill: dict[str, str], names: Sequ
     return _Row(text, encoded.ids, places)
 
 
-def _together(tokenizer: Tokenizer, made: Sequence[tuple[Any, str, str, _Row, _Row]], front: list[int]) -> Prompts:
+def _together(tokenizer: Tokenizer, made: Sequence[tuple[Any, str, str, _Row, _Row]], front: list[int]) -> IoiPrompts:
     for _, _, _, own, other in made:
         if own.names != other.names or len(own.ids) != len(other.ids):
             raise InputError(f"{own.text!r} and {other.text!r} are not as long: the names are not one token there")
@@ -210,7 +212,7 @@ def _together(tokenizer: Tokenizer, made: Sequence[tuple[Any, str, str, _Row, _R
     if not (torch.equal(ids[rows, at["io"]], io) and torch.equal(ids[rows, third], s)):
         raise InputError("a name is another token in its sentence than after a space: choose other templates")
     groups = tuple(group for group, *_ in made)
-    return Prompts(tuple(own.text for *_, own, _ in made), ids, abc, None if real.all() else real, io, s, at, groups)
+    return IoiPrompts(tuple(own.text for *_, own, _ in made), ids, abc, None if real.all() else real, io, s, at, groups)
 
 
 ROLES = {
@@ -222,7 +224,7 @@ ROLES = {
 }
 
 
-def head_scores(model: nn.Module, asked: Prompts, *, copying_rows: int = 16) -> dict[str, HeadScores]:
+def ioi_head_scores(model: nn.Module, asked: IoiPrompts, *, copying_rows: int = 16) -> dict[str, HeadScores]:
     """Role → score of every head: how much it looks from and to where the role says, 0 … 1.
 
     A name mover's is times its `copying` score. Who looks at S2 may bring word to those above, or write against John
@@ -230,17 +232,17 @@ def head_scores(model: nn.Module, asked: Prompts, *, copying_rows: int = 16) -> 
     who looks at both names is no mover.
     """
     asked = asked.to(cast(Model, uncompiled(model)).device)
-    found = patterns(model, asked.ids, parts="decoder.*.attention", real=asked.real)
-    scores = {role: looking(role, found, asked.at[a], asked.at[b]) for role, (a, b) in ROLES.items()}
+    found = attention_patterns(model, asked.ids, parts="decoder.*.attention", real=asked.real)
+    scores = {role: attention_between(role, found, asked.at[a], asked.at[b]) for role, (a, b) in ROLES.items()}
     scores["end_to_io"] = scores["name_mover"]
-    scores["end_to_s1"] = looking("end_to_s1", found, asked.at["end"], asked.at["s1"])
-    copied = scores["copying"] = copying(model, asked, rows=copying_rows)
-    against = copying(model, asked, rows=copying_rows, name="s2", against=True)
+    scores["end_to_s1"] = attention_between("end_to_s1", found, asked.at["end"], asked.at["s1"])
+    copied = scores["copying"] = copying_scores(model, asked, rows=copying_rows)
+    against = copying_scores(model, asked, rows=copying_rows, name="s2", against=True)
     scores["name_mover"] = _product("name_mover", scores["end_to_io"], copied)
     return scores | {"s_suppression": _product("s_suppression", scores["s_inhibition"], against)}
 
 
-def role_of(node: str, scores: dict[str, HeadScores], least: float = 0.3) -> str | None:
+def ioi_role(node: str, scores: dict[str, HeadScores], least: float = 0.3) -> str | None:
     """The role in which a head scores highest, of `head_scores`, if that is not less than `least`."""
     role = max(ROLES, key=lambda name: scores[name].scores.get(node, 0.0))
     if role == "s_inhibition" and scores["s_suppression"].scores.get(node, 0.0) >= least:
@@ -253,9 +255,9 @@ def _product(what: str, first: HeadScores, second: HeadScores) -> HeadScores:
 
 
 @torch.no_grad()
-def copying(
+def copying_scores(
     model: nn.Module,
-    asked: Prompts,
+    asked: IoiPrompts,
     *,
     rows: int = 16,
     best: int = 5,
@@ -275,9 +277,9 @@ def copying(
     with watch(body, "decoder.*.attention.value") as seen:
         body.hidden(asked.ids[:rows], real=real)
     found = {}
-    for part, attention in attentions(body).items():
+    for part, attention in attention_parts(body).items():
         value = seen[f"{part}.value"][torch.arange(len(at), device=at.device), :, at][:, :, None]
-        handed = handed_over(attention, value)[:, :, 0]
+        handed = projected_values(attention, value)[:, :, 0]
         norm = body.decoder.final_norm
         logits = body.head(handed if norm is None else norm(handed))
         logits = -logits if against else logits

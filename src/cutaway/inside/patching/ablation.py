@@ -7,69 +7,76 @@
 A place that is taken away becomes zero, the mean over the rows' real positions, or what `source` has there (resample).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cutaway.arguments import checked
+from cutaway.arguments import option, with_options
 from cutaway.errors import InputError
+from cutaway.inside.patching.interventions import fit_source, mean_activations, real_tokens_of, record_activations
 from cutaway.inside.patching.metrics import Measure
-from cutaway.inside.patching.patch import fitting, means, real_of, record
 from cutaway.inside.patching.patched_runs import CleanRun
-from cutaway.inside.patching.place import at
-from cutaway.inside.patching.sweep import Cells, Given, Plan, Sweep, Which, changed, measure_effects
-from cutaway.inside.progress import Told, silent
+from cutaway.inside.patching.place import axes_of
+from cutaway.inside.patching.sweep import Sweep, measure, measure_cells
+from cutaway.inside.patching.sweep_plan import Inputs, SweepCells, SweepOptions, SweepPlan
+from cutaway.inside.progress import Progress, no_progress
 from cutaway.model.model import Model
 from cutaway.model.tap import uncompiled, watch
 
 
-@checked
+@dataclass(frozen=True, kw_only=True)
+class AblationOptions(SweepOptions):
+    """Which places are ablated, and how."""
+
+    how: str = option("zero", "zero, mean (over the rows and their real positions) or resample (from `source`).")
+    source: Inputs | None = option(None, "The inputs of the run that resampled values come from.")
+
+    def check(self) -> None:
+        if self.how not in ("zero", "mean", "resample"):
+            raise InputError(f"how={self.how!r} is not one of zero, mean, resample")
+        if (self.how == "resample") != (self.source is not None):
+            raise InputError("resampling takes values from another run, source=…; zero and mean need none")
+
+
+@with_options
 @torch.no_grad()
 def ablate_sweep(
     model: Model,
     *inputs: Tensor,
     metric: Measure,
-    how: str = "zero",
-    source: Given | None = None,
-    over: str = "residual",
-    side: str | None = None,
-    layers: Sequence[int] | None = None,
-    positions: Which = None,
-    heads: bool | Sequence[int] | None = None,
-    rows: int = 256,
-    report: Told = silent,
+    progress: Progress = no_progress,
+    options: AblationOptions,
     **more: Any,
 ) -> Sweep:
-    """Takes away what `over` names, a cell at a time; all words but `how` and `source` are those of `sweep`."""
-    if how not in ("zero", "mean", "resample"):
-        raise InputError(f"how={how!r} is not one of zero, mean, resample")
-    if (how == "resample") != (source is not None):
-        raise InputError("resampling takes values from another run, source=…; zero and mean need none")
+    """Ablates what `over` names, a cell at a time. Further inputs (`real=`, `source_real=`) go to the model."""
+    how, source, over = options.how, options.source, options.over
     if how == "mean" and over.endswith(("scores", "pattern")):
         raise InputError(f"over={over!r} has no mean over positions, whose keys differ: how='zero' or 'resample'")
     model = uncompiled(model)
-    plan = Plan.of(model, inputs, inputs if source is None else source, over, side, layers)
+    plan = SweepPlan.of(model, inputs, inputs if source is None else source, options)
     taps = [plan.tap(layer) for layer in plan.layers]
     with watch(model, *taps) as own:
         run = CleanRun.of(model, plan.side, plan.clean, more)
-    base = measure_effects(metric, run.logits, more.get("real"))
+    base = measure(metric, run.logits, more.get("real"))
     other: Mapping[str, Tensor] = {tap: torch.zeros_like(own[tap]) for tap in taps}
     if how == "mean":
         _check_many(model, taps[0], own[taps[0]], more)
-        other = means(model, *plan.clean, places=taps, **more)
+        other = mean_activations(model, *plan.clean, places=taps, **more)
     if how == "resample":
-        other = record(model, *plan.corrupted, places=taps, **more)
-    instead = {tap: fitting(tap, other, own[tap]) for tap in taps}
-    cells = Cells.of(plan, own[taps[0]], positions, heads)
-    return cells.sweep(plan, how, changed(run, plan, cells, instead, metric, rows, report), base, None)
+        other = record_activations(model, *plan.corrupted, places=taps, **more)
+    instead = {tap: fit_source(tap, other, own[tap]) for tap in taps}
+    cells = SweepCells.of(plan, own[taps[0]], options)
+    values = measure_cells(run, plan, cells, instead, metric, options.rows, progress)
+    return Sweep.of(plan, cells, how, values, base, None)
 
 
 def _check_many(model: Model, tap: str, value: Tensor, more: Mapping[str, Any]) -> None:
     """A place that becomes its own value is not taken away."""
-    real = real_of(model, tap, more)
-    n = int(real.sum()) if real is not None else len(value) * value.shape[at(tap, value).position]
+    real = real_tokens_of(model, tap, more)
+    n = int(real.sum()) if real is not None else len(value) * value.shape[axes_of(tap, value).position]
     if n < 2:
         raise InputError(
             f"{tap!r} has {n} position{'' if n == 1 else 's'}, and the mean of one is its own value: give more text, "

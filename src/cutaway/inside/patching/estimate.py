@@ -6,60 +6,56 @@ It is the first-order term: exact where the rest of the model is linear in the v
 is far from it (early residuals). `agreement` says how well it does. (Nanda 2023; Syed et al. 2023.)
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cutaway.arguments import checked
+from cutaway.arguments import with_options
 from cutaway.errors import InputError
 from cutaway.inside.patching.metrics import Measure
-from cutaway.inside.patching.place import at
-from cutaway.inside.patching.sweep import Cells, Given, Plan, Sweep, Which, measure_effects
+from cutaway.inside.patching.place import axes_of
+from cutaway.inside.patching.sweep import Sweep, measure
+from cutaway.inside.patching.sweep_plan import Inputs, PlaceOptions, SweepCells, SweepPlan
 from cutaway.inside.residual.decompose import check_gradients
 from cutaway.model.finite import check_scores
 from cutaway.model.model import Model
 from cutaway.model.tap import edit, tap_names, watch
 
 
-@checked
+@with_options
 def estimate_sweep(
     model: Model,
-    clean: Given,
-    corrupted: Given,
+    clean: Inputs,
+    corrupted: Inputs,
     metric: Measure,
     *,
-    over: str = "residual",
-    side: str | None = None,
-    layers: Sequence[int] | None = None,
-    positions: Which = None,
-    heads: bool | Sequence[int] | None = None,
+    options: PlaceOptions,
     **more: Any,
 ) -> Sweep:
-    """What `sweep` would find with the same words, to first order."""
+    """What `patch_sweep` would find with the same options, to first order."""
     check_gradients(model)
-    plan = Plan.of(model, clean, corrupted, over, side, layers)
+    plan = SweepPlan.of(model, clean, corrupted, options)
     taps = [plan.tap(layer) for layer in plan.layers]
     with torch.no_grad(), watch(model, *taps) as wanted:
-        high = measure_effects(metric, model(*plan.clean, **more), more.get("real"))
+        high = measure(metric, model(*plan.clean, **more), more.get("real"))
     # the stream is where gradients begin, whether or not the weights learn; an edit puts patterns on the way
     leaves = {tap: _leaf for tap in tap_names(model) if tap.endswith("embedding.output")}
     with torch.enable_grad(), edit(model, leaves | dict.fromkeys(taps, _same)), watch(model, *taps) as seen:
         logits = model(*plan.corrupted, **more)
         check_scores(model, logits)
-        low = measure_effects(metric, logits)
+        low = measure(metric, logits)
     gradients = torch.autograd.grad(low.sum(), [seen[tap] for tap in taps])
     low = low.detach()
-    cells = Cells.of(plan, wanted[taps[0]], positions, heads)
+    cells = SweepCells.of(plan, wanted[taps[0]], options)
     values = []
     for tap, gradient in zip(taps, gradients, strict=True):
         moved = (wanted[tap] - seen[tap].detach()) * gradient
         values.append(
             torch.stack([low + _within(tap, moved, change.positions, change.head) for change in cells.changes])
         )
-    return cells.sweep(plan, "patch", torch.stack(values), high, low)
+    return Sweep.of(plan, cells, "patch", torch.stack(values), high, low)
 
 
 def _leaf(value: Tensor) -> Tensor:
@@ -72,7 +68,7 @@ def _same(value: Tensor) -> Tensor:
 
 def _within(tap: str, moved: Tensor, positions: Tensor | None, head: int | None) -> Tensor:
     """The sum over one cell, for each row."""
-    axes = at(tap, moved)
+    axes = axes_of(tap, moved)
     if positions is not None:
         shape = [1] * moved.ndim
         shape[0], shape[axes.position] = positions.shape
@@ -83,7 +79,7 @@ def _within(tap: str, moved: Tensor, positions: Tensor | None, head: int | None)
 
 
 @dataclass(frozen=True)
-class Agreement:
+class SweepComparison:
     """How an estimate compares with the sweep, cell by cell."""
 
     pearson: float | None  # None where one of them moves nowhere, or everywhere alike
@@ -94,12 +90,12 @@ class Agreement:
         return asdict(self)
 
 
-def agreement(found: Sweep, estimated: Sweep) -> Agreement:
+def compare_sweeps(found: Sweep, estimated: Sweep) -> SweepComparison:
     if (found.tap, found.how, found.values.shape) != (estimated.tap, estimated.how, estimated.values.shape):
         raise InputError(f"a sweep of {found.tap} and an estimate of {estimated.tap}: make both with the same words")
     a, b = _moved(found), _moved(estimated)
     same_way = (a.sign() == b.sign()).double().mean().item()
-    return Agreement(_correlation(a, b), _correlation(_ranks(a), _ranks(b)), same_way)
+    return SweepComparison(_correlation(a, b), _correlation(_ranks(a), _ranks(b)), same_way)
 
 
 def _moved(one: Sweep) -> Tensor:

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from cutaway.inside.patching.place import at
+from cutaway.inside.patching.place import axes_of
 from cutaway.model.blocks import Block
 from cutaway.model.cache import Store
 from cutaway.model.decoder import Decoder
@@ -192,11 +192,11 @@ class _Replace:
     ) -> None:
         self.tap, self.changes, self.source = tap, changes, source
         self.old, self.old_x, self.fresh = old, old_x, fresh
-        per_head = at(tap, source).head is not None and tap.rpartition(".")[2] not in PACKED
+        per_head = axes_of(tap, source).head is not None and tap.rpartition(".")[2] not in PACKED
         self.packed = packed and not per_head and tap not in ACROSS
 
     def __call__(self, value: Tensor) -> Tensor:
-        axes, batch = at(self.tap, self.source), len(self.source)
+        axes, batch = axes_of(self.tap, self.source), len(self.source)
         source = self.source.repeat(len(self.changes), *[1] * (self.source.ndim - 1))  # new …
         where = self._where(batch, axes.head, axes.position)
         value = value.clone()

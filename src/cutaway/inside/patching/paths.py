@@ -22,7 +22,7 @@ from torch import Tensor
 
 from cutaway.arguments import checked
 from cutaway.errors import InputError
-from cutaway.inside.patching.patch import Intervention, Patch, intervene, record
+from cutaway.inside.patching.interventions import Intervention, Patch, intervene, record_activations
 from cutaway.inside.patching.place import Place, as_places
 from cutaway.model.model import Model
 from cutaway.model.tap import Seen, tap_names
@@ -61,8 +61,8 @@ def patch_paths(
     if feed_forward == "held":
         held += [tap for tap in names if tap.endswith("feed_forward.output")]
     scales = [tap for tap in names if tap.endswith("norm.scale")] if norms == "held" else []
-    kept = record(model, *own, places=held + scales, **more)
-    changed = record(model, *other, places=senders, **more)
+    kept = record_activations(model, *own, places=held + scales, **more)
+    changed = record_activations(model, *other, places=senders, **more)
     first = _hold(kept, held + scales) + [Patch(place, changed) for place in senders]
     if isinstance(receivers, str) and receivers == "logits":
         with intervene(model, first):
@@ -70,7 +70,7 @@ def patch_paths(
     places = as_places(receivers)
     _check_readable(places, names, held)
     with intervene(model, first):
-        arrived = record(model, *own, places=places, **more)
+        arrived = record_activations(model, *own, places=places, **more)
     with intervene(model, [*_hold(kept, scales), *(Patch(place, arrived) for place in places)]):
         return model(*own, **more)
 

@@ -55,7 +55,7 @@ class Axes(NamedTuple):
     position: int
 
 
-def at(tap: str, value: Tensor) -> Axes:
+def axes_of(tap: str, value: Tensor) -> Axes:
     """Which axes of a tap's value are heads and positions."""
     if tap.rpartition(".")[2] in PER_HEAD:
         return Axes(1, 2)
@@ -64,7 +64,7 @@ def at(tap: str, value: Tensor) -> Axes:
     return Axes(None, max(value.ndim - 2, 0))
 
 
-def written(tap: str, value: Tensor, place: Place, new: Tensor) -> Tensor:
+def insert_at(tap: str, value: Tensor, place: Place, new: Tensor) -> Tensor:
     """The value with what `new` has at the place."""
     where = mask_of(tap, value, place)
     if where is None:
@@ -74,7 +74,7 @@ def written(tap: str, value: Tensor, place: Place, new: Tensor) -> Tensor:
 
 def mask_of(tap: str, value: Tensor, place: Place) -> Tensor | None:
     """True at the place, shaped so that it spreads over the value; None: everywhere."""
-    axes = at(tap, value)
+    axes = axes_of(tap, value)
     where = None
     if place.heads is not None:
         if axes.head is None:

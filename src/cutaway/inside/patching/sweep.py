@@ -11,38 +11,26 @@ back: 0 as corrupted, 1 as clean. (Causal tracing: Meng et al. 2022; activation 
 A copy of the run is computed only where it differs: see `inside/patching/patched_runs.py`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from cutaway.arguments import checked
+from cutaway.arguments import with_options
 from cutaway.errors import InputError
 from cutaway.inside.patching.metrics import Measure, Metric, check_real
-from cutaway.inside.patching.patched_runs import Change, CleanRun, Copies
-from cutaway.inside.patching.place import at
-from cutaway.inside.progress import Told, silent
-from cutaway.inside.residual.decompose import check_blocks, check_still
+from cutaway.inside.patching.patched_runs import CleanRun, Copies
+from cutaway.inside.patching.sweep_plan import Inputs, SweepCells, SweepOptions, SweepPlan
+from cutaway.inside.progress import Progress, no_progress
 from cutaway.model.heads import LanguageModelHead, MaskedLanguageModelHead, TaggingHead
 from cutaway.model.model import EncoderDecoderModel, Model
-from cutaway.model.tap import tap_names, uncompiled, watch, watching
+from cutaway.model.tap import uncompiled, watch
 from cutaway.model.upcast import upcast
 
-OVER = {
-    "residual": "residual_before",
-    "heads": "attention.heads",
-    "attention": "attention.output",
-    "feed_forward": "feed_forward.output",
-    "cross": "cross.output",
-    "cross_heads": "cross.heads",
-}
-EACH_BY_ITSELF = (LanguageModelHead, MaskedLanguageModelHead, TaggingHead)  # heads that read every position alone
-Given = Tensor | Sequence[Tensor]
-Which = bool | Sequence[int] | Int[Tensor, "..."] | None  # a tensor: each row's own
+POSITIONWISE_HEADS = (LanguageModelHead, MaskedLanguageModelHead, TaggingHead)  # heads that read every position alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +45,15 @@ class Sweep:
     values: Float[Tensor, "layer *cells batch"]
     clean: Float[Tensor, " batch"]
     corrupted: Float[Tensor, " batch"] | None  # None: places were taken away from the clean run
+
+    @classmethod
+    def of(
+        cls, plan: SweepPlan, cells: SweepCells, how: str, values: Tensor, clean: Tensor, corrupted: Tensor | None
+    ) -> "Sweep":
+        """From the metric of every layer and cell."""
+        sizes = [len(labels) for labels in (cells.positions, cells.heads) if labels is not None]
+        values = values.reshape(len(plan.layers), *sizes, -1)
+        return cls(plan.tap("*"), how, plan.layers, cells.positions, cells.heads, values, clean, corrupted)
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -98,47 +95,45 @@ class Sweep:
         }
 
 
-@checked
+@with_options
 @torch.no_grad()
-def sweep(
+def patch_sweep(
     model: Model,
-    clean: Given,
-    corrupted: Given,
+    clean: Inputs,
+    corrupted: Inputs,
     metric: Measure,
     *,
-    over: str = "residual",
-    side: str | None = None,
-    layers: Sequence[int] | None = None,
-    positions: Which = None,
-    heads: bool | Sequence[int] | None = None,
-    rows: int = 256,
-    report: Told = silent,
+    progress: Progress = no_progress,
+    options: SweepOptions,
     **more: Any,
 ) -> Sweep:
     """Patches the clean run into the corrupted one, a cell at a time; a cell equals one patched pass, to rounding.
 
-    `over` is residual, heads, attention, feed_forward, cross, cross_heads, or a tap of a block (attention.value);
-    `side` is the decoder, where there is one, or the encoder. `positions` are swept one by one (True: all; a tensor:
-    each row's own, one or (batch n)), or patched together (False); so are `heads`. Left out, what has heads is swept
-    over heads, and what has none over positions. `rows` bounds memory: so many rows are computed side by side, or one
-    cell. What is left over (`real=`, `source_real=`) is handed to both runs.
+    Further inputs (`real=`, `source_real=`) go to both runs.
     """
     model = uncompiled(model)
-    plan = Plan.of(model, clean, corrupted, over, side, layers)
+    plan = SweepPlan.of(model, clean, corrupted, options)
     with watch(model, *map(plan.tap, plan.layers)) as seen:
-        wanted = measure_effects(metric, model(*plan.clean, **more), more.get("real"))
+        wanted = measure(metric, model(*plan.clean, **more), more.get("real"))
     run = CleanRun.of(model, plan.side, plan.corrupted, more)
-    cells = Cells.of(plan, seen[plan.tap(plan.layers[0])], positions, heads)
-    base = measure_effects(metric, run.logits)
-    return cells.sweep(plan, "patch", changed(run, plan, cells, seen, metric, rows, report), wanted, base)
+    cells = SweepCells.of(plan, seen[plan.tap(plan.layers[0])], options)
+    base = measure(metric, run.logits)
+    values = measure_cells(run, plan, cells, seen, metric, options.rows, progress)
+    return Sweep.of(plan, cells, "patch", values, wanted, base)
 
 
-def changed(
-    run: CleanRun, plan: "Plan", cells: "Cells", source: Mapping[str, Tensor], metric: Measure, rows: int, report: Told
+def measure_cells(
+    run: CleanRun,
+    plan: SweepPlan,
+    cells: SweepCells,
+    source: Mapping[str, Tensor],
+    metric: Measure,
+    rows: int,
+    progress: Progress,
 ) -> Float[Tensor, "layer cell batch"]:
     """The metric of the run with each cell as the source has it."""
     end = _end(metric, run)
-    found = measure_effects(metric, run.logits).repeat(len(plan.layers), len(cells.changes), 1)
+    found = measure(metric, run.logits).repeat(len(plan.layers), len(cells.changes), 1)
     portions = list(_portions(len(plan.layers), len(cells.changes), len(run.last), rows))
     blocks = [range(plan.layers[some.start], len(run.calls)) for some, _ in portions]
     done, total = 0, sum(map(len, blocks))
@@ -149,134 +144,13 @@ def changed(
             changes = cells.changes[some_changes] if begins else []
             copies.advance(layer, changes, source[plan.tap(layer)] if begins else None)
             done += 1
-            report(done, total)
+            progress(done, total)
         read = torch.stack(_read(metric, run, copies))
         found[some_layers, some_changes] = read.view(found[some_layers, some_changes].shape)
     return found
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What is patched into what: checked, and with its defaults."""
-
-    side: str
-    over: str
-    layers: tuple[int, ...]
-    clean: tuple[Tensor, ...]
-    corrupted: tuple[Tensor, ...]
-
-    def tap(self, layer: int | str) -> str:
-        return f"{self.side}.{layer}.{self.over}"
-
-    @classmethod
-    def of(
-        cls,
-        model: Model,
-        clean: Given,
-        corrupted: Given,
-        over: str,
-        side: str | None,
-        layers: Sequence[int] | None,
-    ) -> "Plan":
-        check_still(model)
-        check_blocks(model)
-        if watching(model):
-            raise InputError("a sweep inside a watch or an edit of the same model: end that first")
-        sides = [name for name in ("decoder", "encoder") if hasattr(model, name)]
-        side = sides[0] if side is None else side
-        if side not in sides:
-            raise InputError(f"side={side!r}: this model has {' and '.join(sides)}")
-        n = len(getattr(model, side))
-        chosen = tuple(range(n) if layers is None else sorted({range(n)[layer] for layer in layers if -n <= layer < n}))
-        if not chosen or (layers is not None and len(chosen) != len(set(layers))):
-            raise InputError(f"layers={layers}: the {side} has layers 0…{n - 1}")
-        tap = OVER.get(over, over)
-        if f"{side}.0.{tap}" not in tap_names(model):
-            inner = [name.removeprefix(f"{side}.0.") for name in tap_names(model) if name.startswith(f"{side}.0.")]
-            known = [name for name, its in OVER.items() if its in inner]
-            raise InputError(
-                f"over={over!r}: the {side} of this model has {', '.join(known)}; a tap of its blocks will do, too: "
-                f"{', '.join(inner)}"
-            )
-        first, second = ((given,) if isinstance(given, Tensor) else tuple(given) for given in (clean, corrupted))
-        check_as_many("clean", first, "corrupted", second)
-        for one, other in zip(first, second, strict=True):
-            if one.shape != other.shape:
-                raise InputError(
-                    f"clean is {tuple(one.shape)} and corrupted {tuple(other.shape)}: both need rows of one length, "
-                    "to compare them position for position"
-                )
-        return cls(side, tap, chosen, first, second)
-
-
-@dataclass(frozen=True)
-class Cells:
-    """What is changed in a layer, cell by cell: positions × heads."""
-
-    positions: tuple[int, ...] | None
-    heads: tuple[int, ...] | None
-    changes: list[Change]
-
-    @classmethod
-    def of(cls, plan: Plan, value: Tensor, positions: Which, heads: bool | Sequence[int] | None) -> "Cells":
-        axes = at(plan.over, value)
-        if heads is None:
-            heads = axes.head is not None
-        if axes.head is None and heads is not False:
-            raise InputError(f"heads={heads}: {plan.over!r} has none")
-        if positions is None:
-            positions = heads is False
-        if isinstance(positions, Tensor) and positions.ndim == 1:
-            positions = positions[:, None]
-        own = _masks("positions", positions, value, axes.position)
-        mine = None if heads is False else _labels("heads", heads, value.shape[axes.head or 0])
-        changes = [
-            Change(None if own is None else own[:, number], head)
-            for number, head in product(range(1 if own is None else own.shape[1]), mine or (None,))
-        ]
-        labels = positions if not isinstance(positions, Tensor) else range(positions.shape[1])
-        n = value.shape[axes.position]
-        return cls(None if own is None else _labels("positions", labels, n), mine, changes)
-
-    def sweep(self, plan: Plan, how: str, values: Tensor, clean: Tensor, corrupted: Tensor | None) -> Sweep:
-        sizes = [len(labels) for labels in (self.positions, self.heads) if labels is not None]
-        values = values.reshape(len(plan.layers), *sizes, -1)
-        return Sweep(plan.tap("*"), how, plan.layers, self.positions, self.heads, values, clean, corrupted)
-
-
-def _labels(what: str, which: bool | Sequence[int], n: int) -> tuple[int, ...]:
-    chosen = range(n) if which is True else which
-    assert not isinstance(chosen, bool)
-    if not len(chosen) or min(chosen) < -n or max(chosen) >= n:
-        raise InputError(f"{what}={list(chosen)}: there are 0…{n - 1}")
-    return tuple(number % n for number in chosen)
-
-
-def _masks(what: str, which: Which, value: Tensor, axis: int) -> Tensor | None:
-    """For each row and each position that is swept: where it stands (batch n position)."""
-    if which is False:
-        return None
-    batch, n = len(value), value.shape[axis]
-    if isinstance(which, Tensor):
-        if which.ndim != 2 or len(which) != batch or int(which.min()) < -n or int(which.max()) >= n:
-            raise InputError(
-                f"{what} of shape {tuple(which.shape)} for {batch} rows of {n}: (batch n), within 0…{n - 1}"
-            )
-        chosen = which.to(value.device) % n
-    else:
-        assert which is not None
-        chosen = torch.tensor(_labels(what, which, n), device=value.device).expand(batch, -1)
-    return chosen[..., None] == torch.arange(n, device=value.device)
-
-
-def check_as_many(name: str, one: Sequence[Tensor], other_name: str, other: Sequence[Tensor]) -> None:
-    if len(one) != len(other):
-        raise InputError(
-            f"{name}: {len(one)} tensors, {other_name}: {len(other)}: both need those that the model reads"
-        )
-
-
-def measure_effects(metric: Measure, logits: Tensor, real: Tensor | None = None) -> Float[Tensor, " batch"]:
+def measure(metric: Measure, logits: Tensor, real: Tensor | None = None) -> Float[Tensor, " batch"]:
     """One number for each row, or a complaint; also where it reads what is not `real`."""
     check_real(metric, logits, real)
     found = metric(logits)
@@ -304,13 +178,13 @@ def _read(metric: Measure, run: CleanRun, copies: Copies) -> list[Float[Tensor, 
         source_real = by_copy.pop("source_real", None)
         hidden = model.decode(run.inputs[1][copies.of_row], memory=copies.hidden(), memory_real=source_real, **by_copy)
         logits = model.head(hidden, by_copy.get("real"))
-    elif isinstance(metric, Metric) and isinstance(model.head, EACH_BY_ITSELF):
+    elif isinstance(metric, Metric) and isinstance(model.head, POSITIONWISE_HEADS):
         positions = metric.positions(batch, seq, run.last.device)
         logits = model.head(copies.hidden(positions.repeat(n, 1)))
         return [metric.read(upcast(each)).mean(dim=1) for each in logits.unflatten(0, (n, batch))]
     else:
         logits = model.head(copies.hidden(), by_copy.get("real"))
-    return [measure_effects(metric, each) for each in logits.unflatten(0, (n, batch))]
+    return [measure(metric, each) for each in logits.unflatten(0, (n, batch))]
 
 
 def _portions(n_layers: int, n_changes: int, batch: int, rows: int) -> Iterator[tuple[slice, slice]]:

@@ -67,7 +67,7 @@ class DecomposedRun:
             path = f"{self.side}.{layer}"
             if at == f"{path}.residual_before":
                 return ledger
-            for name, part in parts_of(block):
+            for name, part in block_parts(block):
                 for names, vectors in self.written_by(f"{path}.{name}", part):
                     ledger.write(names, vectors)
                 if isinstance(part, CrossAttention) and self.cross == "encoder":
@@ -94,7 +94,7 @@ class DecomposedRun:
         return ledger
 
     def embeddings(self) -> Ledger:
-        name, ledger = embedding_of(self.model, self.side), Ledger()
+        name, ledger = embedding_name(self.model, self.side), Ledger()
         part = self.model.get_submodule(name)
         output = self.seen[f"{name}.output"]
 
@@ -160,7 +160,7 @@ class DecomposedRun:
                 yield [f"{path}.{head} < value.bias"], (looked * (out[:, head] @ bias))[None]
 
 
-def check_still(model: nn.Module) -> None:
+def check_eval_mode(model: nn.Module) -> None:
     """Refuses a model whose passes differ by chance."""
     if model.training:
         raise InputError("this model is in training and drops out at random: call model.eval() first")
@@ -184,12 +184,12 @@ def check_gradients(model: nn.Module) -> None:
         )
 
 
-def readable(model: nn.Module, more: Mapping[str, Any]) -> Model:
+def check_model(model: nn.Module, more: Mapping[str, Any]) -> Model:
     """The model that torch.compile wrapped. One in training is refused, and options that nobody knows."""
     model = uncompiled(model)
     if not isinstance(model, Model):
         raise InputError(f"{type(model).__name__} is no model of this library, whose parts have names")
-    check_still(model)
+    check_eval_mode(model)
     known = inspect.signature(model.hidden).parameters
     for name in more:
         if name not in known or name == "cache":
@@ -197,13 +197,13 @@ def readable(model: nn.Module, more: Mapping[str, Any]) -> Model:
     return model
 
 
-def parts_of(block: Block) -> Iterator[tuple[str, Any]]:
+def block_parts(block: Block) -> Iterator[tuple[str, Any]]:
     for name in AFTER:
         if getattr(block, name) is not None:
             yield name, getattr(block, name)
 
 
-def taps_of(side: str, stack: Stack) -> list[str]:
+def stack_taps(side: str, stack: Stack) -> list[str]:
     """What has to be seen of a stack."""
     taps = [f"{side}.*.heads", f"{side}.*.feed_forward.output"]
     for layer, block in enumerate(stack):
@@ -214,7 +214,7 @@ def taps_of(side: str, stack: Stack) -> list[str]:
     return taps if stack.final_norm is None else [*taps, f"{side}.final_norm.scale"]
 
 
-def embedding_of(model: Model, side: str) -> str:
+def embedding_name(model: Model, side: str) -> str:
     if not isinstance(model, EncoderDecoderModel):
         return "embedding"
     return "source_embedding" if side == "encoder" else "target_embedding"

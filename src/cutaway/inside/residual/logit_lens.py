@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from cutaway.arguments import checked
 from cutaway.errors import InputError
-from cutaway.inside.residual.decompose import check_blocks, readable
+from cutaway.inside.residual.decompose import check_blocks, check_model
 from cutaway.model.encoder import Stack
 from cutaway.model.finite import check_scores
 from cutaway.model.heads import ClassificationHead, HiddenStates, LastTokenHead, NextSentenceHead
@@ -84,12 +84,12 @@ def logit_lens(
     `stream` is the decoder's where there is one; an encoder–decoder's encoder is read by its decoder, and positions are
     those of the target. `tokens` are followed through the layers. `tuned` is a TunedLens of this model.
     """
-    model = readable(model, more)
+    model = check_model(model, more)
     if isinstance(model.head, HiddenStates):
         raise InputError("this model has no head that a lens could look through: task='hidden'")
     if isinstance(model.head, POOLED) and positions is not None:
         raise InputError(f"{type(model.head).__name__} reads the positions that it needs: leave `positions` out")
-    states = streams(model, *inputs, stream=stream, positions=positions, tuned=tuned, **more)
+    states = residual_streams(model, *inputs, stream=stream, positions=positions, tuned=tuned, **more)
     length = inputs[-1].shape[1]
     kept = None if positions is None else tuple(position % length for position in positions)
     if top < 1:
@@ -99,7 +99,7 @@ def logit_lens(
     return Lens(layers=tuple(states), positions=kept, tokens=tuple(tokens), **seen)
 
 
-def streams(
+def residual_streams(
     model: Model,
     *inputs: Tensor,
     stream: str | None = None,

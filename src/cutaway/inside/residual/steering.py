@@ -18,7 +18,7 @@ from torch import Tensor
 
 from cutaway.checkpoints.tensors import open_tensors, write_tensors
 from cutaway.errors import CheckpointError, InputError
-from cutaway.inside.patching.patch import Add, intervene
+from cutaway.inside.patching.interventions import Add, intervene
 from cutaway.inside.patching.place import Place, Which
 from cutaway.model.model import Model
 from cutaway.model.tap import tap_names

@@ -28,11 +28,11 @@ from cutaway.inside.residual.decompose import (
     AFTER,
     DecomposedRun,
     Ledger,
+    block_parts,
     check_blocks,
-    embedding_of,
-    parts_of,
-    readable,
-    taps_of,
+    check_model,
+    embedding_name,
+    stack_taps,
 )
 from cutaway.inside.residual.frozen_norms import FrozenReading, FrozenStep, Tokens
 from cutaway.model.encoder import Stack
@@ -43,7 +43,7 @@ Stream = Float[Tensor, "batch seq d_model"]
 
 
 @dataclass(frozen=True, eq=False)
-class LogitWrites:
+class LogitDecomposition:
     """What each writer adds to the score of each token. `frozen` names what had to stand still to make it a sum."""
 
     names: tuple[str, ...]
@@ -71,7 +71,7 @@ class LogitWrites:
 
 
 @dataclass(frozen=True, eq=False)
-class Writes:
+class ResidualDecomposition:
     """The writers of a stream up to `at`, and the vector that arrives there of each."""
 
     names: tuple[str, ...]
@@ -102,7 +102,7 @@ class Writes:
             raise InputError(f"no head reads {self.at}: leave `at` out, and take the stream that ends in logits")
         return self._reading
 
-    def to_logits(self, tokens: Tokens | None = None) -> LogitWrites:
+    def to_logits(self, tokens: Tokens | None = None) -> LogitDecomposition:
         """What each writer adds to the logits of `tokens` (or labels), through the final norm and the head.
 
         Tokens are the same everywhere, or (a tensor batch seq) one for each position that was kept. The head's own bias
@@ -117,7 +117,7 @@ class Writes:
                 ledger.through(step)
         kept = tokens if isinstance(tokens, Tensor) or tokens is None else tuple(tokens)
         scores = torch.cat(ledger.chunks).detach()
-        return LogitWrites(tuple(ledger.names), scores, kept, self.positions, tuple(ledger.frozen))
+        return LogitDecomposition(tuple(ledger.names), scores, kept, self.positions, tuple(ledger.frozen))
 
     def to_dict(self) -> dict[str, Any]:
         """Names, and how long each vector is, and how much of the stream it is: the whole's share is 1."""
@@ -134,7 +134,7 @@ class Writes:
 
 @checked
 @torch.no_grad()
-def writes(
+def decompose_residual(
     model: Model,
     *inputs: Tensor,
     stream: Literal["encoder", "decoder"] | None = None,
@@ -142,7 +142,7 @@ def writes(
     positions: Sequence[int] | None = None,
     cross: Literal["heads", "source", "encoder"] = "heads",
     **more: Any,
-) -> Writes:
+) -> ResidualDecomposition:
     """Runs the model once and takes a stream apart.
 
     `stream` is the decoder's where there is one. `at` is a tap of the stream (`decoder.3.residual_before`); unless
@@ -152,7 +152,7 @@ def writes(
     writer of the `encoder`, whose vectors reach the target through the head's values, with its pattern as it was
     (`decoder.3.cross.7 < encoder.1.attention.2`).
     """
-    model = readable(model, more)
+    model = check_model(model, more)
     side = _side(model, stream, at)
     if cross != "heads" and not (side == "decoder" and isinstance(model, EncoderDecoderModel)):
         raise InputError(f"cross={cross!r}: {side} of {model.config.family} has no cross-attention to split")
@@ -160,15 +160,15 @@ def writes(
     end = f"{side}.{len(stack) - 1}.residual_after"
     at = end if at is None else at
     _check_at(at, side, stack)
-    chosen = [at, *taps_of(side, stack), *([f"{side}.*.cross.pattern"] if cross != "heads" else [])]
-    whole = [f"{embedding_of(model, side)}.*"]
+    chosen = [at, *stack_taps(side, stack), *([f"{side}.*.cross.pattern"] if cross != "heads" else [])]
+    whole = [f"{embedding_name(model, side)}.*"]
     if cross != "heads":
         whole.append(f"{side}.*.cross.value")
     if cross == "encoder":
-        whole += ["source_embedding.*", *taps_of("encoder", model.encoder)]  # type: ignore[arg-type]
+        whole += ["source_embedding.*", *stack_taps("encoder", model.encoder)]  # type: ignore[arg-type]
     with watch(model, *chosen, positions=positions) as seen, watch(model, *whole) as all_of:
         hidden = model.hidden(*inputs, **more)
-    length = all_of[f"{embedding_of(model, side)}.output"].shape[1]
+    length = all_of[f"{embedding_name(model, side)}.output"].shape[1]
     kept = None if positions is None else tuple(position % length for position in positions)
     opened = DecomposedRun(model, side, Seen({**all_of, **seen}), kept, cross)
     ledger = opened.ledger(at)
@@ -177,7 +177,9 @@ def writes(
         reading = FrozenReading(hidden if kept is None else hidden[:, list(kept)], more.get("real"), kept, length)
         final = opened.final_norm()
     vectors, frozen = torch.cat(ledger.chunks).detach(), tuple(ledger.frozen)
-    return Writes(tuple(ledger.names), vectors, at, seen[at].to(vectors.dtype), kept, frozen, model, reading, final)
+    return ResidualDecomposition(
+        tuple(ledger.names), vectors, at, seen[at].to(vectors.dtype), kept, frozen, model, reading, final
+    )
 
 
 def _side(model: Model, stream: str | None, at: str | None) -> str:
@@ -191,7 +193,7 @@ def _side(model: Model, stream: str | None, at: str | None) -> str:
 
 def _check_at(at: str, side: str, stack: Stack) -> None:
     places = [f"{side}.{layer}.residual_before" for layer in range(len(stack))]
-    places += [f"{side}.{layer}.{AFTER[name]}" for layer, block in enumerate(stack) for name, _ in parts_of(block)]
+    places += [f"{side}.{layer}.{AFTER[name]}" for layer, block in enumerate(stack) for name, _ in block_parts(block)]
     if at not in places:
         raise InputError(f"at={at!r} is no place of the {side}'s stream: it is one of {', '.join(sorted(places))}")
 

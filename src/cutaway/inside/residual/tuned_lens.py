@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from cutaway.arguments import checked
 from cutaway.checkpoints.tensors import open_tensors, write_tensors
 from cutaway.errors import InputError
-from cutaway.inside.progress import Told, counted_progress, silent
-from cutaway.inside.residual.decompose import readable
-from cutaway.inside.residual.logit_lens import POOLED, logit_lens, streams
+from cutaway.inside.progress import Progress, counted_progress, no_progress
+from cutaway.inside.residual.decompose import check_model
+from cutaway.inside.residual.logit_lens import POOLED, logit_lens, residual_streams
 from cutaway.model.encoder import Stack
 from cutaway.model.model import Model
 from cutaway.model.tap import uncompiled
@@ -33,7 +33,7 @@ class TunedLens(nn.Module):
 
     def __init__(self, model: Model) -> None:
         super().__init__()
-        model = readable(model, {})
+        model = check_model(model, {})
         self.side = "decoder" if isinstance(getattr(model, "decoder", None), Stack) else "encoder"
         n_layers, d_model = len(getattr(model, self.side)), model.config.d_model  # type: ignore[attr-defined]
         self.layers = (f"{self.side}.0.residual_before", *(f"{self.side}.{i}.residual_after" for i in range(n_layers)))
@@ -86,16 +86,18 @@ def model_fingerprint(model: nn.Module) -> bytes:
 
 
 @checked
-def train_lens(model: Model, batches: Batches, *, rate: float = 1e-3, report: Told = silent) -> TunedLens:
+def train_tuned_lens(
+    model: Model, batches: Batches, *, rate: float = 1e-3, progress: Progress = no_progress
+) -> TunedLens:
     """Trains translators for all layers at once, a step for each batch; the model's weights and gradients stay."""
-    model = readable(model, {})
+    model = check_model(model, {})
     if isinstance(model.head, POOLED):
         raise InputError(f"a tuned lens learns from many words; {type(model.head).__name__} says one thing per text")
     if not batches:
         raise InputError("no batch to learn from")
     lens = TunedLens(model)
     optimizer = torch.optim.AdamW(lens.parameters(), lr=rate, betas=(0.9, 0.95), weight_decay=0.0)
-    for step, given in enumerate(counted_progress(batches, report)):
+    for step, given in enumerate(counted_progress(batches, progress)):
         warm, left = (step + 1) / max(1, len(batches) // 10), 1 - step / len(batches)
         optimizer.param_groups[0]["lr"] = rate * min(1.0, warm, left)
         _set_gradients(model, lens, given)
@@ -106,7 +108,7 @@ def train_lens(model: Model, batches: Batches, *, rate: float = 1e-3, report: To
 def _set_gradients(model: Model, lens: TunedLens, given: Sequence[Tensor]) -> None:
     """Of the KL of all layers; one layer at a time, so that the logits of two exist at most."""
     with torch.no_grad():
-        states = streams(model, *given, stream=lens.side, normed=False)
+        states = residual_streams(model, *given, stream=lens.side, normed=False)
         last = _log_p(model, lens, states[lens.layers[-1]])
     for parameter in lens.parameters():
         parameter.grad = torch.zeros_like(parameter)
@@ -127,9 +129,9 @@ def _log_p(model: Model, lens: TunedLens, x: Tensor) -> Tensor:
 
 
 def kl_by_layer(
-    model: Model, batches: Batches, *, tuned: TunedLens | None = None, report: Told = silent
+    model: Model, batches: Batches, *, tuned: TunedLens | None = None, progress: Progress = no_progress
 ) -> dict[str, float]:
     """The mean KL between what the last layer says and what each says, in nats per position."""
-    found = [logit_lens(model, *given, top=1, tuned=tuned) for given in counted_progress(batches, report)]
+    found = [logit_lens(model, *given, top=1, tuned=tuned) for given in counted_progress(batches, progress)]
     mean = torch.cat([lens.kl.double().flatten(1) for lens in found], dim=1).mean(1)
     return dict(zip(found[0].layers, mean.tolist(), strict=True))

@@ -12,18 +12,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cutaway.errors import InputError
-from cutaway.pictures.colour import Scale, pooled
+from cutaway.pictures.colour import Scale, max_pool
 from cutaway.pictures.heat_map import Grid, HeatMap
 from cutaway.pictures.html import Table, scroller
 from cutaway.pictures.picture import Picture, set_field
-from cutaway.pictures.picture_data import Array, number, said_names, said_numbers, visible_text
+from cutaway.pictures.picture_data import Array, check_names, check_numbers, number, visible_text
 from cutaway.pictures.svg import Markup, cut_label, document, hatch, legend, pixels, tag, text_label
 from cutaway.pictures.terminal import BLOCKS, shaded_block
 
 THUMB = 64  # pixels of a thumbnail, at most
 
 
-def heads(
+def head_maps(
     patterns: Any,
     queries: Sequence[str] = (),
     keys: Sequence[str] = (),
@@ -41,13 +41,13 @@ def heads(
     if isinstance(patterns, list | tuple) and patterns and hasattr(patterns[0], "shape"):
         if len({tuple(pattern.shape) for pattern in patterns}) > 1:
             raise InputError("the patterns of the layers have several shapes: give each layer head query key alike")
-        patterns = np.stack([said_numbers("a pattern", p, "head", "query", "key", most=1 << 30) for p in patterns])
-    values = said_numbers("the patterns", patterns, "layer", "head", "query", "key", most=1 << 30)
+        patterns = np.stack([check_numbers("a pattern", p, "head", "query", "key", most=1 << 30) for p in patterns])
+    values = check_numbers("the patterns", patterns, "layer", "head", "query", "key", most=1 << 30)
     n_layers, n_heads = values.shape[:2]
     for layer, head in show:
         if not (0 <= layer < n_layers and 0 <= head < n_heads):
             raise InputError(f"there is no head ({layer}, {head}): {n_layers} layers have {n_heads} heads each")
-    small = pooled(values, THUMB)
+    small = max_pool(values, THUMB)
     chosen = list(show) or [_busiest(small)]
     whole = {} if small.shape == values.shape else {f"{a}.{b}": values[a, b].copy() for a, b in chosen}
     return Heads(small, whole, ".".join(map(str, chosen[0])), queries, keys, values.shape[2:], layers, title, root)
@@ -70,14 +70,14 @@ class Heads(Picture):
     root: bool = True
 
     def __post_init__(self) -> None:
-        small = said_numbers("the thumbnails", self.small, "layer", "head", "query", "key")
-        whole = {name: said_numbers(f"head {name}", value, "query", "key") for name, value in self.whole.items()}
+        small = check_numbers("the thumbnails", self.small, "layer", "head", "query", "key")
+        whole = {name: check_numbers(f"head {name}", value, "query", "key") for name, value in self.whole.items()}
         set_field(self, "small", small)
         set_field(self, "whole", whole)
         set_field(self, "size", tuple(map(int, self.size)))
-        set_field(self, "queries", said_names("the queries", self.queries, self.size[0]))
-        set_field(self, "keys", said_names("the keys", self.keys, self.size[1]))
-        set_field(self, "layers", said_names("the layers", self.layers, small.shape[0]))
+        set_field(self, "queries", check_names("the queries", self.queries, self.size[0]))
+        set_field(self, "keys", check_names("the keys", self.keys, self.size[1]))
+        set_field(self, "layers", check_names("the layers", self.layers, small.shape[0]))
 
     @cached_property
     def scale(self) -> Scale:
@@ -231,24 +231,3 @@ def _busiest(small: Array) -> tuple[int, int]:
     strength = np.nan_to_num(_strength(small), nan=-1.0)
     layer, head = np.unravel_index(int(strength.argmax()), strength.shape)
     return int(layer), int(head)
-
-
-def merged(pattern: Any, queries: Sequence[tuple[int, int]], keys: Sequence[tuple[int, int]]) -> Array:
-    """A pattern between words instead of pieces of words; spans are (first, one past the last) and leave nothing out.
-
-    The weight on a word is the sum over its pieces, the weight from it their mean: rows still add up to 1.
-    """
-    values = pattern.detach().cpu().float().numpy() if hasattr(pattern, "detach") else np.asarray(pattern)
-    for name, spans, n in (("queries", queries, values.shape[-2]), ("keys", keys, values.shape[-1])):
-        ends = [0, *(end for _, end in spans)]
-        if [start for start, _ in spans] != ends[:-1] or ends[-1] != n or any(a >= b for a, b in spans):
-            raise InputError(f"the spans of the {name} must follow one another from 0 to {n}: {list(spans)[:8]}")
-    summed = np.add.reduceat(values, [start for start, _ in keys], axis=-1)
-    total = np.add.reduceat(summed, [start for start, _ in queries], axis=-2)
-    return total / np.array([end - start for start, end in queries])[:, None]
-
-
-def word_spans(continues: Sequence[bool]) -> list[tuple[int, int]]:
-    """Spans of words, where `continues` says of each piece whether it goes on with the word before."""
-    starts = [i for i, goes_on in enumerate(continues) if not goes_on or i == 0]
-    return list(zip(starts, [*starts[1:], len(continues)], strict=True))

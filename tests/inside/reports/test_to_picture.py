@@ -13,16 +13,19 @@ from cutaway.checkpoints import load, tokenizer_of
 from cutaway.errors import InputError
 from cutaway.inside.attribution.explain import explain_image, explain_next
 from cutaway.inside.circuits.circuit import Circuit
-from cutaway.inside.circuits.head_scores import HeadScores, patterns
-from cutaway.inside.inspect import look_inside
+from cutaway.inside.circuits.head_scores import HeadScores, attention_patterns
+from cutaway.inside.model_kinds import ask
 from cutaway.inside.patching.metrics import LogitDifference
-from cutaway.inside.patching.sweep import sweep
-from cutaway.inside.questions import question_of
+from cutaway.inside.patching.sweep import patch_sweep
+from cutaway.inside.reports.axes import token_words
+from cutaway.inside.reports.circuit_pictures import short_name
+from cutaway.inside.reports.inspect import inspect
+from cutaway.inside.reports.options import AskOptions
+from cutaway.inside.reports.to_picture import to_picture
 from cutaway.inside.residual.logit_lens import logit_lens
-from cutaway.inside.residual.stream import writes
+from cutaway.inside.residual.stream import decompose_residual
 from cutaway.pictures import CircuitGraph, ColouredText, HeatMap, LensGrid, PatchEvidence
-from cutaway.pictures.pages import page_of, pictures_of
-from cutaway.pictures.to_picture import short_name, to_picture, token_words
+from cutaway.pictures.pages import page_of
 
 TOKENIZER = pieces()
 IDS = torch.tensor([TOKENIZER.encode(TEXT, special=False)])
@@ -47,15 +50,15 @@ def test_of_a_lens() -> None:
 
 @pytest.mark.parametrize("over", ["residual", "heads"])
 def test_of_a_sweep(over: str) -> None:
-    found = sweep(model(), IDS, OTHER, LogitDifference(1, 2), over=over)
+    found = patch_sweep(model(), IDS, OTHER, LogitDifference(1, 2), over=over)
     picture = to_picture(found, TOKENIZER, IDS)
     assert isinstance(picture, HeatMap)
     assert np.allclose(picture.values, found.effects, atol=0.006 * float(found.effects.abs().max()))
     assert picture.columns[0] == ("the" if over == "residual" else "0")
     assert picture.rows == (("into block 0", "into block 1") if over == "residual" else ("0", "1"))
-    after = sweep(model(), IDS, OTHER, LogitDifference(1, 2), over="residual_after")
+    after = patch_sweep(model(), IDS, OTHER, LogitDifference(1, 2), over="residual_after")
     assert after.layer_names == ("after block 0", "after block 1")
-    both = sweep(model(), IDS, OTHER, LogitDifference(1, 2), over="heads", positions=[0, -1])
+    both = patch_sweep(model(), IDS, OTHER, LogitDifference(1, 2), over="heads", positions=[0, -1])
     assert to_picture(both, TOKENIZER, IDS).values.shape in ((8, 2), (2, 2))  # type: ignore[attr-defined]
 
 
@@ -72,11 +75,11 @@ def test_of_an_attribution_its_words() -> None:
 
 
 def test_of_writers_and_of_what_they_wrote() -> None:
-    found = writes(model(), IDS)
+    found = decompose_residual(model(), IDS)
     picture = to_picture(found, TOKENIZER, IDS)
     assert isinstance(picture, HeatMap)
     assert picture.columns == token_words(TOKENIZER, IDS)
-    logits = to_picture(writes(model(), IDS, positions=[-1]).to_logits([3]), TOKENIZER, IDS)
+    logits = to_picture(decompose_residual(model(), IDS, positions=[-1]).to_logits([3]), TOKENIZER, IDS)
     assert logits.columns == (token_words(TOKENIZER, IDS)[-1],)  # type: ignore[attr-defined]
 
 
@@ -134,10 +137,8 @@ def test_heads_of_an_encoder_and_of_a_decoder_have_rows_of_their_own() -> None:
 
 
 def test_a_page_of_an_inspection_is_text_whatever_the_text() -> None:
-    found = look_inside(
-        model(), TOKENIZER, "the <script>old</script> dog", method="gradient_x_input", show=["attribution"]
-    )
-    page = page_of("<b>&", "<i>", pictures_of(found, TOKENIZER).values())
+    found = inspect(model(), TOKENIZER, "the <script>old</script> dog", method="gradient_x_input", show=["attribution"])
+    page = page_of("<b>&", "<i>", found.pictures().values())
     assert "<b>&" not in page
     assert "<i>" not in page
     assert "<script>old" not in page
@@ -153,15 +154,15 @@ def test_one_pass_shows_what_the_model_says_who_wrote_it_and_where_it_looked(nam
     last = (its.decoder if hasattr(its, "decoder") else its.encoder)[-1]  # type: ignore[union-attr]
     hook = last.register_forward_hook(lambda *_: passes.append(1))
     asking: dict[str, Any] = {"target": answers[name], "k": 3}
-    found = look_inside(its, tokenizer, given, show=("answer", "writers", "heads"), **asking)
+    found = inspect(its, tokenizer, given, show=("answer", "writers", "heads"), **asking)
     hook.remove()
     assert len(passes) == 1
-    _, asked = question_of(its, tokenizer, given, target=answers[name])
+    _, asked = ask(its, tokenizer, given, AskOptions(), target=answers[name])
     with torch.no_grad():
         logits = its(*asked.inputs, **asked.more)
     at = asked.reads.argmax(dim=1)
     scores = logits if logits.ndim == 2 else logits[0, at]
-    alone = look_inside(its, tokenizer, given, show=("answer",), **asking)
+    alone = inspect(its, tokenizer, given, show=("answer",), **asking)
     for ours, theirs, row in zip(found.guesses, alone.guesses, scores.softmax(-1), strict=True):
         assert [text for text, _ in ours] == [text for text, _ in theirs]
         for (_, p), (_, other) in zip(ours, theirs, strict=True):
@@ -172,5 +173,5 @@ def test_one_pass_shows_what_the_model_says_who_wrote_it_and_where_it_looked(nam
     rival = right - found.writers.scores.sum(dim=0)  # a column adds up to the difference of two logits
     assert all(float((row - one).abs().min()) < 1e-3 for row, one in zip(scores, rival, strict=True))
     assert found.patterns is not None
-    for part, pattern in patterns(its, *asked.inputs, **asked.more).items():
+    for part, pattern in attention_patterns(its, *asked.inputs, **asked.more).items():
         assert torch.equal(found.patterns[part], pattern[0])

@@ -13,7 +13,7 @@ from cutaway.errors import InputError
 from cutaway.families import build, config_of
 from cutaway.inside import cost as meters
 from cutaway.inside.cost import Meter, measured_cost
-from cutaway.inside.describe import Description, PartCount, describe, example_inputs
+from cutaway.inside.description import Description, PartCount, describe, example_inputs
 from cutaway.model.model import Model
 from cutaway.model.norms import RMSNorm
 

@@ -17,13 +17,14 @@ from torch import Tensor
 
 from cutaway.arguments import checked
 from cutaway.errors import InputError
-from cutaway.inside.attribution.rollout import attentions
+from cutaway.inside.attribution.rollout import attention_parts
+from cutaway.inside.patching.interventions import Patch, intervene, mean_activations, record_activations
 from cutaway.inside.patching.metrics import Measure, Metric, at_positions, check_real
-from cutaway.inside.patching.patch import Patch, intervene, means, record
 from cutaway.inside.patching.place import Place
-from cutaway.inside.patching.sweep import EACH_BY_ITSELF, check_as_many, measure_effects
-from cutaway.inside.progress import Told, counted_progress, silent, stages
-from cutaway.inside.residual.decompose import check_gradients, check_still
+from cutaway.inside.patching.sweep import POSITIONWISE_HEADS, measure
+from cutaway.inside.patching.sweep_plan import check_same_inputs
+from cutaway.inside.progress import Progress, counted_progress, no_progress, stages
+from cutaway.inside.residual.decompose import check_eval_mode, check_gradients
 from cutaway.model.model import Model
 from cutaway.model.tap import edit, tap_names, uncompiled
 from cutaway.model.upcast import upcast
@@ -32,12 +33,12 @@ HEADS, FEED_FORWARDS = "heads", "feed_forwards"
 KINDS = (HEADS, FEED_FORWARDS)
 
 
-def nodes_of(model: Model, kinds: Sequence[str] = KINDS) -> tuple[str, ...]:
+def circuit_nodes(model: Model, kinds: Sequence[str] = KINDS) -> tuple[str, ...]:
     """Every node by name, in the order of the pass: heads and feed-forwards."""
     unknown = set(kinds) - set(KINDS)
     if unknown or not kinds:
         raise InputError(f"kinds={list(kinds)}: nodes are {' and '.join(KINDS)}")
-    heads = attentions(uncompiled(model))
+    heads = attention_parts(uncompiled(model))
     names: list[str] = []
     for tap in tap_names(model):
         part, _, last = tap.rpartition(".")
@@ -48,12 +49,12 @@ def nodes_of(model: Model, kinds: Sequence[str] = KINDS) -> tuple[str, ...]:
     return tuple(names)
 
 
-def place_of(node: str) -> Place:
+def node_place(node: str) -> Place:
     return Place(f"{node}.output") if node.endswith(".feed_forward") else Place.of(node)
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class CircuitTask:
     """See `trial`. `whole` is the metric of the model as it is, `none` with all of `among` taken away."""
 
     model: Model
@@ -95,22 +96,22 @@ class Trial:
             raise InputError("the metric is the same with and without all nodes: nothing for a circuit to keep")
         return ((values.double().mean() - low) / (high - low)).item()
 
-    def effects(self, nodes: Iterable[str] | None = None, *, report: Told = silent) -> dict[str, float]:
+    def effects(self, nodes: Iterable[str] | None = None, *, progress: Progress = no_progress) -> dict[str, float]:
         """By how much the mean of the metric falls when each node alone is taken out of the whole model."""
         whole = self.whole.mean()
         found = {}
-        for node in counted_progress(self.known(self.among if nodes is None else nodes), report):
+        for node in counted_progress(self.known(self.among if nodes is None else nodes), progress):
             found[node] = (whole - self.measure(other for other in self.among if other != node).mean()).item()
         return found
 
-    def estimates(self, kept: Iterable[str] | None = None, *, report: Told = silent) -> dict[str, float]:
+    def estimates(self, kept: Iterable[str] | None = None, *, progress: Progress = no_progress) -> dict[str, float]:
         """What every node is worth beside those that are `kept` (all), to first order: with it, less without it."""
         check_gradients(self.model)
         kept = set(self.known(self.among if kept is None else kept))
         gone = _by_tap(node for node in self.among if node not in kept)
         worth = dict.fromkeys(self.instead, torch.zeros(()))
         n = len(self.inputs[0])
-        for some, inputs, more, instead in counted_progress(list(self._portions()), report):
+        for some, inputs, more, instead in counted_progress(list(self._portions()), progress):
             probes = {tap: _Probe(value) for tap, value in instead.items()}
             changes = [Patch(Place(tap, heads), instead) for tap, heads in gone.items()]
             first, last = ({tap: getattr(probe, way) for tap, probe in probes.items()} for way in ("see", "add"))
@@ -123,20 +124,20 @@ class Trial:
             for (tap, probe), gradient in zip(probes.items(), found, strict=True):
                 axes = [axis for axis in range(gradient.ndim) if axis != 1 or not tap.endswith(".heads")]
                 worth[tap] = worth[tap] + (probe.moved * gradient).sum(axes)
-        places = {node: place_of(node) for node in self.among}
+        places = {node: node_place(node) for node in self.among}
         each = {node: worth[place.tap][... if place.heads is None else place.heads] for node, place in places.items()}
         return {node: value.item() / n for node, value in each.items()}
 
     def _read(self, hidden: Float[Tensor, "batch seq d_model"]) -> Float[Tensor, " batch"]:
         """The metric; the head reads only the positions that it asks for, where it reads positions alone."""
         head = self.model.head
-        if isinstance(self.metric, Metric) and isinstance(head, EACH_BY_ITSELF):
+        if isinstance(self.metric, Metric) and isinstance(head, POSITIONWISE_HEADS):
             check_real(self.metric, hidden, self.more.get("real"))
             batch, seq, _ = hidden.shape
             positions = self.metric.positions(batch, seq, hidden.device)
             return self.metric.read(upcast(head(at_positions(hidden, positions)))).mean(dim=1)
         real = self.more.get("real")
-        return measure_effects(self.metric, head(hidden, real), real)
+        return measure(self.metric, head(hidden, real), real)
 
     def _portions(self) -> Iterator[tuple[slice, list[Tensor], dict[str, Any], dict[str, Tensor]]]:
         """`rows` at a time: the rows, their inputs, and what stands in for their nodes."""
@@ -163,7 +164,7 @@ class _Probe:
 
 @checked
 @torch.no_grad()
-def trial(
+def circuit_task(
     model: Model,
     *inputs: Tensor,
     metric: Measure,
@@ -172,9 +173,9 @@ def trial(
     groups: Sequence[Hashable] | None = None,
     kinds: Sequence[str] = (HEADS,),
     rows: int = 128,
-    report: Told = silent,
+    progress: Progress = no_progress,
     **more: Any,
-) -> Trial:
+) -> CircuitTask:
     """Asks how much of a metric nodes carry; `reference` are other prompts, row for row as long as `inputs`.
 
     What is taken away becomes its `mean` at that position over the reference (the inputs themselves, unless given),
@@ -183,17 +184,17 @@ def trial(
     `rows` are computed at a time; what is left over (`real=`, `source_real=`) serves both.
     """
     model = uncompiled(model)
-    check_still(model)
+    check_eval_mode(model)
     if how == "resample" and reference is None:
         raise InputError("resampling needs prompts to take values from: reference=…, row for row as long as the inputs")
     others = inputs if reference is None else (reference,) if isinstance(reference, Tensor) else tuple(reference)
-    check_as_many("inputs", inputs, "their reference", others)
+    check_same_inputs("inputs", inputs, "their reference", others)
     for own, other in zip(inputs, others, strict=True):
         if own.shape != other.shape:
             raise InputError(f"inputs of {tuple(own.shape)}, their reference {tuple(other.shape)}: both need one shape")
-    among = nodes_of(model, kinds)
+    among = circuit_nodes(model, kinds)
     taps = list(_by_tap(among))
-    first, then = stages(report, 1, 2)
+    first, then = stages(progress, 1, 2)
     members = _members(groups, len(others[0]))
     if how == "mean" and reference is None and min(map(len, members.values())) < 2:
         raise InputError(
@@ -201,7 +202,7 @@ def trial(
             "group, or a reference=…"
         )
     instead = _instead(model, others, taps, how, members, rows, more, first)
-    asked = Trial(model, inputs, more, metric, among, instead, rows, torch.zeros(0), torch.zeros(0))
+    asked = CircuitTask(model, inputs, more, metric, among, instead, rows, torch.zeros(0), torch.zeros(0))
     whole, none = (asked.measure(kept) for kept in counted_progress((among, ()), then))
     return replace(asked, whole=whole, none=none)
 
@@ -225,7 +226,7 @@ def _instead(
     members: dict[Hashable, list[int]],
     rows: int,
     more: Mapping[str, Any],
-    report: Told,
+    progress: Progress,
 ) -> dict[str, Tensor]:
     n = len(others[0])
     if how not in ("mean", "resample", "zero"):
@@ -233,13 +234,15 @@ def _instead(
     if how != "mean":  # every row by itself
         members = {start: list(range(start, min(start + rows, n))) for start in range(0, n, rows)}
     found: dict[str, Tensor] = {}
-    for its in counted_progress(list(members.values()), report):
+    for its in counted_progress(list(members.values()), progress):
         inputs = [x[its] for x in others]
         part: dict[str, Any] = {name: x[its] if isinstance(x, Tensor) else x for name, x in more.items()}
         if how == "mean":
-            values: Mapping[str, Tensor] = means(model, *inputs, places=taps, per_position=True, rows=rows, **part)
+            values: Mapping[str, Tensor] = mean_activations(
+                model, *inputs, places=taps, per_position=True, rows=rows, **part
+            )
         else:
-            values = record(model, *inputs, places=taps, **part)
+            values = record_activations(model, *inputs, places=taps, **part)
         for tap, value in values.items():
             value = torch.zeros_like(value) if how == "zero" else value
             if tap not in found:
@@ -252,7 +255,7 @@ def _by_tap(nodes: Iterable[str]) -> dict[str, tuple[int, ...] | None]:
     """The taps of nodes, and which heads of them; None: all there is."""
     found: dict[str, tuple[int, ...] | None] = {}
     for node in nodes:
-        place = place_of(node)
+        place = node_place(node)
         if place.heads is None:
             found[place.tap] = None
         else:

@@ -24,9 +24,9 @@ from torch import Tensor, nn
 
 from cutaway.arguments import checked
 from cutaway.errors import InputError
-from cutaway.inside.patching.place import Place, as_places, at, mask_of, written
-from cutaway.inside.progress import Told, counted_progress, silent
-from cutaway.inside.residual.decompose import check_still
+from cutaway.inside.patching.place import Place, as_places, axes_of, insert_at, mask_of
+from cutaway.inside.progress import Progress, counted_progress, no_progress
+from cutaway.inside.residual.decompose import check_eval_mode
 from cutaway.model.decoder import Decoder
 from cutaway.model.encoder import Stack
 from cutaway.model.model import Model
@@ -54,7 +54,7 @@ class Patch(Intervention):
     source: Source
 
     def change(self, tap: str, value: Tensor) -> Tensor:
-        return fitting(tap, self.source, value)
+        return fit_source(tap, self.source, value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +83,10 @@ class Ablate(Intervention):
             return torch.zeros_like(value)
         if self.how == "mean":
             assert self.source is not None
-            return fitting(tap, self.source, value)
+            return fit_source(tap, self.source, value)
         pool = value if self.source is None else from_source(tap, self.source)
         donors = self._donors(tap, len(value), len(pool))
-        return fitting(tap, pool[donors.to(pool.device)], value)
+        return fit_source(tap, pool[donors.to(pool.device)], value)
 
     def _donors(self, tap: str, rows: int, pool: int) -> Tensor:
         draw = torch.Generator().manual_seed(self.seed)
@@ -108,7 +108,7 @@ class Add(Intervention):
     strength: float = 1.0
 
     def change(self, tap: str, value: Tensor) -> Tensor:
-        return value + self.strength * fitting(tap, self.vector, value)
+        return value + self.strength * fit_source(tap, self.vector, value)
 
 
 def from_source(tap: str, source: Source) -> Tensor:
@@ -119,7 +119,7 @@ def from_source(tap: str, source: Source) -> Tensor:
     return source[tap]
 
 
-def fitting(tap: str, source: Source, value: Tensor) -> Tensor:
+def fit_source(tap: str, source: Source, value: Tensor) -> Tensor:
     """What the source has for a tap, in the shape of the value; an axis of 1 serves all, any other must agree."""
     found = from_source(tap, source).to(value.device, value.dtype)
     try:
@@ -158,7 +158,7 @@ def intervene(model: Model, interventions: Sequence[Intervention] | Intervention
 def _merged(tap: str, changes: Sequence[Intervention]) -> Callable[[Tensor], Tensor]:
     def replace(value: Tensor) -> Tensor:
         for change in changes:
-            value = written(tap, value, change.place, change.change(tap, value))
+            value = insert_at(tap, value, change.place, change.change(tap, value))
         return value
 
     return replace
@@ -212,12 +212,12 @@ def _no_padding(model: nn.Module) -> Iterator[None]:
 
 
 @checked
-def record(model: Model, *inputs: Tensor, places: Sequence[Place | str] | Place | str, **more: Any) -> Seen:
+def record_activations(model: Model, *inputs: Tensor, places: Sequence[Place | str] | Place | str, **more: Any) -> Seen:
     """What a run has at these places, tap by tap, for `Patch` and `Ablate`. Each tap is kept whole.
 
     A tap that is passed twice (the angles that an encoder and a decoder share) has no one value, and is left out.
     """
-    check_still(model)
+    check_eval_mode(model)
     names = sorted({place.tap for place in as_places(places)})
     with torch.no_grad(), watch(model, *names, keep="all") as seen:
         model(*inputs, **more)
@@ -225,13 +225,13 @@ def record(model: Model, *inputs: Tensor, places: Sequence[Place | str] | Place 
 
 
 @checked
-def means(
+def mean_activations(
     model: Model,
     *inputs: Tensor,
     places: Sequence[Place | str] | Place | str,
     per_position: bool = False,
     rows: int = 64,
-    report: Told = silent,
+    progress: Progress = no_progress,
     **more: Any,
 ) -> dict[str, Tensor]:
     """The mean of each tap over these inputs, `rows` at a time: over rows and positions, or for each position.
@@ -244,16 +244,16 @@ def means(
     chosen = as_places(places)
     sums: dict[str, Tensor] = {}
     counts: dict[str, Tensor] = {}
-    for start in counted_progress(range(0, len(inputs[0]), rows), report):
+    for start in counted_progress(range(0, len(inputs[0]), rows), progress):
         some = slice(start, start + rows)
         part = {name: x[some] if isinstance(x, Tensor) else x for name, x in more.items()}
-        for tap, value in record(model, *(x[some] for x in inputs), places=chosen, **part).items():
+        for tap, value in record_activations(model, *(x[some] for x in inputs), places=chosen, **part).items():
             if not per_position and tap.endswith((".scores", ".pattern")):
                 raise InputError(f"{tap!r} has no mean over positions, whose keys differ: per_position=True")
             positions = _one_choice(tap, chosen)
             own = positions[some] if isinstance(positions, Tensor) and positions.ndim else positions
-            weight = _weight(tap, value, own, real_of(model, tap, part))
-            axes = (0,) if per_position or value.ndim == 2 else (0, at(tap, value).position)
+            weight = _weight(tap, value, own, real_tokens_of(model, tap, part))
+            axes = (0,) if per_position or value.ndim == 2 else (0, axes_of(tap, value).position)
             total, n = (upcast(value) * weight).sum(axes, keepdim=True), weight.sum(axes, keepdim=True)
             sums[tap] = sums[tap] + total if tap in sums else total
             counts[tap] = counts[tap] + n if tap in counts else n
@@ -281,13 +281,13 @@ def _weight(tap: str, value: Tensor, positions: Any, real: Bool[Tensor, "batch s
     weight = torch.ones(*value.shape[:-1], 1, dtype=torch.bool, device=value.device)
     if real is not None and value.ndim > 2:
         shape = [1] * value.ndim
-        shape[0], shape[at(tap, value).position] = real.shape
+        shape[0], shape[axes_of(tap, value).position] = real.shape
         weight = weight * real.view(shape)
     where = mask_of(tap, value, Place(tap, None, positions))
     return weight if where is None else weight * where
 
 
-def real_of(model: Model, tap: str, more: Mapping[str, Any]) -> Tensor | None:
+def real_tokens_of(model: Model, tap: str, more: Mapping[str, Any]) -> Tensor | None:
     """Which tokens of the side that a tap belongs to are real."""
     across = any(fnmatchcase(tap, pattern) for pattern in ("encoder.*", "source_*", "*.cross.key", "*.cross.value"))
     return more.get("source_real" if across and hasattr(model, "encode") else "real")

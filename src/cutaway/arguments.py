@@ -165,7 +165,9 @@ def checked(function: F) -> F:
     """The function, with its arguments checked when it is called."""
     signature = inspect.signature(function)
     hints: dict[str, Any] = {}
-    stand_in, kind = next(iter(options_in(signature).items()), ("", None))
+    stand_ins = options_in(signature).items()
+    keywords = [one for one in stand_ins if signature.parameters[one[0]].kind is inspect.Parameter.KEYWORD_ONLY]
+    stand_in, kind = next(iter(keywords), ("", None))
     options = [] if kind is None else [one.name for one in fields(kind)]
     known = [*(name for name in signature.parameters if name != stand_in), *options]
     takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in signature.parameters.values())

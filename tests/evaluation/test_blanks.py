@@ -96,5 +96,5 @@ def test_what_cannot_be_asked_is_refused(tokenizer: Tokenizer) -> None:
         evaluate(model, tokenizer, ["a man"], context=2)
     rows = fill_blanks(model, tokenizer, documents(tokenizer), context=3)  # a token by itself
     assert len(rows.nats) == sum(map(len, documents(tokenizer)))
-    with pytest.raises(InputError, match="no token that hides a word"):
+    with pytest.raises(InputError, match="has no mask token"):
         evaluate(model, byte_level(), ["a man"])

@@ -205,7 +205,7 @@ def test_one_blank_of_two_sentences_is_asked_once(monkeypatch):
 
 
 def test_blanks_that_cannot_be_asked_for():
-    with pytest.raises(InputError, match="no token that hides a word"):
+    with pytest.raises(InputError, match="has no mask token"):
         pseudo_log_p(tiny("bert"), wordpiece(), ["a"])
     with pytest.raises(InputError, match="sentence 1 of 1 has no token"):
         pseudo_log_p(tiny("bert"), hiding(), [" "])

@@ -125,7 +125,7 @@ def test_who_is_asked_in_vain_is_named():
         evaluate(classifier(), wordpiece(), SCHEMAS)
     with pytest.raises(InputError, match="task='translate' says of no sentence"):
         evaluate(translator(), byte_level(), SCHEMAS)
-    with pytest.raises(InputError, match="no token that hides a word"):
+    with pytest.raises(InputError, match="has no mask token"):
         evaluate(tiny("bert"), wordpiece(), SCHEMAS)
 
 

@@ -232,7 +232,7 @@ def pseudo_log_p(
     """The pseudo-log-likelihood of each sentence, in nats; special tokens around it (`as_trained`: see `rows_of`) are
     read and not scored."""
     if tokenizer.mask_id is None:
-        raise InputError("this tokenizer has no token that hides a word: nothing can be asked")
+        raise InputError("this tokenizer has no mask token: use a model with one")
     found = torch.zeros(len(sentences), dtype=torch.float64, device=model.device)
     for start in range(0, len(sentences), AT_ONCE):
         some = range(start, min(start + AT_ONCE, len(sentences)))

@@ -172,7 +172,7 @@ def readings_with_blanks(
 ) -> Scores:
     """The mean log p of every candidate's tokens, all of them hidden at once."""
     if tokenizer.mask_id is None:
-        raise InputError("this tokenizer has no token that hides a word: nothing can be asked")
+        raise InputError("this tokenizer has no mask token: use a model with one")
     rows, hidden = [], []
     for schema in schemas:
         for number in range(len(schema.candidates)):

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from cutaway.decoding.classify import FOLLOWS
-from cutaway.decoding.fill import writable
+from cutaway.decoding.fill import words_of
 from cutaway.errors import InputError
 from cutaway.inside.attribution.result import token_names
 from cutaway.model.finite import check_scores
@@ -46,7 +46,7 @@ def answer_mask(model: Model, tokenizer: Tokenizer | None, n: int) -> Bool[Tenso
     """True for the scores of possible answers: all labels, or the tokens that may stand in a text."""
     if tokenizer is None or labels_of(model) is not None:
         return torch.ones(n, dtype=torch.bool, device=model.device)
-    return writable(model, tokenizer)
+    return words_of(model, tokenizer)
 
 
 @torch.no_grad()

@@ -96,7 +96,7 @@ def test_whoever_has_heard_enough_waits_for_one_step_at_most() -> None:
 
 def test_what_is_refused_is_refused_before_anybody_starts() -> None:
     jobs = [*jobs_for("gpt2", MANY), Job(prompt=[], limit=1)]
-    with pytest.raises(InputError, match="text 28 has nothing to begin with"):
+    with pytest.raises(InputError, match="text 28 has an empty prompt"):
         next(finished_jobs(model_of("gpt2"), jobs, end_ids=ENDS))
 
 

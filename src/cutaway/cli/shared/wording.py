@@ -1,4 +1,4 @@
-"""Words between Python and a terminal: escapes are read, control characters shown, options called by their names."""
+"""Text between Python and the terminal: reads escapes, shows control characters, and names options in errors."""
 
 import re
 from collections.abc import Collection
@@ -11,12 +11,12 @@ ESCAPES = {r"\n": "\n", r"\t": "\t", r"\r": "\r", "\\\\": "\\"}
 
 
 def unescaped(text: str) -> str:
-    r"""With the usual escapes read: a shell passes \n on as two characters."""
+    r"""With escapes such as \n replaced, which a shell passes as two characters."""
     return re.sub(r"\\[ntr\\]", lambda found: ESCAPES[found[0]], text)
 
 
 def in_options(message: str, options: Collection[str]) -> str:
-    """What Python calls top_p=1.5, a command calls --top-p 1.5; other names, such as max_len, are no options."""
+    """Replaces Python's top_p=1.5 by --top-p 1.5 in a message; other names, such as max_len, are kept."""
 
     def named(found: re.Match[str]) -> str:
         option = f"--{found[1].replace('_', '-')}"

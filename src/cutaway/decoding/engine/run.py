@@ -27,15 +27,15 @@ ROWS = {"cuda": 64, "cpu": 128}  # texts of an engine by default
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSize:
-    """How much an engine has to hold."""
+    """How much room an engine has."""
 
     rows: int
-    most: int  # new tokens of a text
+    most: int  # new tokens per text
     prompt: int
     source: int
 
     def holds(self, other: "EngineSize") -> bool:
-        """Whether the other's texts fit in, as many at a time."""
+        """Whether the texts of another size fit, as many at a time."""
         return (
             self.rows == other.rows
             and self.most >= other.most
@@ -44,7 +44,7 @@ class EngineSize:
         )
 
     def rounded(self, max_len: int | None) -> "EngineSize":
-        """A little more, so that the next texts find room too."""
+        """A little more, so that the next texts fit, too."""
         most, prompt = _up(self.most, 64), _up(self.prompt, 64)
         if prompt - 1 + most > (inf if max_len is None else max_len):
             most, prompt = self.most, self.prompt
@@ -82,7 +82,7 @@ def finished_jobs(
         return
     from cutaway.decoding.engine.threads import run_in_threads
 
-    if options.rows is not None:  # all engines together work on so many
+    if options.rows is not None:  # of all engines together
         options = replace(options, rows=options.rows // n)
     yield from run_in_threads(lambda: engine_for(model, jobs, options=options), jobs, n)
 
@@ -136,24 +136,24 @@ def n_engines(model: DecoderModel, jobs: Sequence[Job]) -> int:
 
 
 def check_jobs(model: DecoderModel, jobs: Sequence[Job], beam: int) -> None:
-    """Refuses what cannot be written, before anything is."""
+    """Refuses jobs that cannot be done, before anything is generated."""
     across = isinstance(model, EncoderDecoderModel)
     task = "translate" if across else "language_model"
     if model.config.task != task:
-        raise InputError(f"a model for task={model.config.task!r} scores no next token; one for {task!r} does")
+        raise InputError(f"a model for task={model.config.task!r} predicts no next token: use one for {task!r}")
     if model.training:
         raise InputError("this model is in training and drops out at random: call model.eval() first")
     if beam > 1 and any(job.seed is not None for job in jobs):
-        raise InputError(f"beam={beam} keeps the likeliest and draws nothing: leave out the seed, or the beam")
+        raise InputError(f"beam={beam} and a seed: beam search does not sample; leave out one of the two")
     for number, job in enumerate(jobs):
         if not job.prompt:
-            raise InputError(f"text {number + 1} has nothing to begin with: give a prompt of at least one token")
+            raise InputError(f"text {number + 1} has an empty prompt: give at least one token")
         if across and not job.source:
             raise InputError(f"text {number + 1} has an empty source")
         if not across and job.source:
             raise InputError("this model has no encoder to read a source")
         if job.limit < 1:
-            raise InputError(f"limit={job.limit}: at least one token is to be written")
+            raise InputError(f"limit={job.limit} must be at least 1")
         longest = len(job.prompt) + job.limit - 1
         if model.max_len is not None and longest > model.max_len:
             room = model.max_len - len(job.prompt) + 1

@@ -10,7 +10,6 @@ output remembers what the run was asked, and a fingerprint of the input so far: 
 options is refused. It stays when the file is complete, so that this holds then, too.
 """
 
-import fcntl
 import hashlib
 import os
 import re
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from cutaway.errors import InputError
-from cutaway.files import read_json, remove_temporary, write_json
+from cutaway.files import lock_file, read_json, remove_temporary, write_json
 
 Report = Callable[[int, int], None]
 Answer = Callable[[list[str], Report], list[str]]  # texts → one line for each; tells how many of how many are done
@@ -190,7 +189,8 @@ def _opened(output: Path, settings: Mapping[str, Any], resume: bool) -> Iterator
     record = _record(output)
     try:
         with open(os.open(output, os.O_RDWR | os.O_CREAT, 0o666), "r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not lock_file(file.fileno()):
+                raise InputError(f"{output} is being written by another run")
             answered, size = _complete(file)
             if file.tell() and not resume:
                 raise InputError(f"{output} is there already: --resume goes on with it; else remove it")
@@ -200,8 +200,6 @@ def _opened(output: Path, settings: Mapping[str, Any], resume: bool) -> Iterator
             file.truncate(size)
             file.seek(size)
             yield file, kept
-    except BlockingIOError:
-        raise InputError(f"{output} is being written by another run") from None
     except OSError as error:
         raise InputError(f"{output} cannot be written: {error.strerror}") from None
 

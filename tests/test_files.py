@@ -116,7 +116,7 @@ def test_a_device_or_a_pipe_is_never_replaced_by_a_file(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     for name in ("pipe", "folder"):
-        with pytest.raises(CheckpointError, match=f"{name} cannot be written: it is no regular file"):
+        with pytest.raises(CheckpointError, match=f"{name} cannot be written: it is not a regular file"):
             write_json(tmp_path / name, {})
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
     assert sorted(os.listdir(tmp_path)) == ["folder", "pipe"]

@@ -1,7 +1,7 @@
-"""Files that we did not write ourselves, and files that must never be half written.
+"""Reading files of unknown origin, and writing files that are never half written.
 
-A leaf beside `errors`: every room may use it. What comes in is size-limited and strict, and `CheckpointError` names the
-file; what goes out is whole or absent: written beside its place, flushed to the disk, then renamed.
+Every room may use it. Reading is strict and limited in size, and a `CheckpointError` names the file. Writing is atomic:
+a hidden file beside the place is flushed to the disk, then renamed.
 """
 
 import fcntl
@@ -21,14 +21,14 @@ from uuid import uuid4
 from cutaway.errors import CheckpointError, CutawayError, MissingExtra
 
 MEGABYTE = 1 << 20
-MOST_DIGITS = 300  # of a whole number in JSON; a float has 308
+MOST_DIGITS = 300  # of an integer in JSON; a float has 308
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a surrogate pair
 
 
 def safe_child(folder: Path, name: str) -> Path:
     """The file or folder `name` directly inside `folder`; anything that leads elsewhere is not found.
 
-    Names come from requests and from files of others: `../secret`, `/etc/passwd` and a link out of the folder end here.
+    Names come from requests and from files of others: `../secret`, `/etc/passwd`, links out of the folder are refused.
     """
     missing = CheckpointError(
         f"{name!r} not found in {folder} (a plain name is needed; a link that leads out of the folder is not followed)"
@@ -48,8 +48,8 @@ def safe_child(folder: Path, name: str) -> Path:
 def plain_child(folder: Path, name: str) -> Path:
     """The file `name` directly inside `folder`, also where it is a link: a Hugging Face cache links to ../../blobs.
 
-    For names that stand in a file of the same folder. Whoever made the folder could have linked that file as well; what
-    is asked for in a request goes through `safe_child`.
+    For names from a file of the same folder, whose author could have linked that file as well; names from requests go
+    through `safe_child`.
     """
     if is_plain(name):
         with suppress(OSError, ValueError):  # absent, not encodable, or a loop of links
@@ -59,13 +59,13 @@ def plain_child(folder: Path, name: str) -> Path:
 
 
 def is_plain(name: object) -> bool:
-    """Whether it names something directly inside a folder."""
+    """Whether this is the name of something directly inside a folder."""
     return isinstance(name, str) and name not in ("", ".", "..") and not any(character in name for character in "/\\\0")
 
 
 @contextmanager
 def naming(where: object) -> Iterator[None]:
-    """Within, an error of ours that does not say in which file it arose says so."""
+    """Adds the file to the message of any Cutaway error that does not name it."""
     try:
         yield
     except CutawayError as error:
@@ -76,7 +76,7 @@ def naming(where: object) -> Iterator[None]:
 
 @contextmanager
 def damage(where: object, what: str = "is damaged", kind: type[CutawayError] = CheckpointError) -> Iterator[None]:
-    """Around a library that reads what others wrote: whatever it raises, the file is to blame."""
+    """Around a library that reads a file: whatever it raises becomes an error that names the file."""
     try:
         yield
     except CutawayError:
@@ -86,7 +86,7 @@ def damage(where: object, what: str = "is damaged", kind: type[CutawayError] = C
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
-    """The whole of a regular file of at most `limit` bytes."""
+    """The content of a regular file of at most `limit` bytes."""
     size = regular_size(path)
     if size > limit:
         raise CheckpointError(f"{path} has {size:,} bytes; at most {limit:,} are read")
@@ -98,7 +98,7 @@ def read_bytes(path: Path, limit: int) -> bytes:
 
 
 def read_text(path: Path, limit: int = 64 * MEGABYTE) -> str:
-    """The whole of a text in UTF-8; a byte-order mark is dropped, and lines end with \\n."""
+    """The content of a UTF-8 text; a byte-order mark is dropped, and lines end with \\n."""
     try:
         text = read_bytes(path, limit).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -107,7 +107,7 @@ def read_text(path: Path, limit: int = 64 * MEGABYTE) -> str:
 
 
 def regular_size(path: Path) -> int:
-    """The size of a regular file; a device or a pipe would be read for ever, so it is refused before it is opened."""
+    """The size of a regular file; devices and pipes, which may never end, are refused before they are opened."""
     try:
         status = path.stat()
     except (OSError, ValueError) as error:
@@ -119,7 +119,7 @@ def regular_size(path: Path) -> int:
 
 
 def read_json(path: Path, limit: int = 16 * MEGABYTE) -> dict[str, Any]:
-    """The JSON object in `path`; duplicate keys, NaN, 1e999, lone surrogates, bad UTF-8, nesting bombs are refused."""
+    """The JSON object in `path`; duplicate keys, NaN, 1e999, lone surrogates, bad UTF-8, deep nesting are refused."""
     return parse_json(read_bytes(path, limit), str(path))
 
 
@@ -147,12 +147,12 @@ def parse_json(data: bytes, where: str) -> dict[str, Any]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Readers disagree on which of two equal keys counts, so neither does."""
+    """Refuses duplicate keys: readers disagree on which of them counts."""
     result = dict(pairs)
     if len(result) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"the key {twice!r} stands twice in one object")
+        raise ValueError(f"the key {twice!r} occurs twice in one object")
     return result
 
 
@@ -182,18 +182,18 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary file that takes the place of `path` at the end; an error leaves `path` as it was.
+    """Yield a temporary file that replaces `path` at the end; an error leaves `path` as it was.
 
-    A crash can leave a hidden `.name.….tmp` behind, never a half-written `path`; the next writer of `path` removes it.
+    A crash can leave a hidden `.name.….tmp`, never a half-written `path`; the next writer of `path` removes it.
     """
     temporary = path.parent / f".{path.name}.{uuid4().hex}.tmp"
-    if path.exists() and not path.is_file():  # a device, which root could replace, is missed by all of the machine
-        raise CheckpointError(f"{path} cannot be written: it is no regular file; name another")
+    if path.exists() and not path.is_file():  # root could replace /dev/null
+        raise CheckpointError(f"{path} cannot be written: it is not a regular file; name another")
     try:
         remove_temporary(path)
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         with held(temporary):
-            mode = temporary.stat().st_mode  # what the umask allows; some writers make private files instead
+            mode = temporary.stat().st_mode  # as the umask says; some libraries write private files
             yield temporary
             temporary.chmod(stat.S_IMODE(mode))
             flush(temporary)
@@ -207,10 +207,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def remove_temporary(place: Path) -> None:
-    """Removes what writers of `place` left beside it when they were killed: names that only we give, and nobody holds.
-
-    Whoever may not look around there, or not remove it, writes all the same.
-    """
+    """Removes the hidden files that killed writers of `place` left beside it; errors are ignored."""
     ours = re.compile(rf"\.{re.escape(place.name)}\.[0-9a-f]{{32}}\.tmp")
     with suppress(OSError):
         for name in os.listdir(place.parent):
@@ -219,7 +216,7 @@ def remove_temporary(place: Path) -> None:
 
 
 def remove_left(temporary: Path) -> None:
-    """A temporary file or folder of ours, unless its writer is still at work."""
+    """Removes a temporary file or folder, unless its writer is still at work."""
     with suppress(OSError), held(temporary, wait=False):
         if temporary.is_dir():
             shutil.rmtree(temporary, ignore_errors=True)
@@ -256,7 +253,7 @@ def lock_file(descriptor: int, *, wait: bool = False) -> bool:
 
 
 def check_writable(folder: Path) -> None:
-    """Refuses a folder that cannot be made or written to, before the work that should end there; it leaves nothing."""
+    """Refuses a folder that cannot be made or written to; it leaves no traces."""
     made: list[Path] = []
     try:
         for place in (*reversed(folder.parents), folder):
@@ -273,7 +270,7 @@ def check_writable(folder: Path) -> None:
 
 
 def flush(path: Path) -> None:
-    """Wait until the disk has it: a rename may otherwise survive a power cut that the data did not."""
+    """Flush a file or folder to the disk; otherwise a rename may survive a power cut, and the data not."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,13 +1,13 @@
-"""Folders that commands write: what may be replaced, and a switch from the old files to the new that nothing can split.
+"""Folders that commands write: what may be replaced, and how the files of a folder are replaced all at once.
 
-A leaf beside `errors` and `files`: every room may use it. A folder of a kind has a `seal`, the file without which there
-is none of it (config.json of a model). The new files are written into a hidden folder, flushed to the disk, and then
+Every room may use it. Each kind of folder has a `seal`, the file that makes it one (config.json of a model). The new
+files are written into a hidden folder, flushed to the disk, and then
 
-- the two folders change places, in one call of the system. What else lay in the old one came along as a hard link;
-- or, where that cannot be (a mounted folder, one that holds other folders or the working directory, a file system that
-  cannot exchange): the hidden folder becomes `.cutaway-replacing` in the old one, in one rename. From then on the new
-  files are moved to their places, the old seal going first and the new one coming last. Whoever reads the folder after
-  a kill calls `finish_replacing` first, which moves the rest; another tool finds no seal, and so no mixture.
+- the two folders are exchanged in one system call. Other files of the old folder are hard links in the new one;
+- or, where that is impossible (a mount point, a folder with other folders or the working directory in it, a file system
+  that cannot exchange), the hidden folder becomes `.cutaway-replacing` in the old one, with one rename. Then the new
+  files are moved to their places: the old seal is removed first, and the new one moved last. After a kill, readers call
+  `finish_replacing`, which moves the rest; other tools find no seal, and so no mixture.
 """
 
 import ctypes
@@ -28,12 +28,12 @@ JOURNAL, PLAN = ".cutaway-replacing", ".plan.json"
 AT_CWD, LINUX_EXCHANGE, MAC_SWAP = -100, 2, 2  # of renameat2 and renamex_np
 
 
-DRAWN, MOST = b'class="cutaway-', 1 << 26  # stands in every page and picture of ours
+DRAWN, MOST = b'class="cutaway-', 1 << 26  # occurs in every page and picture that we write
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a folder holds: `files` are patterns of the names that we give, `seal` is the one that is written last."""
+    """A kind of folder: `files` are patterns of the names in it, `seal` is the file that is written last."""
 
     what: str
     seal: str
@@ -50,9 +50,10 @@ VECTORS = Kind("word vectors", "vectors.npy", ("vectors.npy", "words.txt"))
 def check_folder(
     folder: Path, kind: Kind, *, force: bool, by: str = "force=True", shared: bool = False, name: str = ""
 ) -> None:
-    """Refuses a folder that is not for us to write: only a new or empty one is, or with `force` one of the same kind.
+    """Refuses a folder that must not be written: only a new or empty one may, or with `force` one of the same kind.
 
-    `by` is how one says so, and `name` how the folder was given (--out). `shared`: other files may lie there, too.
+    For messages, `by` is how one forces it, and `name` the option of the folder (--out). `shared`: other files may be
+    there, too.
     """
     shown = f"{name} {folder}".strip()
     if folder.exists() and not folder.is_dir():
@@ -72,9 +73,9 @@ def check_folder(
 
 
 def check_file(path: Path, *, force: bool) -> None:
-    """Refuses to write over a file, unless with --force, or where it is a page or picture that we drew."""
+    """Refuses to replace a file, unless with --force, or if it is a page or picture that we wrote."""
     if path.exists() and not path.is_file():
-        raise InputError(f"--out {path} is no regular file: name another")
+        raise InputError(f"--out {path} is not a regular file: name another")
     if force or not path.exists():
         return
     with suppress(OSError), path.open("rb") as file:
@@ -89,16 +90,15 @@ def files_in(folder: Path) -> list[Path]:
 
 @contextmanager
 def replacing_folder(path: Path, kind: Kind, stale: Sequence[str] | None = None) -> Iterator[Path]:
-    """Yield a new folder whose files take the place of those in `path` at the end, all at once or not at all.
+    """Yield a new folder whose files replace those in `path` at the end, all at once or not at all.
 
-    Files of the earlier one that match `stale`, all of its kind unless given, and are not written anew are gone then;
-    everything else that lies in `path` stays. A kill can leave a hidden `.name.….tmp` behind, which the next writer of
-    the same folder removes.
+    Earlier files that match `stale` (by default, all files of this kind) and are not written again are removed; other
+    files of `path` stay. A kill can leave a hidden `.name.….tmp`, which the next writer of the same folder removes.
     """
     given, path = path, path.resolve()
     finish_replacing(path)
     with suppress(OSError):
-        (path / JOURNAL).rmdir()  # an empty one, which a kill in the last instant left
+        (path / JOURNAL).rmdir()  # an empty one, after a kill at the last moment
     within = path.is_dir() and _stays(path)
     place = path / path.name if within else path
     remove_temporary(place)
@@ -164,9 +164,9 @@ def _take_place(fresh: Path, path: Path) -> None:
 
 
 def finish_replacing(folder: Path) -> None:
-    """Moves what a kill left to be moved. Whoever reads a folder of ours calls this first; it costs one stat."""
+    """Finishes a replacement that was killed. Readers of a folder call this first; it costs one stat."""
     journal = folder / JOURNAL
-    if not os.path.isfile(journal / PLAN) or journal.is_symlink():  # False, too, of a name too long for the system
+    if not os.path.isfile(journal / PLAN) or journal.is_symlink():  # also False if the name is too long for the system
         return
     try:
         with held(journal):
@@ -180,7 +180,7 @@ def finish_replacing(folder: Path) -> None:
 
 
 def exchange(one: Path, other: Path) -> None:
-    """The two change places in one instant; an OSError where the system, or this file system, cannot do that."""
+    """Exchanges two folders in one system call; an OSError if the system or the file system cannot."""
     names = os.fsencode(one), os.fsencode(other)
     libc = ctypes.CDLL(None, use_errno=True)
     try:
@@ -195,12 +195,12 @@ def exchange(one: Path, other: Path) -> None:
 
 
 def _stays(path: Path) -> bool:
-    """Whether this folder has to remain the same one: others stand in it, or it is no entry that could be renamed."""
+    """Whether this folder cannot be renamed: a mount point, the working directory, or without write access above."""
     return path.is_mount() or Path.cwd().is_relative_to(path) or not os.access(path.parent, os.W_OK)
 
 
 def _switch(path: Path, fresh: Path, old: list[Path], seal: str, stale: Sequence[str], within: bool) -> bool:
-    """Whether the folders changed places, so that `fresh` is now the old one."""
+    """Puts the new files in place; whether the folders were exchanged, so that `fresh` is now the old one."""
     new, folders = {file.name for file in fresh.iterdir()}, {entry for entry in old if _is_folder(entry)}
     if taken := next((entry for entry in sorted(folders) if entry.name in new), None):
         raise CheckpointError(f"{taken} is a folder, where a file should go: move it, or name another folder")
@@ -216,7 +216,7 @@ def _switch(path: Path, fresh: Path, old: list[Path], seal: str, stale: Sequence
     write_json(fresh / PLAN, {"seal": seal, "remove": sorted(entry.name for entry in gone if entry.name not in new)})
     fresh.rename(path / JOURNAL)
     flush(path)
-    _move(path, path / JOURNAL)  # which we hold: a reader who finds it waits for us
+    _move(path, path / JOURNAL)  # which we have locked: a reader who finds it waits for us
     return False
 
 
@@ -225,7 +225,7 @@ def _is_folder(entry: Path) -> bool:
 
 
 def _exchanged(path: Path, fresh: Path, kept: list[Path]) -> bool:
-    """With all that is kept; False where there are no hard links, or folders cannot be exchanged."""
+    """Exchanges the folders, keeping other files; False without hard links, or if folders cannot be exchanged."""
     try:
         for entry in kept:
             os.link(entry, fresh / entry.name, follow_symlinks=False)
@@ -239,7 +239,7 @@ def _exchanged(path: Path, fresh: Path, kept: list[Path]) -> bool:
 
 
 def _retire(old: Path, path: Path, known: set[str]) -> None:
-    """Takes the old folder apart; what somebody put into it at the last moment moves to the new one."""
+    """Removes the old folder; files that were added to it at the last moment move to the new one."""
     for entry in files_in(old):
         if entry.name in known:
             entry.unlink()
@@ -249,7 +249,7 @@ def _retire(old: Path, path: Path, known: set[str]) -> None:
 
 
 def _move(folder: Path, journal: Path) -> None:
-    """May be stopped at any instant, and be begun again."""
+    """Moves the new files to their places; it may be stopped at any moment and repeated."""
     plan = read_json(journal / PLAN)
     seal, gone = plan.get("seal"), plan.get("remove")
     if not isinstance(seal, str) or not isinstance(gone, list) or not all(map(is_plain, [seal, *gone])):

@@ -107,7 +107,7 @@ def test_a_readme_that_was_written_during_the_run_stays(place: Path):
     told: list[str] = []
     train("recipe.toml", "new", listeners=[write, lambda event: told.append(event.get("text", ""))])
     assert Path("new/README.md").read_text() == "mine"
-    assert any("new/README.md was there before the model, and stays" in text for text in told)
+    assert any("new/README.md existed before the model and is kept" in text for text in told)
     assert Path("new/config.json").exists()
 
 

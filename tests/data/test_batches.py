@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.batches import Examples, Pairs, PictureBatches, Windows, longest_first, padded_batch
-from cutaway.data.buckets import Buckets, joined_shapes
+from cutaway.data.batches import Examples, ImageBatches, Pairs, Windows, longest_first, padded_batch
+from cutaway.data.buckets import Buckets, join_shapes
 from cutaway.errors import InputError
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=80)
@@ -165,7 +165,7 @@ def test_shapes_are_joined_as_by_looking_at_all_pairs(columns: int) -> None:
         random = np.random.default_rng(seed)
         shapes = np.unique(random.integers(1, random.integers(3, 20), (random.integers(1, 25), columns)), axis=0)
         counts, most = random.integers(1, 4, len(shapes)), int(random.integers(1, 4))
-        ours = joined_shapes(shapes, counts, most)
+        ours = join_shapes(shapes, counts, most)
         theirs = joined_slowly(list(map(tuple, shapes.tolist())), counts.tolist(), most)
         assert ours.tolist() == list(map(list, theirs))
         assert (ours >= shapes).all()
@@ -179,7 +179,7 @@ def test_two_thousand_shapes_are_joined_in_seconds(columns: int) -> None:
     shapes = np.unique(random.integers(1, 50_000, (2100, columns)), axis=0)[:2000]
     assert len(shapes) == 2000
     start = time.perf_counter()
-    joined = joined_shapes(shapes, random.integers(1, 100, 2000), 16)
+    joined = join_shapes(shapes, random.integers(1, 100, 2000), 16)
     assert time.perf_counter() - start < 20
     assert len(np.unique(joined, axis=0)) == 16
 
@@ -278,6 +278,6 @@ def test_examples_bring_their_labels_along() -> None:
 
 def test_pictures_come_once_an_epoch() -> None:
     pixels = np.arange(10, dtype=np.uint8).reshape(10, 1, 1, 1)
-    pictures = PictureBatches(pixels, np.arange(10), rows=4, seed=1)
+    pictures = ImageBatches(pixels, np.arange(10), rows=4, seed=1)
     seen = np.concatenate([pictures(step)["image"].ravel() for step in range(5)])
     assert sorted(seen[:10].tolist()) == sorted(seen[10:].tolist()) == list(range(10))

@@ -9,8 +9,8 @@ from tokens.test_tokenizer import byte_level
 
 from cutaway.data import dedup
 from cutaway.data.corpus import tokenised_documents
-from cutaway.data.dedup import repeats, without_repeats
-from cutaway.data.text_files import TextPiece
+from cutaway.data.dedup import find_repeats
+from cutaway.data.text_files import TextPiece, without_documents
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprstvz" for b in "aeiou" for c in ("l", "n", "r", "st", "tz", "ß", "é")]
 
@@ -43,20 +43,20 @@ def library(tmp_path: Path) -> tuple[list[Path], list[Path]]:
 
 
 def test_another_edition_is_found_and_no_other_book(library: tuple[list[Path], list[Path]], tmp_path: Path) -> None:
-    found = repeats(*library, "form_feed", cache=tmp_path / "cache")
+    found = find_repeats(*library, "form_feed", cache=tmp_path / "cache")
     assert found.left_out == (4,)
     assert found.named == ("document 2 of b.txt (100% of it)",)
     assert found.seen == 0
     assert list(found.messages()) == [
         "1 training document repeats the validation text and was left out: document 2 of b.txt (100% of it)"
     ]
-    assert repeats(*library, "form_feed", cache=tmp_path / "cache") == found  # out of the cache
+    assert find_repeats(*library, "form_feed", cache=tmp_path / "cache") == found  # out of the cache
 
 
 @pytest.mark.parametrize("most", [200, 50])
 def test_of_a_long_validation_text_some_runs_are_enough(library, tmp_path, monkeypatch, most) -> None:
     monkeypatch.setattr(dedup, "MOST_RUNS", most)
-    assert repeats(*library, "form_feed", cache=tmp_path / "cache").left_out == (4,)
+    assert find_repeats(*library, "form_feed", cache=tmp_path / "cache").left_out == (4,)
 
 
 def test_what_is_left_out_is_not_there(library: tuple[list[Path], list[Path]], tmp_path: Path) -> None:
@@ -80,12 +80,12 @@ def test_a_document_in_pieces_is_left_out_whole() -> None:
         TextPiece("d", True),
         TextPiece("e", True),
     ]
-    assert [piece.text for piece in without_repeats(iter(pieces), {1})] == ["a", "b", "e"]
+    assert [piece.text for piece in without_documents(iter(pieces), {1})] == ["a", "b", "e"]
 
 
 def test_a_validation_text_inside_of_a_long_document_is_told(tmp_path: Path) -> None:
     train = [written(tmp_path / "a.txt", " ".join([*(book(i) for i in range(12)), printed_otherwise(book(20))]))]
-    found = repeats(train, [written(tmp_path / "v.txt", book(20))], "form_feed", cache=tmp_path / "cache")
+    found = find_repeats(train, [written(tmp_path / "v.txt", book(20))], "form_feed", cache=tmp_path / "cache")
     assert found.left_out == ()
     assert found.seen > 0.9
     (said,) = found.messages()
@@ -94,7 +94,7 @@ def test_a_validation_text_inside_of_a_long_document_is_told(tmp_path: Path) -> 
 
 def test_where_all_would_be_left_out_nothing_is_and_it_is_said(tmp_path: Path) -> None:
     same = [written(tmp_path / "a.txt", book(1))]
-    found = repeats(same, same, "form_feed", cache=tmp_path / "cache")
+    found = find_repeats(same, same, "form_feed", cache=tmp_path / "cache")
     assert (found.left_out, found.seen) == ((), 1.0)
     (said,) = found.messages()
     assert said.startswith("100% of the validation text")
@@ -104,7 +104,7 @@ def test_few_words_repeat_nothing(tmp_path: Path) -> None:
     lines = "\n".join(["Yes, he said.", "I do not know.", book(1, 40)] * 4)
     (tmp_path / "a.txt").write_text(lines)
     (tmp_path / "v.txt").write_text("I do not know.\nYes, he said.\n" + book(2, 40))
-    found = repeats([tmp_path / "a.txt"], [tmp_path / "v.txt"], "line", cache=tmp_path / "cache")
+    found = find_repeats([tmp_path / "a.txt"], [tmp_path / "v.txt"], "line", cache=tmp_path / "cache")
     assert (found.left_out, found.seen) == ((), 0)
 
 
@@ -114,7 +114,7 @@ def test_a_tenth_of_a_document_in_runs_of_twelve_words(copied: int, share: float
     own, other = ([f"{side}{i}" for i in range(507)] for side in "ab")
     texts = [own[:100] + other[:copied] + own[100 + copied :], own[::-1]]
     train = written(tmp_path / "a.txt", *map(" ".join, texts))
-    found = repeats([train], [written(tmp_path / "v.txt", " ".join(other))], "form_feed", cache=tmp_path / "cache")
+    found = find_repeats([train], [written(tmp_path / "v.txt", " ".join(other))], "form_feed", cache=tmp_path / "cache")
     if share < 0.1:
         assert found.left_out == ()
         assert found.seen == pytest.approx(5 * 100 * share / 496)  # runs of the validation text, one at each word

@@ -34,7 +34,7 @@ def documents(tokenizer: Tokenizer) -> list[list[int]]:
 def test_the_loss_is_that_of_training_row_by_row(name: str, task: str, tokenizer: Tokenizer, monkeypatch) -> None:
     """What the objective itself says of the same blanks; and the batch changes nothing."""
     from cutaway.evaluation import blanks
-    from cutaway.objectives import Masked
+    from cutaway.objectives.masked import Masked
     from cutaway.objectives.objective import as_tensors
 
     model, asked = filler(tokenizer, name, task=task), []

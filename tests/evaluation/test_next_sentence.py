@@ -10,8 +10,7 @@ from cutaway.evaluation import evaluate
 from cutaway.evaluation.next_sentence import score_next_sentences
 from cutaway.model.heads import PretrainingHead
 from cutaway.model.model import Model
-from cutaway.objectives import Pretraining
-from cutaway.objectives.masked import IGNORED, Hiding
+from cutaway.objectives.masked import IGNORED, Hiding, Pretraining
 from cutaway.objectives.objective import as_tensors
 from cutaway.tokens import Tokenizer
 from cutaway.tokens.train_tokenizer import train_tokenizer

@@ -21,7 +21,7 @@ from cutaway.evaluation.bleu import bleu, chrf
 from cutaway.evaluation.perplexity import surprisal
 from cutaway.evaluation.scores import accuracy, f1, macro_f1, matthews, pearson, span_f1, spearman
 from cutaway.model.model import Model
-from cutaway.objectives.masked import joined
+from cutaway.objectives.masked import join_parts
 from cutaway.tokens import Tokenizer
 from cutaway.tokens.train_tokenizer import train_tokenizer
 
@@ -137,7 +137,7 @@ def test_special_tokens_stand_as_in_training(words):
         for texts in (SENTENCES[:1], PAIRS[:1]):
             parts = [texts[0]] if isinstance(texts[0], str) else texts[0]
             ids = [np.array([tokenizer.encode(part, special=False)]) for part in parts]
-            wanted, segments, _ = joined([(row, np.array([row.shape[1]])) for row in ids], cls_id, sep_id)
+            wanted, segments, _ = join_parts([(row, np.array([row.shape[1]])) for row in ids], cls_id, sep_id)
             (row,) = rows_of(tokenizer, texts, None, as_trained=True)
             assert (row.ids, row.segments) == (wanted[0].tolist(), segments[0].tolist())
 

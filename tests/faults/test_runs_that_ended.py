@@ -91,6 +91,7 @@ def test_a_new_run_in_a_folder_without_checkpoints_is_not_taken_for_the_one_that
         if path.is_file():
             path.unlink()
     assert starter.train(other, reference.out, kill={"after": 40, "on": "checkpoint", "hold": True}).killed
+    assert not (reference.out / "run" / "done.json").exists()
     starter.to_the_end(other, reference.out)
     assert fingerprints(reference.out)["model.safetensors"] != reference.prints["model.safetensors"]
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from cutaway.checkpoints import load, load_tokenizer
-from cutaway.objectives import Pretraining
+from cutaway.objectives.masked import Pretraining
 from cutaway.objectives.objective import as_tensors
 from cutaway.training.datasets import prepare
 from cutaway.training.recipe_file import recipe_from

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cutaway.checkpoints import load
-from cutaway.objectives import Pictures
+from cutaway.objectives.images import ImageLabels
 from cutaway.training.datasets import prepare
 from cutaway.training.recipe_file import recipe_from
 from cutaway.training.train import train
@@ -34,7 +34,7 @@ def test_digits_are_recognised(tmp_path: Path) -> None:
     resolved = recipe_from(recipe)
     train(resolved, tmp_path / "out")
     model, objective = load(tmp_path / "out"), prepare(resolved, None).objective
-    assert isinstance(objective, Pictures)
+    assert isinstance(objective, ImageLabels)
     with torch.no_grad():
         said = model(objective.numbers(torch.from_numpy(images[test])[:, None])).argmax(-1).numpy()
     accuracy = (said == labels[test]).mean()

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway.objectives import IGNORED, Changes, Pictures, as_tensors, mean_loss
+from cutaway.objectives import IGNORED, as_tensors, mean_loss
+from cutaway.objectives.images import Augmentation, ImageLabels
 
 MEAN, STD = (0.2, 0.4, 0.6), (0.5, 0.25, 0.1)
 
@@ -24,7 +25,7 @@ def some(n: int, height: int = 8, width: int = 8, seed: int = 0) -> dict[str, Te
 
 def seen(batch: dict[str, Tensor], seed: int = 0, **changes: Any) -> tuple[Tensor, dict[str, Tensor]]:
     """The pictures as numbers, and the batch as a step sees it."""
-    objective = Pictures(mean=MEAN, std=STD, changes=Changes(**changes))
+    objective = ImageLabels(mean=MEAN, std=STD, augmentation=Augmentation(**changes))
     return objective.numbers(batch["image"]), objective.augment(batch, torch.Generator().manual_seed(seed))
 
 
@@ -37,7 +38,7 @@ def moved(picture: Tensor, right: int, down: int) -> Tensor:
 
 def test_bytes_become_numbers_around_zero() -> None:
     image = torch.tensor([[[[0, 255]], [[51, 102]], [[153, 204]]]], dtype=torch.uint8)
-    numbers = Pictures(mean=MEAN, std=STD).numbers(image)
+    numbers = ImageLabels(mean=MEAN, std=STD).numbers(image)
     expected = torch.tensor([[[[-0.4, 1.6]], [[-0.8, 0.0]], [[0.0, 2.0]]]])
     torch.testing.assert_close(numbers, expected, atol=1e-6, rtol=0)
 
@@ -128,7 +129,7 @@ def test_a_blotted_picture_is_zero_in_a_rectangle_and_itself_elsewhere() -> None
 
 
 def test_colours_move_and_grey_stays_grey() -> None:
-    grey = Pictures(mean=(0.5,) * 3, std=(0.5,) * 3, changes=Changes(colour=0.5))
+    grey = ImageLabels(mean=(0.5,) * 3, std=(0.5,) * 3, augmentation=Augmentation(colour=0.5))
     image = some(20)["image"][:, :1].expand(-1, 3, -1, -1)
     shown = grey.augment({"image": image, "targets": torch.zeros(20).long()}, torch.Generator().manual_seed(0))["image"]
     torch.testing.assert_close(shown[:, :1].expand_as(shown), shown)
@@ -167,7 +168,7 @@ def test_the_same_numbers_give_the_same_pictures_and_others_do_not() -> None:
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_loss_by_hand(smoothing: float) -> None:
     model = tiny("vit", dtype=torch.float32)
-    objective = Pictures(mean=MEAN, std=STD, smoothing=smoothing, changes=Changes(cutmix=0.5, mixup=0.5))
+    objective = ImageLabels(mean=MEAN, std=STD, smoothing=smoothing, augmentation=Augmentation(cutmix=0.5, mixup=0.5))
     batch = some(6)
     shown = objective.augment(batch, torch.Generator().manual_seed(0))
     scores, share = model(shown["image"]), shown["share"]
@@ -183,7 +184,7 @@ def test_the_loss_by_hand(smoothing: float) -> None:
 
 
 def test_rows_without_an_example_do_not_count() -> None:
-    model, objective = tiny("vit", dtype=torch.float32), Pictures(mean=MEAN, std=STD)
+    model, objective = tiny("vit", dtype=torch.float32), ImageLabels(mean=MEAN, std=STD)
     raw = {"example": np.array([5, -1, 6]), "image": some(3)["image"].numpy(), "label": np.array([1, 2, 3])}
     prepared = objective.prepare(raw, np.random.default_rng(0))
     assert prepared["targets"].tolist() == [1, IGNORED, 3]

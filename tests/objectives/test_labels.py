@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from cutaway.errors import ConfigError
 from cutaway.model.model import Model
-from cutaway.objectives import IGNORED, Hiding, Labels, as_tensors, mean_loss, next_token_loss
+from cutaway.objectives import IGNORED, as_tensors, mean_loss, next_token_loss
+from cutaway.objectives.classify import Labels
+from cutaway.objectives.masked import Hiding
 
 CLS, SEP, MASK, EOS = 1, 2, 3, 2
 HIDING = Hiding(mask_id=MASK, vocab_size=VOCAB, special_ids=(0, 1, 2, 3))

@@ -8,8 +8,8 @@ from helpers.toy_recipes import gradient, loss_and_gradient, near, still
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.objectives import IGNORED, Hiding, Masked, Pretraining, as_tensors, mean_loss
-from cutaway.objectives.masked import joined, packed
+from cutaway.objectives import IGNORED, as_tensors, mean_loss
+from cutaway.objectives.masked import Hiding, Masked, Pretraining, join_parts, pack_documents
 
 VOCAB, SPECIAL, MASK = 50, (0, 1, 2, 3, 4), 4
 CONTINUES = tuple(id >= 25 for id in range(VOCAB))  # tokens 25 … 49 are later pieces of a word
@@ -156,7 +156,7 @@ def test_the_places_asked_for_are_the_hidden_ones(hiding: Hiding, lengths: list[
     text, _ = rows(lengths, 30, seed)
     objective = Masked(hiding, cls_id=1, sep_id=2)
     prepared = objective.prepare({"text": text, "text_length": np.array(lengths)}, np.random.default_rng(seed))
-    ids, _, real = joined([(text, np.array(lengths))], 1, 2)
+    ids, _, real = join_parts([(text, np.array(lengths))], 1, 2)
     hidden, chosen = hiding(ids, real, np.random.default_rng(seed))
     assert (prepared["ids"] == hidden).all()
     assert (prepared["real"] == real).all()
@@ -198,10 +198,10 @@ def test_two_parts_stand_between_cls_and_sep() -> None:
 def test_joined_parts_lose_no_token(lengths: list[tuple[int, int]], cls: bool, sep: bool) -> None:
     first, second = (np.arange(100 * part, 100 * part + 6 * len(lengths)).reshape(-1, 6) for part in (1, 2))
     parts = [(first, np.array([a for a, _ in lengths])), (second, np.array([b for _, b in lengths]))]
-    ids, segments, real = joined(parts, 98 if cls else None, 99 if sep else None)
+    ids, segments, real = join_parts(parts, 98 if cls else None, 99 if sep else None)
     n = int(real.sum(axis=1).max())
     for whole, cut in zip(
-        (ids, segments, real), joined(parts, 98 if cls else None, 99 if sep else None, width=n), strict=True
+        (ids, segments, real), join_parts(parts, 98 if cls else None, 99 if sep else None, width=n), strict=True
     ):
         assert (whole[:, :n] == cut).all()
         assert not whole[:, n:].any()
@@ -220,7 +220,7 @@ def borders(rows: int, width: int, seed: int) -> np.ndarray:
 @given(st.integers(1, 4), st.integers(2, 20), st.integers(0, 999), st.booleans(), st.booleans())
 def test_each_document_of_a_row_stands_between_cls_and_sep(n: int, width: int, seed: int, cls: bool, sep: bool) -> None:
     text, document = rows([width] * n, width, seed)[0], borders(n, width, seed)
-    ids, numbers = packed(text, document, 98 if cls else None, 99 if sep else None)
+    ids, numbers = pack_documents(text, document, 98 if cls else None, 99 if sep else None)
     assert ids.shape == numbers.shape == (n, width + cls + sep)
     for row in range(n):
         whole = [text[row, document[row] == i].tolist() for i in np.unique(document[row])]

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cutaway.errors import ConfigError
-from cutaway.objectives import IGNORED, SpanCorruption
+from cutaway.objectives import IGNORED
+from cutaway.objectives.spans import SpanCorruption
 
 SENTINELS = list(range(49, 39, -1))  # T5's stand at the end of the vocabulary, the first one last
 

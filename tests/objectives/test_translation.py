@@ -10,9 +10,9 @@ from helpers.toy_recipes import gradient, loss_and_gradient, near, still
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.objectives import IGNORED, Translation, mean_loss
+from cutaway.objectives import IGNORED, mean_loss
 from cutaway.objectives.objective import as_tensors
-from cutaway.objectives.translation import disagreement
+from cutaway.objectives.translation import Translation, disagreement
 
 NO_RANDOM = np.random.default_rng(0)
 TOKENS = "<pad> <sos> <eos> I ate an apple Ich habe einen Apfel gegessen <2de> <2en>".split()

@@ -24,7 +24,7 @@ from cutaway.checkpoints import export
 from cutaway.data.images import image_folder
 from cutaway.evaluation.examples import picture_numbers
 from cutaway.model.model import Model
-from cutaway.objectives import Pictures
+from cutaway.objectives.images import ImageLabels
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 GRADIENTS = {torch.float32: 1e-5, torch.float64: 1e-9}
@@ -99,7 +99,7 @@ def test_their_processor_makes_the_same_numbers_of_a_picture(tmp_path: Path, n_c
         (tmp_path / f"{side}" / "class").mkdir(parents=True)
         picture.save(tmp_path / f"{side}" / "class" / "a.png")
         read = image_folder(tmp_path / f"{side}", size=12, cache=tmp_path / "cache").pixels
-        ours = Pictures(mean=mean, std=std).numbers(torch.from_numpy(np.array(read)))
+        ours = ImageLabels(mean=mean, std=std).numbers(torch.from_numpy(np.array(read)))
         assert_close(ours, processor(picture, return_tensors="pt")["pixel_values"], 1e-5)
     found = picture_numbers(tmp_path / "out")
     assert (found["mean"], found["std"]) == (mean, std)

@@ -16,7 +16,7 @@ from cutaway.data.buckets import LADDER
 from cutaway.data.corpus import Corpus
 from cutaway.objectives import NextToken
 from cutaway.training.datasets import prepare
-from cutaway.training.feed import SCALE, Feed, StepBatch, cut_in_parts
+from cutaway.training.feed import SCALE, Feed, StepBatch, split_batch
 
 CHANGES = {"shift": 1, "mirror": True, "erase": 0.5, "cutmix": 0.3, "mixup": 0.3}
 
@@ -93,7 +93,7 @@ def test_the_millionth_batch_is_there_at_once(tmp_path: Path) -> None:
 @given(st.integers(1, 20), st.integers(1, 8))
 def test_the_parts_are_the_batch(rows: int, n: int) -> None:
     arrays = {"ids": np.arange(rows * 3).reshape(rows, 3), "targets": np.arange(rows)}
-    parts = cut_in_parts(arrays, n)
+    parts = split_batch(arrays, n)
     assert len(parts) == min(n, rows)
     for name, values in arrays.items():
         assert (np.concatenate([part[name] for part in parts]) == values).all()

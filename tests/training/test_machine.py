@@ -12,7 +12,7 @@ from helpers.toy_recipes import toy
 
 from cutaway.errors import ConfigError
 from cutaway.objectives import NextToken
-from cutaway.training.machine import chosen_device, machine_name, settings
+from cutaway.training.machine import choose_device, machine_name, settings
 from cutaway.training.speed import Lap, peak_flops, step_flops
 from cutaway.training.tensorboard import TensorBoard
 
@@ -65,11 +65,11 @@ def test_settings_are_put_back(deterministic: bool | None, tmp_path: Any) -> Non
 
 def test_a_device_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert chosen_device("auto") == chosen_device("cpu") == torch.device("cpu")
+    assert choose_device("auto") == choose_device("cpu") == torch.device("cpu")
     with pytest.raises(ConfigError, match=r"train.device='cuda:1', but torch finds no GPU here"):
-        chosen_device("cuda:1")
+        choose_device("cuda:1")
     with pytest.raises(ConfigError, match=r"train.device='abacus': torch (knows|has) no such device"):
-        chosen_device("abacus")
+        choose_device("abacus")
 
 
 class Writer:

@@ -22,7 +22,7 @@ from cutaway.errors import ConfigError
 from cutaway.objectives import NextToken
 from cutaway.training.feed import SCALE, Feed, StepBatch
 from cutaway.training.loop import Run, loss_function, take_step
-from cutaway.training.machine import chosen_device
+from cutaway.training.machine import choose_device
 from cutaway.training.optimizer import Optimizer
 from cutaway.training.parallel import ProcessGroup, join_group, leads
 from cutaway.training.recipe import OptimizerPart, Recipe
@@ -171,20 +171,20 @@ def test_each_process_takes_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     monkeypatch.setenv("LOCAL_RANK", "1")
-    assert chosen_device("auto") == torch.device("cuda")
-    assert chosen_device("cuda:1") == torch.device("cuda", 1)
+    assert choose_device("auto") == torch.device("cuda")
+    assert choose_device("cuda:1") == torch.device("cuda", 1)
     with pytest.raises(
         ConfigError, match=r"train.device='gpu': torch has no such device to compute on here; auto, cpu, cuda"
     ):
-        chosen_device("gpu")
+        choose_device("gpu")
     monkeypatch.setenv("WORLD_SIZE", "4")
-    assert chosen_device("auto") == chosen_device("cuda") == torch.device("cuda", 1)
-    assert chosen_device("cpu") == torch.device("cpu")
+    assert choose_device("auto") == choose_device("cuda") == torch.device("cuda", 1)
+    assert choose_device("cpu") == torch.device("cpu")
     with pytest.raises(ConfigError, match=r"train.device='cuda:0' is one GPU for several processes"):
-        chosen_device("cuda:0")
+        choose_device("cuda:0")
     monkeypatch.setenv("LOCAL_RANK", "2")
     with pytest.raises(ConfigError, match="no GPU is left for process 2 of this machine: start at most 2"):
-        chosen_device("auto")
+        choose_device("auto")
 
 
 if __name__ == "__main__":

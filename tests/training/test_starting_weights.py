@@ -208,5 +208,5 @@ def test_a_model_is_pre_trained_and_then_fine_tuned(tmp_path: Path) -> None:
     assert same == {name for name in before if name.startswith("embedding.")}
     del recipe["model"]["start"]
     recipe["model"]["size"] = "bert-tiny"
-    with pytest.raises(ConfigError, match="neither a `file` nor a `kind` to train"):
+    with pytest.raises(ConfigError, match="needs a `file`, or a `kind` to train"):
         train(recipe_from(recipe), tmp_path / "third")

@@ -13,7 +13,7 @@ from cutaway.checkpoints.tensors import open_tensors, write_tensors
 from cutaway.errors import CheckpointError, ConfigError
 from cutaway.model.model import Model
 from cutaway.training.average import MovingAverage, average_of, weights_of
-from cutaway.training.loop import checkpointed
+from cutaway.training.loop import recompute_activations
 from cutaway.training.lora import Detour, add_lora, freeze, merge_lora
 from cutaway.training.recipe import TrainPart
 
@@ -155,9 +155,9 @@ def test_a_detour_by_its_formula() -> None:
 
 
 def test_patterns_that_fit_nothing_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"no linear map of this model fits \*attenshun\* \(train.lora_parts\)"):
+    with pytest.raises(ConfigError, match=r"no linear map of this model matches \*attenshun\* \(train.lora_parts\)"):
         add_lora(tiny("gpt2"), 4, 8.0, ["*attenshun*"])
-    with pytest.raises(ConfigError, match=r"no parameter of this model fits 'encoder\.\*' \(train.freeze\)"):
+    with pytest.raises(ConfigError, match=r"no parameter of this model matches 'encoder\.\*' \(train.freeze\)"):
         freeze(tiny("gpt2"), ["embedding.*", "encoder.*"])
 
 
@@ -188,7 +188,7 @@ def test_computing_inner_values_again_changes_no_bit(name: str, dropout: float) 
         changes = {"dropout": dropout} if name != "llama" else {}
         model = tiny(name, dtype=torch.float32, **changes).train()
         if again:
-            checkpointed(model)
+            recompute_activations(model)
         torch.manual_seed(5)
         out = model(*inputs(name, dtype=torch.float32))
         out.square().mean().backward()
@@ -205,5 +205,5 @@ def test_without_gradients_nothing_is_kept_for_a_second_time(name: str) -> None:
     model: Model = tiny(name, dtype=torch.float32)
     with torch.no_grad():
         expected = model(some_ids(2, 7))
-        checkpointed(model)
+        recompute_activations(model)
         assert torch.equal(model(some_ids(2, 7)), expected)

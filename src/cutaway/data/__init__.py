@@ -1,5 +1,5 @@
 """Data: files → examples → batches.
 
-Texts, tables and images are read once, strictly, and lie as memory-mapped arrays in a cache keyed by their content.
-This room does not know torch.
+Texts, tables and images are read once, strictly, and cached as memory-mapped arrays, keyed by their content. Nothing
+here imports torch.
 """

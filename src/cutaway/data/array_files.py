@@ -1,4 +1,4 @@
-"""Two containers of arrays, read piece by piece: idx (MNIST) and npz (numpy). Neither can run code or lie about sizes.
+"""Files of arrays, read piece by piece: idx (MNIST) and npz (NumPy). No code is run, and stated sizes are checked.
 
 An idx file is 0 0 8 k, then k sizes of four bytes each, then the bytes. An npz file is a zip archive of npy files.
 """
@@ -21,26 +21,26 @@ from cutaway.npy import read_header
 from cutaway.unpacked import GZIP, XZ
 
 MOST_OF_ONE = 1 << 28  # bytes of one image
-# More than these a byte cannot unpack to: who claims it does not tell the truth.
+# The largest compression ratios that are possible; a file that states more is damaged.
 DENSEST_ZIP, DENSEST = 1032, 8192
 
 
 @contextmanager
 def open_idx(path: Path, n_axes: int) -> Iterator[tuple[tuple[int, ...], Iterator[bytes]]]:
-    """The shape of an idx file of bytes, and its bytes in chunks that hold whole items of the first axis."""
+    """The shape of an idx file of bytes, and its bytes in chunks of whole items of the first axis."""
     with open_bytes(path) as (file, _):
         head = read_some(file, path, 4)
         if head != bytes([0, 0, 8, n_axes]):
             raise InputError(f"{path} is not an idx file of bytes with {n_axes} axes: it begins with {head.hex(' ')}")
         head = read_some(file, path, 4 * n_axes)
         if len(head) < 4 * n_axes:
-            raise InputError(f"{path} is cut short in its header")
+            raise InputError(f"{path} is truncated in its header")
         shape = tuple(np.frombuffer(head, ">u4").tolist())
         stated, there = math.prod(shape), file_size(path)
         packed = _is_packed(path)
         if stated > DENSEST * there or (not packed and stated != there - 4 - 4 * n_axes):
             raise InputError(
-                f"{path} says that it holds {_times(shape)} bytes, which does not fit its size of {there:,}"
+                f"{path} states that it holds {_times(shape)} bytes, which does not fit its size of {there:,}"
             )
         item = math.prod(shape[1:])
 
@@ -50,7 +50,7 @@ def open_idx(path: Path, n_axes: int) -> Iterator[tuple[tuple[int, ...], Iterato
                 chunk = read_some(file, path, min(left, _chunk(item, path)))
                 left -= len(chunk)
                 if not chunk or len(chunk) % item:
-                    raise InputError(f"{path} is cut short: {left:,} of the {_times(shape)} bytes are missing")
+                    raise InputError(f"{path} is truncated: {left:,} of the {_times(shape)} bytes are missing")
                 yield chunk
             if read_some(file, path, 1):
                 raise InputError(f"{path} holds more than the {_times(shape)} bytes that it names")
@@ -78,7 +78,7 @@ class Npz:
 
     @contextmanager
     def open(self, name: str) -> Iterator["Member"]:
-        """One array, whose stated size has been compared with the archive's."""
+        """One array, whose stated size fits the archive."""
         if name not in self.members:
             there = ", ".join(sorted(self.members)) or "none"
             raise InputError(f"{self.path} has no array {name!r}; there are {there}")
@@ -88,7 +88,7 @@ class Npz:
 
 
 class Member:
-    """An array inside an archive, read from beginning to end."""
+    """An array in an archive, read from beginning to end."""
 
     def __init__(self, file: BufferedIOBase, info: zipfile.ZipInfo, archive_size: int, where: str) -> None:
         self.file, self.where = file, where
@@ -103,15 +103,15 @@ class Member:
         if file.tell() + self.n_bytes != info.file_size or not info.file_size <= DENSEST_ZIP * packed <= (
             DENSEST_ZIP * archive_size
         ):
-            raise InputError(f"{where} says that it is {self.header}, which does not fit its {packed:,} bytes")
+            raise InputError(f"{where} states that it is {self.header}, which does not fit its {packed:,} bytes")
 
     def __len__(self) -> int:
         return self.shape[0] if self.shape else 0
 
     def integers(self) -> Iterator[NDArray[np.int64]]:
-        """Chunks of a row of whole numbers from 0 up."""
+        """Chunks of a one-dimensional array of integers from 0 up."""
         if len(self.shape) != 1 or self.dtype.kind not in "iu":
-            raise InputError(f"{self.where} should be a row of whole numbers, not {self.header}")
+            raise InputError(f"{self.where} should be a one-dimensional array of integers, not {self.header}")
         for data in self.chunks(self.dtype.itemsize):
             numbers = np.frombuffer(data, self.dtype)
             if not 0 <= int(numbers.min()) <= int(numbers.max()) < 1 << 62:
@@ -119,7 +119,7 @@ class Member:
             yield numbers.astype(np.int64)
 
     def chunks(self, item: int) -> Iterator[bytes]:
-        """The bytes, in chunks that hold whole items."""
+        """The bytes, in chunks of whole items."""
         left = self.n_bytes
         while left:
             chunk = self._read(min(left, _chunk(item, self.where)))
@@ -128,7 +128,7 @@ class Member:
 
     def parts(self, offsets: Iterable[NDArray[np.int64]]) -> Iterator[bytes]:
         """The bytes from each offset to the next."""
-        wrong = InputError(f"the offsets of {self.where} should rise from 0 to {self.n_bytes}")
+        wrong = InputError(f"the offsets of {self.where} must rise from 0 to {self.n_bytes}")
         each = (offset for some in offsets for offset in some.tolist())
         at = next(each, None)
         if at != 0:
@@ -145,12 +145,12 @@ class Member:
     def _read(self, n: int) -> bytes:
         data = read_member(self.file, n, self.where)
         if len(data) < n:
-            raise InputError(f"{self.where} is cut short")
+            raise InputError(f"{self.where} is truncated")
         return data
 
 
 def _chunk(item: int, where: object) -> int:
-    """As many whole items as make about a megabyte."""
+    """Whole items of about a megabyte."""
     _check_size(item, where)
     return max(1, MEGABYTE // item) * item
 

@@ -1,11 +1,11 @@
-"""Batches: which examples stand side by side, as a function of the step and of nothing else.
+"""Batches: which examples are in a batch, as a function of the step and of nothing else.
 
     batches = Windows(corpus, rows=64, seq_len=256, seed=0)
-    batches(1000)["text"]             # the 1,000th batch; nothing before it has to be made
+    batches(1000)["text"]             # batch 1,000; none before it has to be made
 
-A batch is a table of arrays. `Windows` cuts a stream of tokens into rows of one length (language modelling).
-`Examples` and `Pairs` are the rows of a table, sorted into buckets by their length (`data.buckets`), up to a budget of
-tokens. Every example comes once an epoch, in another order in each.
+A batch is a dictionary of arrays. `Windows` cuts a stream of tokens into rows of one length (language modelling).
+`Examples` and `Pairs` are the rows of a table, in buckets of similar length (`data.buckets`), up to a number of tokens.
+Every epoch has each example once, in an order of its own.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ Batch = dict[str, NDArray[Any]]
 
 @runtime_checkable
 class Sequences(Protocol):
-    """Token sequences one after another: what a corpus is."""
+    """Token sequences one after another, as a corpus has them."""
 
     @property
     def ids(self) -> NDArray[Any]: ...
@@ -36,17 +36,17 @@ class Sequences(Protocol):
 class Source(Protocol):
     """Where batches come from."""
 
-    steps: int  # an epoch's
+    steps: int  # per epoch
     n_examples: int
 
     def __call__(self, step: int) -> Batch: ...
 
 
 class Windows:
-    """Rows of `seq_len` tokens and the one after them, from all documents laid end to end.
+    """Rows of `seq_len` tokens and the one after them, from the concatenation of all documents.
 
-    Each epoch cuts the stream at other places. Where a row holds the border of two documents, `document` says which
-    token belongs to which; a batch without any border does not have it.
+    Each epoch cuts the stream at other places. If rows contain borders of documents, `document` has the number of each
+    token's document.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class Windows:
         self.shuffle, self.borders = shuffle, borders and len(corpus) > 1
         self.n_examples = (len(corpus.ids) - 1) // seq_len
         if shuffle and self.n_examples > 1:
-            self.n_examples -= 1  # so that the first cut may move by a whole row, and no two epochs are cut alike
-        self.slack = len(corpus.ids) - self.n_examples * seq_len  # how far the first cut may move, and one
+            self.n_examples -= 1  # so that the first cut may move by a whole row, and epochs are cut differently
+        self.slack = len(corpus.ids) - self.n_examples * seq_len  # how far the first cut may move, plus one
         if self.n_examples < 1:
             raise InputError(
                 f"{len(corpus.ids):,} tokens of text are too few for one row of seq_len={seq_len} and the token after"
@@ -73,7 +73,7 @@ class Windows:
         self.steps = -(-self.n_examples // rows)
 
     def starts(self, step: int) -> Indices:
-        """The first token of each row of a step; a row that begins another epoch is cut as that epoch is."""
+        """The first token of each row of a step, whose rows may belong to two epochs."""
         place = np.arange(step * self.rows, (step + 1) * self.rows)
         if not self.shuffle:
             return place[place < self.n_examples] * self.seq_len
@@ -100,9 +100,9 @@ class Windows:
 def padded_batch(
     corpus: Sequences, examples: Indices, width: int, longest: Indices | int | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """These sequences as rows of `width` places, cut or filled with 0, and their lengths; −1 is an empty row.
+    """These sequences as rows of `width`, truncated or padded with 0, and their lengths; example −1 is an empty row.
 
-    They are cut at `longest`, for all alike or for each, or where the row ends.
+    They are truncated to `longest`, one number for all or one for each, or to the width.
     """
     length = np.minimum(lengths_of(corpus, examples), width if longest is None else longest)
     length = np.where(examples < 0, 0, length)
@@ -118,7 +118,7 @@ def lengths_of(corpus: Sequences, examples: Indices) -> Indices:
 
 
 def longest_first(lengths: NDArray[np.int64], room: int) -> NDArray[np.int64]:
-    """How much is kept of each text of a row, one text or two, that has `room` tokens: the longer one is cut first."""
+    """How much is kept of the one or two texts of a row of `room` tokens: the longer one is truncated first."""
     first, second = lengths[:, 0], lengths[:, 1:].sum(axis=1)
     kept = np.minimum(first, np.maximum(room - second, room - room // 2))
     return np.stack([kept, np.minimum(second, room - kept)], axis=1)[:, : lengths.shape[1]]
@@ -127,8 +127,8 @@ def longest_first(lengths: NDArray[np.int64], room: int) -> NDArray[np.int64]:
 class Examples:
     """Batches of a table: each text column as rows of tokens and their lengths, and the labels.
 
-    `extra` says how many special tokens an objective will add to each column, `longest` where a column is cut; `cut`
-    counts the examples that were. `options` are those of `Buckets`.
+    `extra` is the number of special tokens that an objective adds to each column, `longest` the length to which one
+    is truncated; `cut` counts the truncated examples. `options` are those of `Buckets`.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Examples:
         whole = [lengths_of(corpus, self.examples) + self.extra.get(name, 0) for name, corpus in columns.items()]
         kept = [n if most is None else np.minimum(n, most) for n, most in zip(whole, widest, strict=True)]
         self.cut = int(np.any([n > m for n, m in zip(whole, kept, strict=True)], axis=0).sum())
-        self.buckets = Buckets([np.maximum(n, 1) for n in kept], widest=widest, **options)  # a row needs a place
+        self.buckets = Buckets([np.maximum(n, 1) for n in kept], widest=widest, **options)  # a row has at least one
         self.steps, self.n_examples = self.buckets.steps, self.buckets.n_examples
 
     def __call__(self, step: int) -> Batch:
@@ -164,10 +164,10 @@ class Examples:
 
 
 class Pairs:
-    """Batches of two texts that stand in one row, and their labels.
+    """Batches of two texts that share a row, and their labels.
 
-    `first` and `second` come in rows of one width, and together they are no longer than that. A pair that would be
-    longer than `longest`, with `extra` special tokens, is cut, the longer text first; `cut` counts these.
+    `first` and `second` come in rows of equal width, and together are no longer than that. A pair that is longer than
+    `longest`, with `extra` special tokens, is truncated, the longer text first; `cut` counts these.
     """
 
     def __init__(
@@ -208,8 +208,8 @@ class Pairs:
         return batch
 
 
-class PictureBatches:
-    """Batches of `rows` pictures and their labels."""
+class ImageBatches:
+    """Batches of `rows` images and their labels."""
 
     def __init__(
         self,
@@ -230,7 +230,7 @@ class PictureBatches:
         place = np.arange(step * self.rows, (step + 1) * self.rows)
         if not self.shuffle:
             example = place[place < self.n_examples]
-        else:  # rows of a step may belong to two epochs: all steps have the same number of rows
+        else:  # a step may have rows of two epochs: all steps have the same number of rows
             epoch, place = np.divmod(place, self.n_examples)
             example = np.empty_like(place)
             for e in np.unique(epoch).tolist():

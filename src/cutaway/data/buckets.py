@@ -1,10 +1,10 @@
-"""Buckets: sequences of about the same length stand side by side, so that few places are padded.
+"""Buckets: batches of sequences of similar length, which need little padding.
 
     buckets = Buckets([lengths], tokens=8192)
-    buckets.rows_of(1000)             # the 1,000th batch: how wide it is, and which examples are in it
+    buckets.rows_of(1000)             # batch 1,000: its bucket, and which examples are in it
 
-Lengths are rounded up to a ladder of widths, and similar widths are joined until few are left: a shape that comes again
-and again is compiled, or recorded as a graph, once.
+Lengths are rounded up to a ladder of widths, and similar widths are joined until few are left: each shape is compiled,
+or recorded as a CUDA graph, only once.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from cutaway.data.order import BATCH_ORDER, ROW_ORDER, Indices, shuffled
 from cutaway.errors import InputError
 
-# Lengths that rows are padded to. Sentences are short: in steps of 8 everyday pairs fill 74 % of their places, so 89 %.
+# Widths of rows. Sentences are short: multiples of 8 would fill 74 % of a batch of everyday pairs, these fill 89 %.
 LADDER = (4, *range(6, 25, 2), 28, 32, 40, 48, 64, 80, 96, 128, 192, 256)
 MOST_SHAPES = 16
-NEVER = np.iinfo(np.int64).max  # the cost of what cannot be joined
+NEVER = np.iinfo(np.int64).max  # the cost of shapes that cannot be joined
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """Examples that are padded to the same widths, `rows` of them to a batch."""
+    """Examples that are padded to the same widths, `rows` of them per batch."""
 
     widths: tuple[int, ...]
     rows: int
@@ -36,9 +36,9 @@ class Bucket:
 
 
 class Buckets:
-    """Batches of at most `tokens` places, from examples whose columns have these lengths.
+    """Batches of at most `tokens` tokens, padding included, from examples whose columns have these lengths.
 
-    A bucket's last batch is filled up with empty rows (example −1), so that each bucket has one shape for ever.
+    A bucket's last batch is filled up with empty rows (example −1), so that each bucket has a single shape.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Buckets:
 
     @property
     def padded(self) -> int:
-        """The places of an epoch's batches, padding included."""
+        """The tokens of an epoch's batches, padding included."""
         return sum(bucket.n_batches * bucket.rows * sum(bucket.widths) for bucket in self.buckets)
 
 
@@ -91,12 +91,12 @@ def _buckets(
 ) -> list[Bucket]:
     widest = lengths.sum(axis=1).max()
     if widest > tokens:
-        raise InputError(f"an example of {widest} tokens does not fit a batch of {tokens}: allow more, or cut it")
+        raise InputError(f"an example of {widest} tokens does not fit a batch of {tokens}: allow more, or truncate it")
     padded = np.minimum(_rounded_up(lengths), limits)
     grid = (int(padded.max()) + 1,) * padded.shape[1]  # a shape as one number: np.unique sorts rows ten times slower
     numbers, which, counts = np.unique(np.ravel_multi_index(padded.T, grid), return_inverse=True, return_counts=True)
     shapes = np.stack(np.unravel_index(numbers, grid), axis=1)
-    shapes, group = np.unique(joined_shapes(shapes, counts, most_shapes), axis=0, return_inverse=True)
+    shapes, group = np.unique(join_shapes(shapes, counts, most_shapes), axis=0, return_inverse=True)
     of_example = group.ravel()[which]
     buckets = []
     for number, widths in enumerate(shapes.tolist()):
@@ -108,16 +108,16 @@ def _buckets(
 
 
 def _rounded_up(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The next rung of the ladder; beyond it, the next multiple of 64."""
+    """The next width of the ladder; beyond it, the next multiple of 64."""
     ladder = np.array(LADDER)
     rung = np.searchsorted(ladder, lengths)
     return np.where(rung < len(ladder), ladder[np.minimum(rung, len(ladder) - 1)], -(-lengths // 64) * 64)
 
 
-def joined_shapes(shapes: NDArray[np.int64], counts: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """For each shape the one that it is padded to: the cheapest pair is joined until few enough are left.
+def join_shapes(shapes: NDArray[np.int64], counts: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """For each shape the one that it is padded to: the cheapest pair is joined until `most` are left.
 
-    Every shape remembers the cheapest of those after it, so that a step looks at a few shapes and not at all pairs.
+    Every shape stores its cheapest partner, so that a step looks at a few shapes and not at all pairs.
     """
     shapes, counts = shapes.copy(), counts.copy()  # a count of 0: joined with another
     order = (int(shapes.max()) + 1) ** np.arange(shapes.shape[1])[::-1]
@@ -126,7 +126,7 @@ def joined_shapes(shapes: NDArray[np.int64], counts: NDArray[np.int64], most: in
     partner, cost = np.zeros_like(group), np.full(len(shapes), NEVER)
 
     def padding(i: int) -> Indices:
-        """What it costs to join this shape with each other one."""
+        """The cost of joining this shape with each other one."""
         both = np.maximum(shapes, shapes[i]).sum(axis=1)
         found = counts * (both - sizes) + counts[i] * (both - sizes[i])
         return np.where(counts > 0, found, NEVER)

@@ -19,11 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutaway.data.cache import Array, cached, facts, open_array
-from cutaway.data.dedup import without_repeats
-from cutaway.data.text_files import Split, TextPiece, read_documents
+from cutaway.data.text_files import Split, TextPiece, read_documents, without_documents
 from cutaway.errors import InputError
 from cutaway.files import MEGABYTE
-from cutaway.tokens.bpe_dropout import BPEDropout
 from cutaway.tokens.library_errors import input_errors
 from cutaway.tokens.tokenizer import Tokenizer
 
@@ -93,7 +91,7 @@ def tokenised_documents(
     settings |= {"left_out": list(left_out)} if left_out else {}
 
     def build(folder: Path) -> dict[str, Any]:
-        read = without_repeats(read_documents(paths, split, wrap=wrap), set(left_out))
+        read = without_documents(read_documents(paths, split, wrap=wrap), set(left_out))
         read = part_of(read, split, *part) if part else read
         with SequenceWriter(folder, "text", id_dtype(tokenizer)) as writer:
             for pieces in batched(read, lambda piece: len(piece.text)):
@@ -177,10 +175,10 @@ class SequenceWriter:
         self.in_sequence = 0
         self._starts.write(self.n_tokens.to_bytes(8, "little"))
 
-    def add_ways(self, ways: "Ways", text: str) -> None:
-        """A text that is cut in several ways, each of which is a sequence."""
-        self._ids.write(ways.ids.astype(self.dtype).tobytes())
-        ends = self.n_tokens + np.cumsum(ways.lengths)
+    def add_several(self, ids: NDArray[Any], lengths: NDArray[np.int64], text: str) -> None:
+        """Several sequences, one after another, all of the same text."""
+        self._ids.write(ids.astype(self.dtype).tobytes())
+        ends = self.n_tokens + np.cumsum(lengths)
         self._starts.write(ends.astype("<i8").tobytes())
         self.n_tokens, self.n_sequences = int(ends[-1]), self.n_sequences + len(ends)
         self.n_bytes += len(ends) * len(text.encode())
@@ -224,25 +222,6 @@ def encoded(tokenizer: Tokenizer, texts: list[str]) -> Iterator[list[int]]:
     with input_errors(tokenizer.file):  # without offsets, which are not needed: twice as fast
         encodings = tokenizer.backend.encode_batch_fast(texts, add_special_tokens=False)
     return (encoding.ids for encoding in encodings)
-
-
-@dataclass(frozen=True, eq=False)
-class Ways:
-    """All cuts of a text, one after another."""
-
-    ids: NDArray[np.int32]
-    lengths: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-def cut_in_ways(dropout: BPEDropout, texts: list[str], first: int) -> Iterator[Ways]:
-    """As `encoded`, in as many ways as asked for; `first` is the number of the first text."""
-    ids, lengths = dropout.cut(texts, first)
-    of_texts = lengths.reshape(len(texts), dropout.cuts)
-    ends = np.cumsum(of_texts.sum(axis=1))
-    return map(Ways, np.split(ids, ends[:-1]), of_texts)
 
 
 def id_dtype(tokenizer: Tokenizer) -> str:

@@ -1,6 +1,6 @@
 """Is the text that measures a model absent from the text that it learns? Another edition of a book is the same book.
 
-    found = repeats(train, valid, "form_feed")
+    found = find_repeats(train, valid, "form_feed")
     found.left_out           # numbers of the training documents that repeat the validation text
     found.seen               # the share of the validation text that still stands in the others
 
@@ -10,14 +10,14 @@ it stands in the validation text.
 """
 
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from cutaway.data.cache import cached, facts
-from cutaway.data.text_files import Split, TextPiece, read_documents
+from cutaway.data.text_files import Split, read_documents
 
 RUN = 12  # words
 STRIDE = 5  # words from one run of a training text to the next that is looked up; of the validation text all are known
@@ -47,7 +47,7 @@ class Repeats:
             yield f"{self.seen:.0%} of the validation text stands in the training text, too: its scores are too good"
 
 
-def repeats(train: Sequence[Path], valid: Sequence[Path], split: Split, cache: Path | None = None) -> Repeats:
+def find_repeats(train: Sequence[Path], valid: Sequence[Path], split: Split, cache: Path | None = None) -> Repeats:
     """Looks through all files; what was found once is remembered in the cache."""
     settings = {"kind": "apart", "split": split, "train": len(train), "rule": [RUN, STRIDE, MOST_RUNS, SHARE]}
 
@@ -56,15 +56,6 @@ def repeats(train: Sequence[Path], valid: Sequence[Path], split: Split, cache: P
 
     found = facts(cached([*train, *valid], settings, build, cache))
     return Repeats(tuple(found["left_out"]), tuple(found["named"]), found["seen"])
-
-
-def without_repeats(pieces: Iterator[TextPiece], left_out: Container[int]) -> Iterator[TextPiece]:
-    """The documents but for some, by their numbers."""
-    number = 0
-    for piece in pieces:
-        if number not in left_out:
-            yield piece
-        number += piece.ends
 
 
 def _look(train: Sequence[Path], valid: Sequence[Path], split: Split) -> Repeats:

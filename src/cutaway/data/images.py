@@ -82,7 +82,7 @@ def read_image(path: Path, *, size: int | Size | None = None, channels: int | No
     return next(_decoded(iter([(str(path), path)]), _size(size), channels))[0]
 
 
-def idx_images(images: Path, labels: Path, *, names: Sequence[str] | None = None, cache: Path | None = None) -> Images:
+def idx_images(images: Path, labels: Path, *, cache: Path | None = None) -> Images:
     """Images and labels from two idx files, as MNIST has them, plain or packed."""
 
     def build(target: Path) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def idx_images(images: Path, labels: Path, *, names: Sequence[str] | None = None
             arrays = (np.frombuffer(chunk, np.uint8).reshape(-1, 1, height, width) for chunk in chunks)
             return _write(target, arrays, (np.frombuffer(some, np.uint8) for some in numbers), str(images))
 
-    return _open(cached([images, labels], {"kind": "idx"}, build, cache), names)
+    return _open(cached([images, labels], {"kind": "idx"}, build, cache))
 
 
 def npz_images(
@@ -99,7 +99,6 @@ def npz_images(
     *,
     size: int | Size | None = None,
     channels: int | None = None,
-    names: Sequence[str] | None = None,
     cache: Path | None = None,
 ) -> Images:
     """Images and labels from an npz archive.
@@ -125,7 +124,7 @@ def npz_images(
                 return _write(target, _stacked(member), numbers, str(path))
 
     settings = {"kind": "npz", "size": _size(size), "channels": channels}
-    return _open(cached([path], settings, build, cache), names)
+    return _open(cached([path], settings, build, cache))
 
 
 def _listed(folder: Path) -> tuple[list[Path], list[int], list[str]]:
@@ -236,11 +235,10 @@ def _write(folder: Path, chunks: Iterable[Array], labels: Iterable[Array], where
     return {"shape": [n, *shape], "n_classes": last + 1}
 
 
-def _open(entry: Path, names: Sequence[str] | None) -> Images:
+def _open(entry: Path, names: Sequence[str] | None = None) -> Images:
+    """An entry of the cache; without `names`, classes are called by their numbers."""
     said = facts(entry)
-    names = tuple(names if names is not None else map(str, range(said["n_classes"])))
-    if len(names) < said["n_classes"]:
-        raise InputError(f"{len(names)} names for labels up to {said['n_classes'] - 1}")
+    names = tuple(names or map(str, range(said["n_classes"])))
     pixels = open_array(entry / "pixels", "u1", tuple(said["shape"]))
     return Images(pixels, open_array(entry / "labels", "<i8", (said["shape"][0],)), names, entry.name)
 

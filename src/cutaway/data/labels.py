@@ -31,22 +31,19 @@ class LabelColumn:
 
     - class: one of some names: those in the data, sorted, unless `names` gives them in their order;
     - number: what a regression should find;
-    - tags: a name for each word of the column `words` (by default the first column of text). The first token of a word
-      bears the word's tag, the others bear −100.
+    - tags: a name for each word of the first column of text. The first token of a word has the word's tag, the others
+      have −100.
     """
 
     column: str
     kind: Kind = "class"
     names: tuple[str, ...] | None = None
-    words: str | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
             raise InputError(f"kind={self.kind!r}: labels are {', '.join(get_args(Kind))}")
         if self.names is not None and (self.kind == "number" or len(set(self.names)) < len(self.names)):
             raise InputError(f"names={self.names}: a {self.kind} has none, or one stands there twice")
-        if self.words is not None and self.kind != "tags":
-            raise InputError(f"words={self.words!r}: only tags belong to words, not a {self.kind}")
 
 
 class LabelWriter:

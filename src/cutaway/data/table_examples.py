@@ -9,7 +9,7 @@ examples = tokenised_columns(rows, ["sentence"], tokenizer, LabelColumn("label")
 examples.labels, examples.label_names
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,9 +22,7 @@ from cutaway.data.cache import Array, cached, facts
 from cutaway.data.corpus import (
     Corpus,
     SequenceWriter,
-    Ways,
     batched,
-    cut_in_ways,
     digest,
     encoded,
     id_dtype,
@@ -39,7 +37,7 @@ from cutaway.tokens.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Cuts:
-    """Each row becomes `n` examples, in which BPE-dropout cuts its texts in other ways (`tokens.bpe_dropout`)."""
+    """BPE-dropout (`tokens.bpe_dropout`): each row becomes `n` examples, with different segmentations of its texts."""
 
     dropout: float
     n: int
@@ -48,14 +46,14 @@ class Cuts:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Examples: the same number of sequences in each column, and as many labels."""
+    """The examples of a table: as many sequences in each column, and as many labels."""
 
     columns: dict[str, Corpus]
     labels: Array | Corpus | None
     label_names: tuple[str, ...] | None
     fingerprint: str
-    skipped: int  # rows that were left out because a text was empty
-    tokenless: tuple[int, ...] = ()  # those of them whose texts are not blank, by their place among all such rows
+    skipped: int  # rows that were left out because a text is empty
+    tokenless: tuple[int, ...] = ()  # those of them that are not blank, by their place among all rows that are not
     cuts: int = 1  # examples of each row, one after another
 
     def __len__(self) -> int:
@@ -63,13 +61,32 @@ class Dataset:
 
     @property
     def n_rows(self) -> int:
-        """Rows without a blank text: as many for every tokenizer."""
+        """Rows without a blank text, which are the same for every tokenizer."""
         return len(self) // self.cuts + len(self.tokenless)
 
     def examples_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The examples that some of these rows have become."""
+        """The examples that were made of these rows."""
         found = np.flatnonzero(np.isin(np.delete(np.arange(self.n_rows), self.tokenless), rows))
         return (found[:, None] * self.cuts + np.arange(self.cuts)).ravel()
+
+
+@dataclass(frozen=True, eq=False)
+class Segmentations:
+    """Several segmentations of a text, one after another."""
+
+    ids: NDArray[np.int32]
+    lengths: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def _with_dropout(dropout: BPEDropout, texts: list[str], first: int) -> Iterator[Segmentations]:
+    """The segmentations of each text; `first` is the number of the first text."""
+    ids, lengths = dropout.cut(texts, first)
+    of_texts = lengths.reshape(len(texts), dropout.cuts)
+    ends = np.cumsum(of_texts.sum(axis=1))
+    return map(Segmentations, np.split(ids, ends[:-1]), of_texts)
 
 
 def is_blank(row: Row, names: Iterable[str]) -> bool:
@@ -83,33 +100,32 @@ def tokenised_columns(
     tokenizer: Tokenizer,
     labels: LabelColumn | None = None,
     *,
-    skip_empty: bool = True,
     cuts: Cuts | None = None,
     cache: Path | None = None,
 ) -> Dataset:
     """The named columns of text as tokens, with no special ones added, and the labels.
 
-    A row in which a text is empty, or has no token, is left out and counted; with `skip_empty=False` it is an error.
+    A row in which a text is empty, or has no token, is left out and counted.
     With `cuts` each row becomes several examples, one after another.
     """
     if not names or len(set(names)) < len(names):
         raise InputError(f"names={list(names)}: columns of text are needed, each once")
-    if labels is not None and labels.words is not None and labels.words not in names:
-        raise InputError(f"words={labels.words!r} is none of the columns of text: {', '.join(names)}")
     if cuts is not None and labels is not None:
-        raise InputError("texts with labels are cut in one way: leave out `cuts`")
+        raise InputError("texts with labels have one segmentation: leave out `cuts`")
     settings = {
         "kind": "rows",
         "rows": rows.settings,
         "names": list(names),
-        "labels": None if labels is None else asdict(labels),
-        "skip_empty": skip_empty,
+        "labels": None
+        if labels is None
+        else {**asdict(labels), "words": None},  # None and True: as always, for the key
+        "skip_empty": True,
         "tokenizer": digest(tokenizer),
     }
     settings |= {"cuts": asdict(cuts)} if cuts else {}
 
     def build(folder: Path) -> dict[str, Any]:
-        with _Builder(folder, rows, names, tokenizer, labels, skip_empty, cuts) as builder:
+        with _Builder(folder, rows, names, tokenizer, labels, cuts) as builder:
             for batch in batched(rows.numbered(), lambda item: sum(len(item[1].get(name, "")) for name in names)):
                 builder.add(batch)
             return builder.finish()
@@ -123,7 +139,7 @@ def tokenised_columns(
 
 
 class _Builder(ExitStack):
-    """Cuts batches of rows into tokens and writes them down."""
+    """Tokenises batches of rows and writes them."""
 
     def __init__(
         self,
@@ -132,15 +148,14 @@ class _Builder(ExitStack):
         names: Sequence[str],
         tokenizer: Tokenizer,
         labels: LabelColumn | None,
-        skip_empty: bool,
         cuts: Cuts | None,
     ) -> None:
         super().__init__()
         self.rows, self.names, self.tokenizer, self.labels = rows, names, tokenizer, labels
         self.dropout = BPEDropout(tokenizer, cuts.dropout, cuts.n, cuts.seed) if cuts else None
-        self.skip_empty, self.skipped, self.n_rows, self.n_read = skip_empty, 0, 0, 0
+        self.skipped = self.n_rows = self.n_read = 0
         self.tokenless: list[int] = []
-        self.tagged = (labels.words or names[0]) if labels is not None and labels.kind == "tags" else None
+        self.tagged = names[0] if labels is not None and labels.kind == "tags" else None
         dtype = id_dtype(tokenizer)
         self.writers = [self.enter_context(SequenceWriter(folder, f"column{i}", dtype)) for i in range(len(names))]
         self.label_writer = None if labels is None else self.enter_context(LabelWriter(folder, labels))
@@ -155,24 +170,22 @@ class _Builder(ExitStack):
             blank = is_blank(row, self.names)
             if not any(empty):
                 self._write(number, row, [column[at] for column in texts], [column[at] for column in ids])
-            elif not self.skip_empty:
-                raise InputError(f"{self.rows.where(number)}: the {self.names[empty.index(True)]} is empty")
             else:
                 self.skipped += 1
                 self.tokenless += [] if blank else [self.n_rows]
             self.n_rows += not blank
 
     def _texts(self, name: str, batch: list[tuple[int, Row]]) -> list[str]:
-        """A column of text; words are joined with spaces, and cut as any other text is."""
+        """A column of text; words are joined with spaces."""
         values = [self._value(number, row, name) for number, row in batch]
         return [text_of(tagged_words(value) if name == self.tagged else value) for value in values]
 
-    def _encoded(self, column: int, texts: list[str]) -> Iterable[list[int] | Ways]:
+    def _encoded(self, column: int, texts: list[str]) -> Iterable[list[int] | Segmentations]:
         if self.dropout is None:
             return encoded(self.tokenizer, texts)
-        return cut_in_ways(self.dropout, texts, first=column << 48 | self.n_read)  # no two texts have one number
+        return _with_dropout(self.dropout, texts, first=column << 48 | self.n_read)  # no two texts have one number
 
-    def _write(self, number: int, row: Row, texts: list[str], ids: list[list[int] | Ways]) -> None:
+    def _write(self, number: int, row: Row, texts: list[str], ids: list[list[int] | Segmentations]) -> None:
         if self.labels is not None and self.label_writer is not None:
             value, where = self._value(number, row, self.labels.column), self.rows.where(number)
             if self.tagged is None:
@@ -181,8 +194,8 @@ class _Builder(ExitStack):
                 places = self.tokenizer.encode_full(texts[self.names.index(self.tagged)], special=False).offsets
                 self.label_writer.add_tags(tagged_words(value), tagged_words(row[self.tagged]), places, where)
         for writer, of_column, text in zip(self.writers, ids, texts, strict=True):
-            if isinstance(of_column, Ways):
-                writer.add_ways(of_column, text)
+            if isinstance(of_column, Segmentations):
+                writer.add_several(of_column.ids, of_column.lengths, text)
                 continue
             writer.add(of_column, text)
             writer.end()

@@ -94,14 +94,12 @@ def read_table(
     return Rows((path,), settings, readers[kind])
 
 
-def read_parallel(
-    source: Path, target: Path, *, names: tuple[str, str] = ("source", "target"), skip_empty: bool = True
-) -> Rows:
+def read_parallel(source: Path, target: Path, *, names: tuple[str, str] = ("source", "target")) -> Rows:
     """The pairs of lines of two texts, which must have the same number of lines.
 
-    Pairs with an empty side are left out and counted; with `skip_empty=False` they are an error.
+    Pairs with an empty side are left out and counted.
     """
-    settings = {"kind": "parallel", "names": list(names), "skip_empty": skip_empty}
+    settings = {"kind": "parallel", "names": list(names), "skip_empty": True}
     return Rows((source, target), settings, _pairs)
 
 
@@ -145,7 +143,6 @@ def _kind_of(path: Path) -> Kind:
 
 def _pairs(rows: Rows) -> Iterator[tuple[int, Row]]:
     sides = [read_lines(path) for path in rows.paths]
-    names, skip_empty = rows.settings["names"], rows.settings["skip_empty"]
     for number, pair in enumerate(zip_longest(*sides), 1):
         if None in pair:
             short = pair.index(None)
@@ -153,13 +150,10 @@ def _pairs(rows: Rows) -> Iterator[tuple[int, Row]]:
             counts[short] = number - 1
             (a, b), (m, n) = rows.paths, counts
             raise InputError(f"{a} has {m:,} lines, {b} has {n:,}: lines of parallel texts must belong together")
-        empty = [not line or line.isspace() for line in pair]
-        if not any(empty):
-            yield number, dict(zip(names, pair, strict=True))
-        elif skip_empty:
+        if any(not line or line.isspace() for line in pair):
             rows.skipped += 1
         else:
-            raise InputError(f"{rows.paths[empty.index(True)]}, line {number}: empty, so it translates nothing")
+            yield number, dict(zip(rows.settings["names"], pair, strict=True))
 
 
 def _separated(rows: Rows) -> Iterator[tuple[int, Row]]:

@@ -9,7 +9,7 @@ byte-order mark is dropped, and \\r\\n is read as \\n.
 
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
@@ -82,6 +82,15 @@ def read_documents(
         if empty:
             raise InputError(f"{path} holds only white space")
         done += file_size(path)
+
+
+def without_documents(pieces: Iterator[TextPiece], left_out: Container[int]) -> Iterator[TextPiece]:
+    """The documents except those with these numbers."""
+    number = 0
+    for piece in pieces:
+        if number not in left_out:
+            yield piece
+        number += piece.ends
 
 
 def _parts(path: Path, split: Split, at: Callable[[int], None] | None) -> Iterator[str | None]:

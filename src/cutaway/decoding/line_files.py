@@ -10,7 +10,6 @@ fingerprint of the input so far: resuming with another input or other settings i
 complete.
 """
 
-import fcntl
 import hashlib
 import os
 import re
@@ -24,7 +23,7 @@ from typing import Any
 
 from cutaway.arguments import Progress
 from cutaway.errors import InputError
-from cutaway.files import read_json, remove_temporary, write_json
+from cutaway.files import lock_file, read_json, remove_temporary, write_json
 
 Answer = Callable[[list[str], Progress], list[str]]  # texts → one line for each
 WINDOW = 1 << 17  # bytes; some thousand lines
@@ -199,7 +198,8 @@ def _open_output(
     record = _record(output)
     try:
         with open(os.open(output, os.O_RDWR | os.O_CREAT, 0o666), "r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not lock_file(file.fileno()):
+                raise InputError(f"{output} is being written by another run")
             answered, size = _complete(file)
             if file.tell() and not resume:
                 raise InputError(f"{output} already exists: continue it with --resume, or remove it")
@@ -209,8 +209,6 @@ def _open_output(
             file.truncate(size)
             file.seek(size)
             yield file, earlier
-    except BlockingIOError:
-        raise InputError(f"{output} is being written by another run") from None
     except OSError as error:
         raise InputError(f"{output} cannot be written: {error.strerror}") from None
 

@@ -16,7 +16,8 @@ from cutaway.errors import InputError
 from cutaway.model.finite import check_scores
 from cutaway.model.heads import PretrainingHead
 from cutaway.model.model import Model
-from cutaway.objectives import IGNORED, Hiding, Masked
+from cutaway.objectives import IGNORED
+from cutaway.objectives.masked import Hiding, Masked
 from cutaway.objectives.objective import Arrays, as_tensors
 from cutaway.tokens import Tokenizer
 

@@ -16,7 +16,7 @@ from cutaway.data.sentence_pairs import SentencePairs, sentence_ends
 from cutaway.model.finite import check_scores
 from cutaway.model.heads import PretrainingHead
 from cutaway.model.model import Model
-from cutaway.objectives.masked import FOLLOWS, joined
+from cutaway.objectives.masked import FOLLOWS, join_parts
 from cutaway.objectives.objective import as_tensors
 from cutaway.tokens import Tokenizer
 
@@ -49,7 +49,7 @@ def score_next_sentences(
     for step in range(pairs.steps):
         pair = pairs(step)
         parts = [(pair[name], pair[f"{name}_length"]) for name in ("first", "second")]
-        ids, segments, real = joined(parts, tokenizer.cls_id, tokenizer.sep_id, width=context)
+        ids, segments, real = join_parts(parts, tokenizer.cls_id, tokenizer.sep_id, width=context)
         told = as_tensors({"ids": ids, "segments": segments, "real": real}, model.device)
         hidden = model.hidden(told["ids"], real=told["real"], segments=told["segments"])
         scores = head.next_sentence(hidden, told["real"])

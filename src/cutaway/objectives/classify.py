@@ -1,8 +1,8 @@
-"""Labels: of a text, of a pair of texts, of every token, or a number; and of a picture.
+"""Labels of a text, of a pair of texts or of each token: classes or numbers.
 
-Fine-tuning a decoder goes better, and generalises better, with language modelling beside it (Radford et al. 2018,
-section 3.2): L = L(labels) + λ · L(next token). An encoder's auxiliary question is BERT's, fill the blanks, asked in a
-second pass, because its words must not be hidden from the first.
+Fine-tuning a decoder works better with an auxiliary language-modelling loss (Radford et al. 2018, section 3.2):
+L = L(labels) + λ · L(next token). For an encoder the auxiliary loss is BERT's masked language modelling, in a second
+pass, because the classifier has to read the unmasked tokens.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from cutaway.errors import ConfigError
 from cutaway.model.model import DecoderModel, Model
 from cutaway.model.upcast import upcast
 from cutaway.objectives.loss import IGNORED, class_loss, summed_cross_entropy
-from cutaway.objectives.masked import Hiding, joined
+from cutaway.objectives.masked import Hiding, join_parts
 from cutaway.objectives.objective import Arrays, Objective, Tensors
 
 NO_LABEL = {"classify": IGNORED, "tag": IGNORED, "regress": np.nan}
@@ -25,7 +25,7 @@ NO_LABEL = {"classify": IGNORED, "tag": IGNORED, "regress": np.nan}
 class Labels(Objective):
     """From `text`, or `first` and `second`, with their lengths, and `label`; `task` is classify, regress or tag.
 
-    The two texts of a pair come in rows of one width, and together they are no longer than that.
+    The two texts of a pair come in rows of equal width, and together are no longer than that.
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class Labels(Objective):
 
     @property
     def extra(self) -> int:
-        """Places that a row needs besides its tokens, for each text."""
+        """How many special tokens are added to each text."""
         return int(self.cls_id is not None) + int(self.sep_id is not None)
 
     def prepare(self, batch: Arrays, random: np.random.Generator) -> Arrays:
         names = ["text"] if "text" in batch else ["first", "second"]
         parts = [(batch[name], batch[f"{name}_length"]) for name in names]
-        whole = joined(parts, self.cls_id, self.sep_id, batch["example"] >= 0)
+        whole = join_parts(parts, self.cls_id, self.sep_id, batch["example"] >= 0)
         width = whole[0].shape[1] - sum(rows.shape[1] for rows, _ in parts[1:])
         ids, segments, real = (rows[:, :width] for rows in whole)
         prepared: Arrays = {"ids": ids, "real": real, "targets": self._targets(batch, ids.shape)}
@@ -76,7 +76,7 @@ class Labels(Objective):
         return targets
 
     def _words(self, ids: Any, real: Any, random: np.random.Generator) -> Arrays:
-        """What the auxiliary question asks for: the next tokens, or the hidden ones."""
+        """The targets of the auxiliary loss: the next tokens, or the masked ones."""
         if self.hiding is None:
             following = np.roll(ids, -1, axis=1)
             counted = np.roll(real, -1, axis=1) & real
@@ -94,13 +94,13 @@ class Labels(Objective):
             if "hidden_ids" in batch:
                 hidden = model.hidden(batch["hidden_ids"], real=batch["real"], **more)
             elif not isinstance(model, DecoderModel):
-                raise ConfigError("an encoder's auxiliary question hides words: give `hiding`")
+                raise ConfigError("an encoder's auxiliary loss needs masked tokens: give `hiding`")
             matrix: Tensor = model.embedding.tokens.matrix  # type: ignore[union-attr, assignment]
             losses["auxiliary"] = summed_cross_entropy(hidden, matrix, batch["words"])
         return losses
 
     def answers(self, model: Model, batch: Tensors) -> Tensor:
-        """The scores of the classes, or the number."""
+        """The logits of the classes, or the number."""
         more = {"segments": batch["segments"]} if "segments" in batch else {}
         return model(batch["ids"], real=batch["real"], **more)
 

@@ -1,8 +1,8 @@
-"""Surprise on a GPU: from the scores of the vocabulary to loss and gradient in one kernel.
+"""Cross-entropy on a GPU: from the logits to loss and gradient in one kernel.
 
-Written with PyTorch's operations, cross-entropy reads and writes the scores, the largest tensor of a step, half a dozen
-times. One program per position needs them once: it reads its row for the sum of the softmax, reads it again while it is
-still in the cache, and writes softmax − target.
+With PyTorch's operations, cross-entropy reads and writes the logits, the largest tensor of a step, about six times. One
+program per position needs them once: it reads its row for the sum of the softmax, reads it again while it is still in
+the cache, and writes softmax − target.
 """
 
 from importlib.util import find_spec
@@ -27,13 +27,13 @@ def cross_entropy(
     smoothing: float,
     learns: bool,
 ) -> tuple[Float[Tensor, " n"], Float[Tensor, "m width"]]:
-    """The loss of each position, and the gradient at its scores; columns from `vocab_size` on are not there."""
-    loss, grad = _surprise(scores, targets, vocab_size, ignored, smoothing, learns)
+    """The loss of each position, and the gradient at its logits; columns from `vocab_size` on are padding."""
+    loss, grad = _fused(scores, targets, vocab_size, ignored, smoothing, learns)
     return loss, grad
 
 
-@torch.library.custom_op("cutaway::surprise", mutates_args=(), device_types="cuda")
-def _surprise(
+@torch.library.custom_op("cutaway::cross_entropy", mutates_args=(), device_types="cuda")
+def _fused(
     scores: Tensor, targets: Tensor, vocab_size: int, ignored: int, smoothing: float, learns: bool
 ) -> tuple[Tensor, Tensor]:
     from cutaway.objectives import cross_entropy_triton
@@ -43,7 +43,7 @@ def _surprise(
     return loss, grad
 
 
-@_surprise.register_fake
+@_fused.register_fake
 def _(
     scores: Tensor, targets: Tensor, vocab_size: int, ignored: int, smoothing: float, learns: bool
 ) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 @triton.jit
-def _surprise(scores, targets, loss, grad, scores_row, width, vocab_size, ignored, smoothing, LEARNS: tl.constexpr,
+def _kernel(scores, targets, loss, grad, scores_row, width, vocab_size, ignored, smoothing, LEARNS: tl.constexpr,
               BLOCK: tl.constexpr):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     scores += row * scores_row
@@ -52,7 +52,7 @@ def cross_entropy(
     # the fastest of some on an H200; with more threads to a row each sum waits longer for the last of them
     block = 2048 if width > 32768 else 4096
     if n:
-        _surprise[n,](
+        _kernel[n,](
             scores, targets, loss, grad, scores.stride(0), width, vocab_size, ignored, smoothing, learns, block,
             num_warps=4,
         )  # fmt: skip

@@ -1,12 +1,11 @@
-"""Pictures and their labels (ViT). Pictures travel as bytes and become numbers, and new pictures, on the device.
+"""Image classification (ViT). Images travel as bytes; they become numbers, and are augmented, on the device.
 
-A network this free sees too few pictures: each is shown shifted, mirrored, with a part cut out, or mixed with another
-one, whose label then counts by the share that is seen (Yun et al. 2019, CutMix; Zhang et al. 2018, mixup).
+A Vision Transformer needs more images than there usually are: each is shifted, mirrored, partly erased, or mixed with
+another one, whose label counts by the share that is visible (Yun et al. 2019, CutMix; Zhang et al. 2018, mixup).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -21,24 +20,23 @@ from cutaway.objectives.objective import Arrays, Objective, Tensors
 
 
 @dataclass(frozen=True)
-class Changes:
-    """How pictures are varied while training. All 0: not at all."""
+class Augmentation:
+    """How images are varied while training. All 0: not at all."""
 
     shift: int = 0  # pixels, at most, in each direction
     mirror: bool = False
     turn: float = 0.0  # degrees, at most
-    stretch: float = 0.0  # share, at most, by which each side grows or shrinks
-    negative: float = 0.0  # the chance that light and dark change places
-    erase: float = 0.0  # the chance that a rectangle is blotted out: 0, the mean of all pictures
-    colour: float = 0.0  # how far brightness, contrast and saturation may move
-    cutmix: float = 0.0  # the chance that a rectangle comes from another picture
-    mixup: float = 0.0  # the chance that another picture shines through
+    stretch: float = 0.0  # the share, at most, by which each side grows or shrinks
+    negative: float = 0.0  # the probability that light and dark are swapped
+    erase: float = 0.0  # the probability that a rectangle is set to 0, the mean of all images
+    colour: float = 0.0  # how far brightness, contrast and saturation may change
+    cutmix: float = 0.0  # the probability that a rectangle comes from another image
+    mixup: float = 0.0  # the probability that another image is blended in
 
 
-class Pictures(Objective):
+class ImageLabels(Objective):
     """From `image` (bytes) and `label`."""
 
-    task: ClassVar[str] = "classify"
     targets = {"label": "targets"}
 
     def __init__(
@@ -47,10 +45,10 @@ class Pictures(Objective):
         mean: Sequence[float],
         std: Sequence[float],
         smoothing: float = 0.0,
-        changes: Changes | None = None,
+        augmentation: Augmentation | None = None,
     ) -> None:
         self.mean, self.std, self.smoothing = tuple(mean), tuple(std), smoothing
-        self.changes = changes or Changes()
+        self.augmentation = augmentation or Augmentation()
         self._statistics: dict[torch.device, tuple[Tensor, Tensor]] = {}
 
     def prepare(self, batch: Arrays, random: np.random.Generator) -> Arrays:
@@ -58,20 +56,20 @@ class Pictures(Objective):
         return {"image": batch["image"], "targets": label}
 
     def augment(self, batch: Tensors, generator: torch.Generator) -> Tensors:
-        """The batch as a training step sees it."""
-        images = self.numbers(_negative(batch["image"], self.changes.negative, generator))
+        """The batch with augmented images."""
+        images = self.numbers(_negative(batch["image"], self.augmentation.negative, generator))
         targets = batch["targets"]
-        images = _moved(images, self.changes, generator)
-        images = _recoloured(images, self.changes.colour, generator)
-        images = _erased(images, self.changes.erase, generator)
-        images, other, share = _mixed(images, self.changes, generator)
+        images = _move(images, self.augmentation, generator)
+        images = _recolour(images, self.augmentation.colour, generator)
+        images = _erase(images, self.augmentation.erase, generator)
+        images, other, share = _mix(images, self.augmentation, generator)
         return {"image": images, "targets": targets, "other_targets": targets[other], "share": share}
 
     def numbers(
         self, image: UInt8[Tensor, "batch channel height width"]
     ) -> Float[Tensor, "batch channel height width"]:
         """Bytes as numbers around 0."""
-        if image.device not in self._statistics:  # made once: a copy to the device waits for all that is queued there
+        if image.device not in self._statistics:  # once: a copy to the device waits for all that is queued there
             mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (self.mean, self.std))
             self._statistics[image.device] = mean.to(image.device), std.to(image.device)
         mean, std = self._statistics[image.device]
@@ -87,7 +85,7 @@ class Pictures(Objective):
         return {"label": loss.sum()}
 
     def answers(self, model: Model, batch: Tensors) -> Tensor:
-        """The scores of the classes."""
+        """The logits of the classes."""
         return model(self.numbers(batch["image"]))
 
     def _loss(self, scores: Float[Tensor, "batch n"], targets: Int[Tensor, "batch"]) -> Float[Tensor, "batch"]:
@@ -105,8 +103,8 @@ def _negative(images: UInt8[Tensor, "..."], chance: float, generator: torch.Gene
     return torch.where(hit.view(-1, 1, 1, 1), 255 - images, images)
 
 
-def _moved(images: Tensor, c: Changes, generator: torch.Generator) -> Tensor:
-    """Shifted, mirrored, turned and stretched by one look-up; what comes in from outside is 0, the mean."""
+def _move(images: Tensor, c: Augmentation, generator: torch.Generator) -> Tensor:
+    """Shifts, mirrors, rotates and stretches in one look-up; what comes in from outside is 0, the mean."""
     if not (c.shift or c.mirror or c.turn or c.stretch):
         return images
     n, _, height, width = images.shape
@@ -125,11 +123,11 @@ def _moved(images: Tensor, c: Changes, generator: torch.Generator) -> Tensor:
         dim=1,
     )
     grid = F.affine_grid(zero_one, list(images.shape), align_corners=False)
-    exact = not (c.turn or c.stretch)  # whole pixels are moved, not blended
+    exact = not (c.turn or c.stretch)  # whole pixels are moved, not interpolated
     return F.grid_sample(images, grid, mode="nearest" if exact else "bilinear", align_corners=False)
 
 
-def _recoloured(images: Tensor, far: float, generator: torch.Generator) -> Tensor:
+def _recolour(images: Tensor, far: float, generator: torch.Generator) -> Tensor:
     if not far:
         return images
     n = len(images)
@@ -141,7 +139,7 @@ def _recoloured(images: Tensor, far: float, generator: torch.Generator) -> Tenso
 
 
 def _rectangles(images: Tensor, share: Tensor, generator: torch.Generator) -> Tensor:
-    """True inside a rectangle that covers about this share of each picture, wherever it falls."""
+    """True inside a random rectangle that covers about this share of each image."""
     n, _, height, width = images.shape
     side = share.sqrt()
     ratio = torch.exp(_uniform(n, -0.5, 0.5, images, generator))
@@ -155,7 +153,7 @@ def _rectangles(images: Tensor, share: Tensor, generator: torch.Generator) -> Te
     return (in_row[:, :, None] & in_column[:, None, :])[:, None]
 
 
-def _erased(images: Tensor, chance: float, generator: torch.Generator) -> Tensor:
+def _erase(images: Tensor, chance: float, generator: torch.Generator) -> Tensor:
     if not chance:
         return images
     share = _uniform(len(images), 0.02, 0.3, images, generator)
@@ -164,8 +162,8 @@ def _erased(images: Tensor, chance: float, generator: torch.Generator) -> Tensor
     return images.masked_fill(blotted & hit.view(-1, 1, 1, 1), 0.0)
 
 
-def _mixed(images: Tensor, c: Changes, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """The pictures, which other one each is mixed with, and the share of its own that is left."""
+def _mix(images: Tensor, c: Augmentation, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """The images, which other one each is mixed with, and the share of its own that is left."""
     n = len(images)
     other = torch.arange(n, device=images.device).roll(1)  # the order of a batch is random already
     if not (c.cutmix or c.mixup):

@@ -1,11 +1,11 @@
-"""Cross-entropy: how surprised the model was by what really came, −log p(target), summed over the targets.
+"""Cross-entropy, −log p(target), summed over the targets.
 
-Losses are sums here. The training step divides by the real targets of the whole step, so that neither padding nor the
-way a step is cut into parts changes what is learnt.
+Losses are sums here. The training step divides by the number of targets of the whole step, so that neither padding nor
+the way a step is split changes the result.
 
-The scores of every token at every position are the largest thing in a model (32 × 1024 positions × 50,000 tokens are
-6.6 GB). They need never exist at once: `summed_cross_entropy` makes them for a few positions at a time, takes the loss
-and its gradient, softmax − target, from them, and forgets them.
+The logits are the largest tensor of a model (32 × 1024 positions × 50,000 tokens are 6.6 GB). They need never exist at
+once: `summed_cross_entropy` computes them for a few positions at a time, takes the loss and its gradient,
+softmax − target, from them, and drops them.
 """
 
 from typing import Any
@@ -22,13 +22,13 @@ from cutaway.model.tap import Part
 from cutaway.model.upcast import upcast
 from cutaway.objectives.cross_entropy import cross_entropy, fits
 
-IGNORED = -100  # a target that does not count: padding, a token that was not hidden
+IGNORED = -100  # a target that does not count: padding, a token that was not masked
 
 
 def token_loss(
     head: Part, hidden: Float[Tensor, "*batch d_model"], targets: Int[Tensor, "*batch"], *, smoothing: float = 0.0
 ) -> Float[Tensor, ""]:
-    """The summed loss of a head that scores the vocabulary. Somebody who watches the scores gets to see them all."""
+    """The summed loss of a head over the vocabulary. If the logits are watched, all of them are computed."""
     if isinstance(head, MaskedLanguageModelHead):
         return token_loss(head.words, head.transform(hidden), targets, smoothing=smoothing)
     if not isinstance(head, LanguageModelHead) or head.reads("logits") or head.edits("logits"):
@@ -39,7 +39,7 @@ def token_loss(
 def class_loss(
     scores: Float[Tensor, "*batch n"], targets: Int[Tensor, "*batch"], *, smoothing: float = 0.0
 ) -> Float[Tensor, ""]:
-    """The summed loss of scores that are there already."""
+    """The summed loss of given logits."""
     scores = upcast(scores.flatten(0, -2))
     return F.cross_entropy(scores, targets.flatten(), ignore_index=IGNORED, reduction="sum", label_smoothing=smoothing)
 
@@ -61,12 +61,12 @@ def summed_cross_entropy(
     if at_once is None:
         at_once = max(64, (1 << (29 if hidden.is_cuda else 24)) // len(matrix))
     n_parts = max(1, -(-len(hidden) // at_once))
-    learns = torch.is_grad_enabled()  # asked here: inside, everything that could learn says that it does
+    learns = torch.is_grad_enabled()  # here, because inside `forward` gradients always seem enabled
     return _SummedCrossEntropy.apply(hidden, matrix, bias, targets, smoothing, n_parts, learns)
 
 
 class _SummedCrossEntropy(torch.autograd.Function):
-    """Forward takes the gradient along, because making the scores a second time would cost a third more."""
+    """The gradient is computed in the forward pass: computing the logits again would cost a third more."""
 
     @staticmethod
     def forward(
@@ -82,7 +82,7 @@ class _SummedCrossEntropy(torch.autograd.Function):
         wide = torch.float64 if hidden.dtype == torch.float64 else torch.float32
         learns = learns and any(ctx.needs_input_grad[:3])
         vocab_size = len(matrix)
-        # a GPU's products want rows of whole 16 bytes: GPT-2's 50,257 tokens become 50,304, the last 47 never looked at
+        # on a GPU, rows should be multiples of 16 bytes: GPT-2's 50,257 tokens are padded to 50,304
         extra = -vocab_size % 64 if hidden.is_cuda and vocab_size % 8 else 0
         narrow = F.pad(matrix.to(hidden.dtype), (0, 0, 0, extra)) if extra else matrix.to(hidden.dtype)
         narrow_bias = None if bias is None else F.pad(bias.to(hidden.dtype), (0, extra))
@@ -99,7 +99,7 @@ class _SummedCrossEntropy(torch.autograd.Function):
                     scores, targets[which], vocab_size, ignored=IGNORED, smoothing=smoothing, learns=learns
                 )
             else:
-                losses, grad = _surprise(scores[:, :vocab_size], targets[which], smoothing, learns, wide)
+                losses, grad = _loss_and_gradient(scores[:, :vocab_size], targets[which], smoothing, learns, wide)
                 grad = F.pad(grad, (0, extra)) if extra else grad
             total = total + losses.sum()
             if learns:
@@ -113,7 +113,7 @@ class _SummedCrossEntropy(torch.autograd.Function):
         return total
 
     @staticmethod
-    @once_differentiable  # the gradient was taken in the forward pass: its own gradient is not there to be taken
+    @once_differentiable  # the gradient comes from the forward pass, and has no gradient of its own
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         scaled = [None if grad is None else grad * upstream[0].to(grad.dtype) for grad in ctx.saved_tensors]
         return (*scaled, None, None, None, None)
@@ -123,7 +123,7 @@ def _plus(total: Tensor | None, more: Tensor) -> Tensor:
     return more if total is None else total.add_(more)
 
 
-def _surprise(
+def _loss_and_gradient(
     scores: Tensor, targets: Tensor, smoothing: float, learns: bool, wide: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """The loss of each position, and its gradient at the scores: softmax − target."""

@@ -1,8 +1,8 @@
-"""BERT's two questions: which words are hidden here, and does the second part follow the first?
+"""Masked language modelling and next-sentence prediction (BERT).
 
-Of the tokens 15 % are to be guessed: 80 % of them become [MASK], 10 % another token, 10 % stay as they are, so that the
-model cannot tell which words are true (Devlin et al. 2018, section 3.1). With whole words, all pieces of a word are
-hidden or none: a piece is too easy to guess from the others.
+15 % of the tokens are targets: 80 % of these become [MASK], 10 % another token, 10 % stay unchanged, so that the model
+cannot tell which words are true (Devlin et al. 2018, section 3.1). With whole-word masking, all pieces of a word are
+masked or none: a piece is too easy to guess from the others.
 
     [CLS] the man went to the [MASK] [SEP] he bought a [MASK] of milk [SEP]          it follows
     [CLS] the man went to the [MASK] [SEP] penguins [MASK] flightless birds [SEP]    it does not
@@ -11,7 +11,6 @@ hidden or none: a piece is too easy to guess from the others.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +27,12 @@ FOLLOWS, FOLLOWS_NOT = 0, 1
 
 @dataclass(frozen=True)
 class Hiding:
-    """Which tokens are hidden, and behind what."""
+    """Which tokens are masked, and what replaces them."""
 
     mask_id: int
     vocab_size: int
-    special_ids: tuple[int, ...] = ()  # never hidden, never put in place of another
-    continues: tuple[bool, ...] | None = None  # for each id: is it a later piece of a word? None hides single tokens
+    special_ids: tuple[int, ...] = ()  # never masked, and never a replacement
+    continues: tuple[bool, ...] | None = None  # for each id, whether it continues a word; None: no whole-word masking
     share: float = 0.15
     masked: float = 0.8
     random: float = 0.1
@@ -41,7 +40,7 @@ class Hiding:
     def __call__(
         self, ids: NDArray[np.int64], real: NDArray[np.bool_], random: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """The ids with some of them hidden, and which ones are to be guessed: `share` of every row, at least one."""
+        """The ids with some of them masked, and which ones are targets: `share` of every row, at least one."""
         ordinary = real & ~self._special[ids]
         chosen = self._choose(ids, ordinary, random)
         fate = random.random(ids.shape)
@@ -53,7 +52,7 @@ class Hiding:
         return hidden, chosen
 
     def most(self, width: int) -> int:
-        """The most tokens of a row that are to be guessed: rows of this many places hold them all."""
+        """The largest number of targets in a row of this width."""
         return max(1, round(self.share * width))
 
     @cached_property
@@ -62,7 +61,7 @@ class Hiding:
 
     @cached_property
     def _others(self) -> NDArray[np.int64]:
-        """What may be put in place of another token."""
+        """The tokens that may replace another."""
         return np.flatnonzero(~self._special)
 
     @cached_property
@@ -72,12 +71,12 @@ class Hiding:
     def _choose(
         self, ids: NDArray[np.int64], ordinary: NDArray[np.bool_], random: np.random.Generator
     ) -> NDArray[np.bool_]:
-        """Words in a random order, as many as fit into the row's share; the first of them is cut if it is too long."""
+        """Words in random order, as many as fit into the row's share; if the first is too long, a part of it."""
         later = np.zeros_like(ordinary)
         later[:, 1:] = self._later[ids[:, 1:]] & ordinary[:, 1:] & ordinary[:, :-1]
-        word = (ordinary & ~later).cumsum(axis=1, dtype=np.int32)  # 1, 2, … ; the pieces of a word share its number
+        word = (ordinary & ~later).cumsum(axis=1, dtype=np.int32)  # 1, 2, …: the same number for all pieces of a word
         n, width = ids.shape
-        number = word + np.arange(0, n * (width + 1), width + 1, dtype=np.int32)[:, None]  # of a word in all rows
+        number = word + np.arange(0, n * (width + 1), width + 1, dtype=np.int32)[:, None]  # of each word among all rows
         pieces = np.bincount(number[ordinary], minlength=n * (width + 1)).reshape(n, width + 1)  # of each word
         order = np.argsort(np.where(pieces, random.random(pieces.shape), 2.0), axis=1)
         wanted = np.maximum(1, np.round(self.share * ordinary.sum(axis=1)).astype(int))
@@ -88,7 +87,7 @@ class Hiding:
 
 
 def _fitting(sizes: NDArray[np.int64], order: NDArray[np.int64], room: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """In each row the things that are taken when each is, in turn, that still fits; those of size 0 are not there."""
+    """In each row, the things that are taken if each one, in order, is taken if it fits; size 0 is nothing."""
     taken = np.zeros_like(sizes, dtype=bool)
     row, left = np.arange(len(sizes)), np.minimum(room, sizes.sum(axis=1))
     for thing in order.T:
@@ -96,18 +95,17 @@ def _fitting(sizes: NDArray[np.int64], order: NDArray[np.int64], room: NDArray[n
         fits = (size > 0) & (size <= left)
         taken[row, thing] = fits
         left -= size * fits
-        if not left.any():  # long before the last thing
+        if not left.any():  # usually long before the last thing
             break
     return taken
 
 
 class Masked(Objective):
-    """Fill the blanks. From `text` with its lengths, or from windows of a stream (`text`, `document`).
+    """Masked language modelling. From `text` with its lengths, or from windows of a stream (`text`, `document`).
 
-    [CLS] and [SEP] are put around each document where there are such.
+    [CLS] and [SEP] are added around each document if the tokenizer has them.
     """
 
-    task: ClassVar[str] = "masked_language_model"
     targets = {"masked": "targets"}
 
     def __init__(self, hiding: Hiding, *, cls_id: int | None = None, sep_id: int | None = None) -> None:
@@ -115,19 +113,19 @@ class Masked(Objective):
 
     @property
     def extra(self) -> int:
-        """Places that a row needs besides its tokens."""
+        """How many special tokens are added to a row."""
         return int(self.cls_id is not None) + int(self.sep_id is not None)
 
     def prepare(self, batch: Arrays, random: np.random.Generator) -> Arrays:
         if "document" in batch:
-            ids, documents = packed(batch["text"], batch["document"], self.cls_id, self.sep_id)
+            ids, documents = pack_documents(batch["text"], batch["document"], self.cls_id, self.sep_id)
             return {**self._hide(ids, np.ones_like(ids, dtype=bool), random), "documents": documents}
         length = batch.get("text_length", np.full(len(batch["text"]), batch["text"].shape[1]))
-        ids, _, real = joined([(batch["text"], length)], self.cls_id, self.sep_id)
+        ids, _, real = join_parts([(batch["text"], length)], self.cls_id, self.sep_id)
         return self._hide(ids, real, random)
 
     def _hide(self, ids: NDArray[np.int64], real: NDArray[np.bool_], random: np.random.Generator) -> Arrays:
-        """`at` are the places to be guessed, the same number in every row, so that only they are scored."""
+        """`at` are the positions of the targets, equally many in every row, so that only they need logits."""
         hidden, chosen = self.hiding(ids, real, random)
         n = min(self.hiding.most(ids.shape[1]), ids.shape[1])
         at = np.argsort(~chosen, axis=1, kind="stable")[:, :n]
@@ -151,9 +149,8 @@ class Masked(Objective):
 
 
 class Pretraining(Masked):
-    """Fill the blanks **and** say whether the second part follows. From `first`, `second`, their lengths, `follows`."""
+    """Masked language modelling and next-sentence prediction. From `first`, `second`, their lengths, `follows`."""
 
-    task: ClassVar[str] = "pretrain"
     targets = {"masked": "targets", "next_sentence": "follows"}
 
     @property
@@ -162,10 +159,10 @@ class Pretraining(Masked):
 
     def prepare(self, batch: Arrays, random: np.random.Generator) -> Arrays:
         parts = [(batch[name], batch[f"{name}_length"]) for name in ("first", "second")]
-        width = parts[0][0].shape[1] + self.extra  # both parts together are as long as either may be
-        ids, segments, real = joined(parts, self.cls_id, self.sep_id, width=width)
+        width = parts[0][0].shape[1] + self.extra  # both parts together are as long as one may be
+        ids, segments, real = join_parts(parts, self.cls_id, self.sep_id, width=width)
         follows = np.where(batch["follows"], FOLLOWS, FOLLOWS_NOT)
-        follows[batch["second_length"] == 0] = IGNORED  # of nothing nobody can say whether it follows
+        follows[batch["second_length"] == 0] = IGNORED  # there is no second part
         return {**self._hide(ids, real, random), "segments": segments, "follows": follows}
 
     def losses(self, model: Model, batch: Tensors) -> dict[str, Tensor]:
@@ -177,7 +174,7 @@ class Pretraining(Masked):
         }
 
 
-def packed(
+def pack_documents(
     text: NDArray[np.int64], document: NDArray[np.int64], cls_id: int | None, sep_id: int | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """[CLS] one document [SEP] [CLS] the next [SEP]: the ids, and which document of the row each belongs to.
@@ -202,7 +199,7 @@ def packed(
     return ids[:, :width], np.cumsum(documents, axis=1)[:, :width]
 
 
-def joined(
+def join_parts(
     parts: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
     cls_id: int | None,
     sep_id: int | None,

@@ -1,9 +1,7 @@
-"""Next-token prediction: at every position, which token comes next? Every text is its own answer (GPT).
+"""Next-token prediction: at every position, the target is the next token of the text (GPT).
 
-Teacher forcing: the true tokens go in, whatever the model would have said, so that all positions learn at once.
+Teacher forcing: the inputs are the true tokens, not the model's predictions, so all positions are trained at once.
 """
-
-from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -20,29 +18,28 @@ from cutaway.objectives.objective import Arrays, Objective, Tensors
 def next_token_loss(
     model: Model, ids: Int[Tensor, "batch seq"], documents: Int[Tensor, "batch seq"] | None = None
 ) -> Float[Tensor, ""]:
-    """The mean loss of the tokens 1 … n of a text, each given those before it; no document predicts the next one."""
+    """The mean loss of the tokens 1 … n of a text, each given those before it, within the same document."""
     targets = ids[:, 1:]
     if documents is None:
         return token_loss(model.head, model.hidden(ids[:, :-1]), targets) / targets.numel()
     if documents.shape != ids.shape:
-        raise InputError(f"documents={tuple(documents.shape)} of ids={tuple(ids.shape)}: give one for each token")
+        raise InputError(f"documents={tuple(documents.shape)} of ids={tuple(ids.shape)}: give a number for each token")
     targets = targets.masked_fill(documents[:, 1:] != documents[:, :-1], IGNORED)
     hidden = model.hidden(ids[:, :-1], documents=documents[:, :-1])
     return token_loss(model.head, hidden, targets) / (targets != IGNORED).sum()
 
 
 class NextToken(Objective):
-    """From windows of a stream (`text`, `document`), or from sequences of their own (`text`, `text_length`)."""
+    """From windows of a stream (`text`, `document`), or from separate sequences (`text`, `text_length`)."""
 
-    task: ClassVar[str] = "language_model"
     targets = {"next_token": "targets"}
 
     def __init__(self, *, start_id: int | None = None, end_id: int | None = None) -> None:
-        self.start_id, self.end_id = start_id, end_id  # put around sequences; a stream has its borders already
+        self.start_id, self.end_id = start_id, end_id  # added to sequences; a stream has its <eos> already
 
     @property
     def extra(self) -> int:
-        """Places that a row needs besides its tokens."""
+        """How many special tokens are added to a row."""
         return int(self.start_id is not None) + int(self.end_id is not None)
 
     def prepare(self, batch: Arrays, random: np.random.Generator) -> Arrays:
@@ -60,14 +57,14 @@ class NextToken(Objective):
 
     def losses(self, model: Model, batch: Tensors) -> dict[str, Tensor]:
         packed = {"documents": batch["documents"]} if "documents" in batch else {}
-        # padding stands on the right, where a decoder's tokens do not look: no mask is needed
+        # padding is on the right, where causal attention does not look: no mask is needed
         return {"next_token": token_loss(model.head, model.hidden(batch["ids"], **packed), batch["targets"])}
 
 
 def with_ends(
     rows: np.ndarray, length: np.ndarray, start_id: int | None, end_id: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of tokens with <sos> in front and <eos> after the last one; rows without any token stay empty."""
+    """Rows of tokens with <sos> before the first and <eos> after the last; rows without tokens stay empty."""
     there = length > 0
     front = int(start_id is not None)
     width = rows.shape[1] + front + int(end_id is not None)

@@ -6,7 +6,7 @@ loss of each term. Whoever trains divides each sum by the real targets of the wh
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,14 +21,13 @@ Tensors = dict[str, Tensor]
 
 
 class Objective:
-    """One question or several; each is a term of the loss."""
+    """What is learnt: one term of the loss, or several."""
 
-    task: ClassVar[str]  # the head that a model needs
-    targets: Mapping[str, str]  # term → where its targets stand in a batch
-    weights: Mapping[str, float] = {}  # of terms that do not weigh 1
+    targets: Mapping[str, str]  # term → the name of its targets in a batch
+    weights: Mapping[str, float] = {}  # of terms whose weight is not 1
 
     def prepare(self, batch: Arrays, random: np.random.Generator) -> Arrays:
-        """What the model reads, and the targets."""
+        """The model's inputs, and the targets."""
         raise NotImplementedError
 
     def losses(self, model: Model, batch: Tensors) -> dict[str, Tensor]:
@@ -44,7 +43,7 @@ class Objective:
 
 
 def n_targets(targets: NDArray[Any]) -> int:
-    """Targets that count: classes other than IGNORED, numbers other than NaN."""
+    """The number of targets that are not ignored: neither IGNORED nor NaN."""
     return int((~np.isnan(targets)).sum() if targets.dtype.kind == "f" else (targets != IGNORED).sum())
 
 

@@ -1,4 +1,4 @@
-"""Span corruption: some runs of words are cut out, and the decoder writes what was there (T5, Raffel et al. 2020).
+"""Span corruption: some spans are removed from a text, and the decoder writes them (T5, Raffel et al. 2020).
 
 source   Thank you <extra_id_0> me to your party <extra_id_1> week </s>
 target   <extra_id_0> for inviting <extra_id_1> last </s>
@@ -15,7 +15,7 @@ from cutaway.objectives.translation import Translation
 
 
 class SpanCorruption(Translation):
-    """From `text` with its lengths. Sentinels stand for what was cut out, in the order of the text."""
+    """From `text` with its lengths. Sentinels stand for the removed spans, in their order."""
 
     targets = {"spans": "targets"}
 
@@ -28,7 +28,7 @@ class SpanCorruption(Translation):
         self.sentinels, self.share, self.mean_span = np.array(sentinels), share, mean_span
 
     def widths(self, width: int) -> tuple[int, int]:
-        """The places that a text of `width` tokens can need as source, and as target."""
+        """The lengths of source and target that a text of `width` tokens can become."""
         n_spans = self._n_spans(width)
         n_cut = self._n_cut(width)
         return width - n_cut + n_spans + 1, n_cut + n_spans + 1
@@ -62,7 +62,7 @@ class SpanCorruption(Translation):
         )
 
     def cut(self, row: NDArray[np.int64], random: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The text with spans cut out, and the spans: kept and cut runs take turns, kept first."""
+        """The text without its spans, and the spans: kept and removed runs alternate, a kept one first."""
         n_spans, n_cut = self._n_spans(len(row)), self._n_cut(len(row))
         cut, kept = _partition(n_cut, n_spans, random), _partition(len(row) - n_cut, n_spans, random)
         source: list[NDArray[np.int64]] = []
@@ -80,7 +80,7 @@ class SpanCorruption(Translation):
 
 
 def _partition(total: int, parts: int, random: np.random.Generator) -> list[int]:
-    """`total` as a sum of `parts` numbers of at least 1, all such sums alike."""
+    """`total` as a sum of `parts` positive numbers, all such sums equally likely."""
     cuts = np.sort(random.choice(total - 1, parts - 1, replace=False) + 1) if parts > 1 else np.array([], dtype=int)
     return np.diff(np.concatenate([[0], cuts, [total]])).astype(int).tolist()
 

@@ -1,13 +1,11 @@
-"""Translation: `I ate an apple <eos>` goes in, `Ich habe einen Apfel gegessen <eos>` should come out.
+"""Translation: from `I ate an apple <eos>` to `Ich habe einen Apfel gegessen <eos>`.
 
-Teacher forcing: the decoder reads `<sos> Ich habe …`, the true words so far, and is asked for the next one at every
-position. Label smoothing keeps it from being too sure (Attention Is All You Need, section 5.4). A tag in front of the
-source says which language is wanted, so that one model learns several directions (Johnson et al. 2017). Where pairs are
-few, every pair can be read twice, with other numbers dropped out, and the two answers asked to agree (R-Drop, Liang et
-al. 2021).
+Teacher forcing: the decoder reads `<sos> Ich habe …`, the true words so far, and predicts the next one at every
+position. Label smoothing prevents overconfidence (Attention Is All You Need, section 5.4). A tag before the source
+names the target language, so that one model can learn several directions (Johnson et al. 2017). With few pairs, R-Drop
+helps (Liang et al. 2021): every pair is read twice with different dropout, and the divergence of the two predictions is
+added to the loss.
 """
-
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -22,12 +20,8 @@ from cutaway.objectives.objective import Arrays, Objective, Tensors
 
 
 class Translation(Objective):
-    """From `source` and `target` with their lengths, and `tag`, the id that stands in front of each source.
+    """From `source` and `target` with their lengths, and `tag`, the id before each source; `agree` is R-Drop's α."""
 
-    `agree` is the weight of the agreement between two readings, R-Drop's α.
-    """
-
-    task: ClassVar[str] = "translate"
     targets = {"translation": "targets"}
 
     def __init__(
@@ -41,7 +35,7 @@ class Translation(Objective):
 
     @property
     def extra(self) -> dict[str, int]:
-        """Places that a row needs besides its tokens."""
+        """How many special tokens are added to each side."""
         return {"source": 1 + int(self.tagged), "target": 1}
 
     def prepare(self, batch: Arrays, random: np.random.Generator) -> Arrays:
@@ -64,11 +58,11 @@ class Translation(Objective):
         if self.agree and model.training:
             return self._of_two_readings(model, batch)
         found = token_loss(model.head, _hidden(model, batch), batch["targets"], smoothing=self.smoothing)
-        # where nothing is dropped, two readings are the same
+        # without dropout, two readings are the same
         return {"translation": found} | ({"agreement": torch.zeros_like(found)} if self.agree else {})
 
     def _of_two_readings(self, model: Model, batch: Tensors) -> dict[str, Tensor]:
-        """Per target, the mean of the two losses, and how far apart the answers are."""
+        """The mean of the losses of both readings, and the divergence of their predictions."""
         twice = {name: torch.cat([batch[name]] * 2) for name in ("source", "source_real", "ids", "targets")}
         scores = model.head(_hidden(model, twice))
         first, second = scores.chunk(2)
@@ -79,7 +73,7 @@ class Translation(Objective):
 
 
 def _hidden(model: Model, batch: Tensors) -> Float[Tensor, "batch target d_model"]:
-    # a target's padding stands on the right, where the decoder's tokens do not look: only the source needs a mask
+    # the padding of targets is on the right, where causal attention does not look: only the source needs a mask
     hidden: Tensor = model.hidden(batch["source"], batch["ids"], source_real=batch["source_real"])
     return hidden
 
@@ -87,7 +81,7 @@ def _hidden(model: Model, batch: Tensors) -> Float[Tensor, "batch target d_model
 def disagreement(
     first: Float[Tensor, "*batch vocab"], second: Float[Tensor, "*batch vocab"], targets: Int[Tensor, "*batch"]
 ) -> Float[Tensor, ""]:
-    """¼ (KL(p‖q) + KL(q‖p)), summed over the targets: R-Drop's term, for a loss that is a mean of two."""
+    """R-Drop's term, ¼ (KL(p‖q) + KL(q‖p)), summed over the targets; the loss is a mean of two readings."""
     log_p, log_q = (upcast(scores).log_softmax(-1) for scores in (first, second))
     apart = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1)  # both divergences at once
     return apart.masked_fill(targets == IGNORED, 0.0).sum() / 4

@@ -1,4 +1,4 @@
-"""Averages of weights: a moving one along the way (EMA), and one of the last checkpoints at the end, as in 2017."""
+"""Averages of weights: an exponential moving average (EMA), or the mean of the last checkpoints, as in 2017."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,17 +11,17 @@ from cutaway.errors import CheckpointError
 
 
 class MovingAverage:
-    """average ← decay · average + (1 − decay) · weights, after each step that counts; young averages forget faster."""
+    """average ← decay · average + (1 − decay) · weights, after each step that counts; with less decay at first."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
         self.weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-        self._averages = list(self.weights.values())  # kept as lists: a step has no time to look for them
+        self._averages = list(self.weights.values())  # lists, because looking them up takes time in each step
         self._parameters = [parameter.detach() for parameter in model.parameters()]
 
     @torch.no_grad()
     def update(self, step: int, skip: Tensor) -> None:
-        """Nothing moves where `skip` is 1; on a GPU nobody waits to know."""
+        """Nothing changes if `skip` is 1, without waiting for a GPU."""
         decay = min(self.decay, (1 + step) / (10 + step))
         way = torch._foreach_sub(self._parameters, self._averages)
         torch._foreach_mul_(way, (1 - decay) * (1 - skip))

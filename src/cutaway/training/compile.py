@@ -1,4 +1,4 @@
-"""Compiled training: `torch.compile` for the parts of which a model has many of a kind.
+"""Compiled training: `torch.compile` for the parts that a model has many of.
 
 All blocks of a model run the same code, so one block is compiled and serves them all: seconds where the whole model
 would take a minute, for nearly the same speed. The first new shape of batch compiles once more, for any shape. Where
@@ -8,7 +8,7 @@ another one after a resume.
     compile_blocks(model)              # before activation checkpointing
     run = Run(model, …, loss_of, captured=Captured(model, loss_of, autocast))
 
-Compiled code is for steps. Whoever measures or generates in between gets the model as it was.
+Compiled code is only used in training steps; validation and samples use the model as it was.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ def compile_loss(loss_of: LossOf, mode: str) -> LossOf:
 
 
 def compile_blocks(model: Model) -> None:
-    """Compiles what is done in training."""
+    """Compiles the forward passes of training."""
     _allow_many_shapes()
     dynamic = False if torch.are_deterministic_algorithms_enabled() else None
     compiled: dict[type[nn.Module], Callable[..., Any]] = {}

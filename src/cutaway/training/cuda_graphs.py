@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.errors import ConfigError
-from cutaway.model.kernels.cuda_graphs import record
 from cutaway.model.model import Model
 from cutaway.model.tap import watching
 from cutaway.objectives.objective import Tensors
@@ -74,6 +73,8 @@ class Captured:
 
     def _record(self, part: Tensors) -> Recording:
         """Records one pass; nothing is computed yet."""
+        from cutaway.model.kernels.cuda_graphs import record
+
         for parameter in self.trained:
             parameter.grad = None  # so that the graph writes its gradients, and does not add to what is there
         kept = {name: tensor.clone() for name, tensor in part.items()}

@@ -60,7 +60,7 @@ class Feed:
         parts = [
             {name: self._tensor(values) for name, values in part.items()}
             | {SCALE: self._tensor(np.array(scale, dtype=np.float32))}
-            for part in cut_in_parts(arrays, self.n_parts)[self.rank :: self.world]
+            for part in split_batch(arrays, self.n_parts)[self.rank :: self.world]
         ]
         return StepBatch(step, parts, counts, tokens_in(arrays), self._examples(step, raw))
 
@@ -110,7 +110,7 @@ class Feed:
                     future.cancel()
 
 
-def cut_in_parts(arrays: Arrays, n: int) -> list[Arrays]:
+def split_batch(arrays: Arrays, n: int) -> list[Arrays]:
     """A batch in n parts of as many rows; where they do not divide, the first parts have one more."""
     if n == 1:
         return [arrays]

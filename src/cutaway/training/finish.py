@@ -1,6 +1,5 @@
-"""The end of a run: the weights that the recipe asks for become a model folder with its recipe and its card."""
+"""The end of a run: the final weights become a model folder, with the recipe and a model card."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,45 +10,48 @@ from cutaway.folders import replacing_folder
 from cutaway.tokens import Tokenizer
 from cutaway.training.average import average_of, put_weights
 from cutaway.training.checkpoint import Checkpoint, read_checkpoint, regular
+from cutaway.training.datasets.training_data import Note
 from cutaway.training.loop import Run
-from cutaway.training.lora import merge_lora
 from cutaway.training.model_card import model_card
 from cutaway.training.recipe import Recipe
 from cutaway.training.recipe_file import to_toml
 
-Say = Callable[[str], None]
-
 
 def write_model_folder(
-    out: Path, run: Run, recipe: Recipe, tokenizer: Tokenizer | None, facts: dict[str, Any], say: Say
+    out: Path, run: Run, recipe: Recipe, tokenizer: Tokenizer | None, facts: dict[str, Any], note: Note
 ) -> None:
     """config.json, model.safetensors, tokenizer.json; recipe.toml, resolved; README.md, the card; all at once.
 
-    Where there is no model yet, a README.md or recipe.toml in the folder is the user's, and stays.
+    If there is no model yet, a README.md or recipe.toml in the folder is the user's, and is kept.
     """
-    merge_lora(run.model)
+    if recipe.train.lora_rank:
+        from cutaway.training.lora import merge_lora
+
+        merge_lora(run.model)
     model = run.model.eval()
     texts = {"recipe.toml": to_toml(recipe), "README.md": model_card(recipe, model, facts)}
     with replacing_folder(out, MODEL, stale=WEIGHTS) as fresh:
         save_folder(model, fresh, tokenizer)
         for name, text in texts.items():
             if (out / name).exists() and not (out / MODEL.seal).exists():
-                say(f"{out / name} was there before the model, and stays; ours is not written")
+                note(f"{out / name} existed before the model and is kept; ours is not written")
             else:
                 (fresh / name).write_text(text, encoding="utf-8")
 
 
-def choose_weights(run: Run, recipe: Recipe, folder: Path, say: Say) -> tuple[str, bool]:
-    """Gives the model its final weights, from the checkpoints in `folder`; which they are, and whether the run's scores
-    are theirs."""
+def choose_weights(run: Run, recipe: Recipe, folder: Path, note: Note) -> tuple[str, bool]:
+    """Loads the final weights from the checkpoints in `folder`.
+
+    Returns a sentence that says which they are, and whether the scores of the run are theirs.
+    """
     if recipe.train.average:
         paths = regular(folder, run.step, recipe.checkpoint.every)[-recipe.train.average :]
-        found = [checkpoint for path in paths if (checkpoint := _if_whole(path, say)) is not None]
+        found = [checkpoint for path in paths if (checkpoint := _if_whole(path, note)) is not None]
         average_of([checkpoint.tensors("weights") for checkpoint in found], run.model)
         return f"The weights are the mean of the last {len(found)} checkpoints.", False
     name, which = ("weights", "the weights") if run.average is None else ("average", "a moving average of the weights")
     if recipe.evaluate.keep_best and run.best_step is not None:
-        best = _if_whole(folder / f"step-{run.best_step:08d}", say)
+        best = _if_whole(folder / f"step-{run.best_step:08d}", note)
         if best is not None:
             source = best.tensors(name)
             for parameter_name, parameter in run.model.named_parameters():
@@ -60,10 +62,10 @@ def choose_weights(run: Run, recipe: Recipe, folder: Path, say: Say) -> tuple[st
     return f"These are {which} after step {run.step:,}.", not recipe.evaluate.keep_best
 
 
-def _if_whole(path: Path, say: Say) -> Checkpoint | None:
-    """A checkpoint of an earlier step; where it is damaged, the run still ends with what it has."""
+def _if_whole(path: Path, note: Note) -> Checkpoint | None:
+    """A checkpoint of an earlier step; None, with a note, if it is damaged."""
     try:
         return read_checkpoint(path)
     except CheckpointError as error:
-        say(f"{error}; the model is made without it")
+        note(f"{error}; the model is made without it")
         return None

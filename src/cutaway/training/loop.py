@@ -181,7 +181,7 @@ def look_back(run: Run, result: StepResult | None, *, behind: int, complain: Cal
             )
 
 
-def checkpointed(model: Model) -> None:
+def recompute_activations(model: Model) -> None:
     """Activation checkpointing: a block's inner values are computed again in the backward pass, not kept."""
     from torch.utils.checkpoint import checkpoint
 

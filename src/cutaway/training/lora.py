@@ -1,6 +1,6 @@
-"""LoRA (Hu et al. 2021): a big matrix stays as it is, and a narrow detour beside it learns: Wx + (α / r) · B(Ax).
+"""LoRA (Hu et al. 2021): a weight matrix is frozen, and an adapter of low rank is trained: Wx + (α / r) · B(Ax).
 
-At the end the detour is added into the matrix, so that a saved model is an ordinary one.
+At the end the adapter is merged into the matrix, so that a saved model is an ordinary one.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from cutaway.model.tap import Part
 
 
 class Detour(Part):
-    """A frozen linear map with a trained detour of width `rank`, which begins as nothing."""
+    """A frozen linear map with a trained adapter of this rank, which is 0 at the start."""
 
     def __init__(self, frozen: nn.Linear, rank: int, alpha: float) -> None:
         super().__init__()
@@ -29,20 +29,20 @@ class Detour(Part):
 
     @torch.no_grad()
     def merged(self) -> nn.Linear:
-        """The frozen map with the detour added in."""
+        """The frozen map with the adapter added."""
         self.frozen.weight += self.outward.double() @ self.inward.double() * self.scale
         return self.frozen
 
 
 def add_lora(model: nn.Module, rank: int, alpha: float, patterns: Sequence[str]) -> None:
-    """Freezes the model and gives each linear map whose name fits a pattern a detour; heads go on learning."""
+    """Freezes the model, except its head, and gives each linear map whose name matches a pattern an adapter."""
     found = [
         (name, part)
         for name, part in model.named_modules()
         if isinstance(part, nn.Linear) and any(fnmatchcase(_place(name), pattern) for pattern in patterns)
     ]
     if not found:
-        raise ConfigError(f"no linear map of this model fits {', '.join(patterns)} (train.lora_parts)")
+        raise ConfigError(f"no linear map of this model matches {', '.join(patterns)} (train.lora_parts)")
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name.startswith("head"))
     for name, part in found:
@@ -50,12 +50,12 @@ def add_lora(model: nn.Module, rank: int, alpha: float, patterns: Sequence[str])
 
 
 def _place(name: str) -> str:
-    """What patterns are held against: a decoder's `cross` is attention, too."""
+    """The name for patterns: a decoder's `cross` is attention, too."""
     return name.replace(".cross.", ".cross_attention.")
 
 
 def merge_lora(model: nn.Module) -> None:
-    """The detours become part of their matrices, and the model an ordinary one again."""
+    """Merges all adapters into their matrices."""
     for name, part in list(model.named_modules()):
         if isinstance(part, Detour):
             _replace(model, name, part.merged())
@@ -67,11 +67,11 @@ def _replace(model: nn.Module, name: str, part: nn.Module) -> None:
 
 
 def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
-    """Parameters whose names fit a pattern stay as they are; one beside a detour is named as it was without."""
+    """Freezes the parameters whose names match a pattern; with LoRA they have the same names as without."""
     named = [(name.replace(".frozen.", "."), parameter) for name, parameter in model.named_parameters()]
     for pattern in patterns:
         fitting = [parameter for name, parameter in named if fnmatchcase(name, pattern)]
         if not fitting:
-            raise ConfigError(f"no parameter of this model fits {pattern!r} (train.freeze)")
+            raise ConfigError(f"no parameter of this model matches {pattern!r} (train.freeze)")
         for parameter in fitting:
             parameter.requires_grad_(False)

@@ -10,8 +10,8 @@ from cutaway.model.device import usable_device
 from cutaway.training.recipe import Recipe
 
 
-def chosen_device(wanted: str) -> torch.device:
-    """The device that the recipe asks for; of several processes on a machine, each takes the GPU of its own number."""
+def choose_device(wanted: str) -> torch.device:
+    """The device of a recipe; of several processes on a machine, each takes the GPU with its number."""
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     if not wanted.startswith("cuda"):
@@ -38,7 +38,7 @@ def machine_name(device: torch.device) -> str:
 
 
 def settings(recipe: Recipe, device: torch.device) -> ExitStack:
-    """Device, threads and deterministic algorithms, as the recipe wants them, and back as they were at the end."""
+    """Sets device, threads and deterministic algorithms for a run; they are restored at the end."""
     stack = ExitStack()
     if device.type == "cuda":
         stack.enter_context(torch.cuda.device(device))
@@ -52,11 +52,11 @@ def settings(recipe: Recipe, device: torch.device) -> ExitStack:
     stack.callback(setattr, torch.utils.deterministic, "fill_uninitialized_memory", filled)
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        # every place that we make is written before it is read: no need to fill it first
+        # all our memory is written before it is read: filling it first is not needed
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         if recipe.train.compile != "no":
             from torch._inductor import config
 
-            stack.enter_context(config.patch(deterministic=True))  # else a moment's timing chooses between kernels
+            stack.enter_context(config.patch(deterministic=True))  # otherwise kernels are chosen by timing
     torch.use_deterministic_algorithms(deterministic)
     return stack

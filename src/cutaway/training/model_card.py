@@ -1,4 +1,4 @@
-"""The model card: what the model is, what it learnt from, how, and how good it is. It lies beside the weights."""
+"""The model card: what the model is, how and on what it was trained, and its scores."""
 
 from datetime import UTC, datetime
 from typing import Any

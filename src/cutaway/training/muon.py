@@ -1,10 +1,10 @@
-"""Muon (Jordan et al. 2024): the update of a matrix is made orthogonal, so that no direction drowns the others.
+"""Muon (Jordan et al. 2024): the update of a matrix is orthogonalised, so that no direction dominates.
 
     buffer ← momentum · buffer + (1 − momentum) · gradient
     update = Newton–Schulz(gradient · (1 − momentum) + buffer · momentum),     every singular value near 1
 
-`torch.optim.Muon` takes the matrices one by one, some hundred small products. Here those of one shape are stacked and
-go through together, and a matrix that is really several (queries, keys and values) is taken apart first.
+`torch.optim.Muon` updates the matrices one by one, with some hundred small products. Here, matrices of one shape are
+stacked and updated together, and a matrix that is several in one (queries, keys and values) is split first.
 """
 
 from collections.abc import Iterable
@@ -31,14 +31,14 @@ def orthogonalised(x: Float[Tensor, "n rows columns"], steps: int = 5) -> Float[
 
 
 class Muon(torch.optim.Optimizer):
-    """For matrices. Each group of `params` may say into how many equal parts its matrices are taken (`parts`)."""
+    """For matrices. `parts` of a group is the number of equal parts into which its matrices are split."""
 
     def __init__(
         self, groups: Iterable[dict[str, Any]], *, lr: float, momentum: float = 0.95, weight_decay: float = 0.0
     ) -> None:
         super().__init__(groups, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "parts": 1})
-        self.found_inf: Tensor | None = None  # 1: leave everything as it is (as fused AdamW does)
-        self.grad_scale: Tensor | None = None  # what gradients are divided by (likewise)
+        self.found_inf: Tensor | None = None  # 1: skip this step, as in fused AdamW
+        self.grad_scale: Tensor | None = None  # the divisor of gradients, as in fused AdamW
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -58,8 +58,8 @@ class Muon(torch.optim.Optimizer):
         buffers = [self.state[parameter]["momentum"] for parameter in parameters]
         if self.grad_scale is not None:
             gradients = list(torch._foreach_div(gradients, self.grad_scale))
-        go = 1.0 if self.found_inf is None else 1.0 - self.found_inf  # 0: this step does not count
-        if self.found_inf is not None:  # halfway from a number to itself is the number: its buffer stays as it is
+        go = 1.0 if self.found_inf is None else 1.0 - self.found_inf  # 0: skip this step
+        if self.found_inf is not None:  # the interpolation of a buffer with itself leaves it unchanged
             pairs = zip(buffers, gradients, strict=True)
             gradients = [torch.where(self.found_inf > 0, buffer, gradient) for buffer, gradient in pairs]
         torch._foreach_lerp_(buffers, gradients, 1 - group["momentum"])

@@ -1,7 +1,7 @@
-"""Optimizers: how a gradient becomes a change of the weights.
+"""Optimizers: from gradients to new weights.
 
-AdamW (Loshchilov & Hutter 2019), Adam as in 2017 (β₂ = 0.98, ε = 1e-9, no decay), Muon for matrices. Matrices decay,
-biases and norms do not.
+AdamW (Loshchilov & Hutter 2019), Adam as in 2017 (β₂ = 0.98, ε = 1e-9, no decay), Muon for matrices. Weight decay is
+for matrices, not for biases and norms.
 """
 
 import re
@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from cutaway.checkpoints.weight_source import TensorSource
 from cutaway.errors import CheckpointError, ConfigError
-from cutaway.training.muon import Muon
 from cutaway.training.recipe import OptimizerPart
 
 DEFAULTS: dict[str, tuple[tuple[float, float], float, float]] = {  # betas, eps, weight decay
@@ -20,7 +19,7 @@ DEFAULTS: dict[str, tuple[tuple[float, float], float, float]] = {  # betas, eps,
     "adam": ((0.9, 0.98), 1e-9, 0.0),
     "muon": ((0.9, 0.95), 1e-8, 0.1),
 }
-PARTS = {"query_key_value": 3, "key_value": 2, "gate_up": 2}  # matrices that are several in one, row upon row
+PARTS = {"query_key_value": 3, "key_value": 2, "gate_up": 2}  # matrices that are several in one, stacked by rows
 
 
 class Optimizer:
@@ -51,7 +50,7 @@ class Optimizer:
                 group["lr"] = rate * share
 
     def step(self, skip: Tensor, divisor: Tensor | None = None) -> None:
-        """Changes the weights by the gradient over `divisor`, unless `skip` is 1; on a GPU nobody waits to know."""
+        """Updates the weights with the gradient over `divisor`, unless `skip` is 1, without waiting for a GPU."""
         for optimizer in self.optimizers:
             optimizer.found_inf, optimizer.grad_scale = skip, divisor  # type: ignore[attr-defined]
             optimizer.step()
@@ -61,7 +60,7 @@ class Optimizer:
             optimizer.zero_grad(set_to_none=True)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that it remembers, by the parameter's name: `decoder.0.….weight/exp_avg`."""
+        """Its state, by the parameter's name: `decoder.0.….weight/exp_avg`."""
         return {
             f"{self.names[parameter]}/{key}": value  # type: ignore[index]
             for optimizer in self.optimizers
@@ -70,13 +69,13 @@ class Optimizer:
         }
 
     def load(self, source: TensorSource) -> None:
-        """Puts back what `tensors` gave."""
+        """Restores the state that `tensors` gave."""
         wanted: dict[str, dict[str, Tensor]] = {}
         for name in source.names():
             parameter_name, _, key = name.rpartition("/")
             wanted.setdefault(parameter_name, {})[key] = source.read(name)
         if unknown := wanted.keys() - set(self.names.values()):
-            raise CheckpointError(f"{source.path} remembers {sorted(unknown)[0]!r}, which this model does not train")
+            raise CheckpointError(f"{source.path} has state of {sorted(unknown)[0]!r}, which is not trained here")
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
@@ -85,17 +84,17 @@ class Optimizer:
 
 
 def _like(value: Tensor, parameter: Tensor) -> Tensor:
-    """On the parameter's device, in memory of its own; fused optimizers keep the number of steps there too."""
+    """A copy on the parameter's device, where fused optimizers keep the number of steps, too."""
     return value.to(device=parameter.device, copy=True)
 
 
 def in_a_block(name: str, parameter: Tensor) -> bool:
-    """A matrix of a block, which Muon is for; embeddings and heads are look-ups, and stay with AdamW."""
+    """Whether a parameter is a matrix of a block, for Muon; embeddings and heads stay with AdamW."""
     return parameter.ndim == 2 and re.search(r"coder\.\d+\.", name) is not None
 
 
 def layer_of(name: str) -> int:
-    """The depth of a parameter: 0 for embeddings, 1 … n for blocks, n + 1 for what comes after them."""
+    """The depth of a parameter: 0 for embeddings, 1 … n for blocks, n + 1 for those after them."""
     found = re.search(r"coder\.(\d+)\.", name)
     if found:
         return int(found[1]) + 1
@@ -134,11 +133,13 @@ def _muon(
     names: Mapping[nn.Parameter, str],
     shares: Mapping[nn.Parameter, float],
     recipe: OptimizerPart,
-) -> Muon:
+) -> torch.optim.Optimizer:
+    from cutaway.training.muon import Muon
+
     groups: dict[tuple[int, float], list[nn.Parameter]] = {}
     for parameter in parameters:
         *_, part, own = names[parameter].split(".")
-        n = 1 if own == "inward" else PARTS.get(part, 1)  # the way into a detour is one for all
+        n = 1 if own == "inward" else PARTS.get(part, 1)  # LoRA's A is one matrix for all parts
         groups.setdefault((n if parameter.shape[0] % n == 0 else 1, shares[parameter]), []).append(parameter)
     return Muon(
         [{"params": group, "parts": n, "lr": recipe.matrix_rate * share} for (n, share), group in groups.items()],
@@ -149,13 +150,13 @@ def _muon(
 
 
 def gradient_length(parameters: list[nn.Parameter]) -> Tensor:
-    """√(sum of all squares)."""
+    """The norm of the whole gradient."""
     return nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None], foreach=True)
 
 
 def clipping(length: Tensor, longest: float) -> Tensor | None:
-    """What a gradient of this length is divided by, so that it is at most `longest`; 0 lets any through.
+    """The divisor that clips a gradient of this norm to `longest`; None if that is 0.
 
-    The optimizer divides as it reads the gradient, which saves a way through memory.
+    The optimizer divides as it reads the gradient, which saves a pass through memory.
     """
     return ((length + 1e-6) / longest).clamp(min=1.0).float() if longest > 0 else None

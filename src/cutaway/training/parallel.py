@@ -1,7 +1,7 @@
-"""Several machines, one step: each takes some parts of the batch, and the gradients are added up.
+"""Several processes, one step: each takes some parts of the batch, and the gradients are summed.
 
-Each part's loss is already divided by the real targets of the *whole* step, so the sum is the gradient that one machine
-would have found. `torchrun --nproc-per-node 2 -m cutaway train …` starts two processes; of several GPUs each takes one.
+The loss of a part is divided by the number of targets of the *whole* step, so the sum is the gradient of the step.
+`torchrun --nproc-per-node 2 -m cutaway train …` starts two processes; of several GPUs, each process uses one.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Curves of runs: what their logs hold, as a table and as a picture."""
+"""Runs as their logs describe them, and their learning curves as a picture."""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ LEFT, RIGHT, TOP, BOTTOM = 64, 24, 44, 48
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run as its log tells it."""
+    """A run according to its log."""
 
     path: Path
     start: Event
@@ -50,7 +50,7 @@ def read_run(folder: Path) -> RunRecord:
         match event["event"]:
             case "start":
                 start, state = event, "unfinished"
-                last = event.get("step", inf)  # what came after it was lost, or is of another run
+                last = event.get("step", inf)  # what came after it was lost, or belongs to another run
                 steps, evaluations = ({s: e for s, e in told.items() if s <= last} for told in (steps, evaluations))
             case "step":
                 steps[event["step"]] = event

@@ -1,7 +1,7 @@
-"""The run log: one JSON object a line, appended as things happen, in `run/log.jsonl`.
+"""The run log, `run/log.jsonl`: one JSON object per line for each event.
 
-Events: start resume step evaluate skip checkpoint end. After a crash the lines of lost steps stay; whoever reads the
-log takes the last line of each step.
+Events: start resume step evaluate skip checkpoint end. After a crash, the lines of lost steps remain; readers use
+the last line of each step.
 """
 
 import json
@@ -24,7 +24,7 @@ Listener = Callable[[Event], None]
 
 
 class RunLog:
-    """Writes events to the file and tells everybody who listens. A full disk ends the log, not the run."""
+    """Writes events to the file and passes them to listeners. A full disk ends the log, not the run."""
 
     def __init__(self, path: Path | None, listeners: list[Listener]) -> None:
         self.path, self.listeners = path, listeners
@@ -46,7 +46,7 @@ class RunLog:
             listener(event)
 
     def _write(self, file: FileIO, line: bytes) -> None:
-        line = line if self.whole else b"\n" + line  # what a crash or a full disk cut short stays a line of its own
+        line = line if self.whole else b"\n" + line  # a line that a crash or a full disk truncated stays separate
         worked = self.works
         try:
             self.works = self.whole = file.write(line) == len(line)
@@ -61,7 +61,7 @@ class RunLog:
 
 
 def plain_values(value: Any) -> Any:
-    """JSON has no NaN: it becomes a word, which any reader can read and `float` reads again."""
+    """NaN and infinity, which JSON does not have, as strings that `float` can read."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
@@ -70,7 +70,7 @@ def plain_values(value: Any) -> Any:
 
 
 def read_log(path: Path) -> Iterator[Event]:
-    """The events of a log; a line that a crash cut short, or that we would not have written, is left out."""
+    """The events of a log; truncated and invalid lines are left out."""
     try:
         with path.open("rb") as file:
             while line := file.readline(LONGEST):
@@ -85,7 +85,7 @@ def read_log(path: Path) -> Iterator[Event]:
 
 
 def _is_event(event: Event) -> bool:
-    """Whether those who read a log can rely on it: what stands in events of every run is of its kind."""
+    """Whether the values of an event have the types that readers rely on."""
     kind = event.get("event")
     if not isinstance(kind, str) or (kind in STEPS and event.get("step") is None):
         return False
@@ -101,7 +101,7 @@ def _is_count(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """One that can be drawn; what is not finite stands in a log as a word."""
+    """Whether this is a finite number; others are strings in a log."""
     return type(value) in (int, float) and -LARGEST < value < LARGEST
 
 

@@ -1,5 +1,4 @@
-"""Schedules: the learning rate as a function of the step. They count steps, never seconds, so that a resumed run
-goes on exactly as it would have.
+"""Schedules: the learning rate as a function of the step, never of the time, so that a resumed run continues exactly.
 
 2017: rate ∝ min(1/√step, step/warmup^1.5), the inverse square root after a warm-up. Steps count from 1.
 """
@@ -13,13 +12,13 @@ KINDS = ("constant", "inverse_sqrt", "cosine", "linear", "wsd")
 
 
 def rate_at(schedule: SchedulePart, step: int, steps: int) -> float:
-    """The share of the highest rate at this step of `steps`."""
+    """The learning rate at this step of `steps`, as a share of the highest."""
     if schedule.kind not in KINDS:
         raise ConfigError(f"schedule.kind={schedule.kind!r} is not one of {', '.join(KINDS)}")
     warmup = schedule.warmup
     if step < warmup:
         return step / warmup
-    gone = min(1.0, (step - warmup) / max(1, steps + 1 - warmup))  # the end is one step after the last: all steps count
+    gone = min(1.0, (step - warmup) / max(1, steps + 1 - warmup))  # it ends after the last step: all steps count
     final = schedule.final
     match schedule.kind:
         case "constant":

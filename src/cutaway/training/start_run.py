@@ -4,7 +4,7 @@ import torch
 
 from cutaway.model.model import Model
 from cutaway.training.datasets.training_data import Note, TrainingData
-from cutaway.training.loop import Run, checkpointed, loss_function
+from cutaway.training.loop import Run, loss_function, recompute_activations
 from cutaway.training.optimizer import Optimizer
 from cutaway.training.parallel import ProcessGroup
 from cutaway.training.recipe import Recipe
@@ -57,7 +57,7 @@ def _change_parts(recipe: Recipe, model: Model) -> None:
 
         compile_blocks(model)
     if t.checkpointing:
-        checkpointed(model)
+        recompute_activations(model)
 
 
 def uses_cuda_graphs(recipe: Recipe, device: torch.device, note: Note) -> bool:

@@ -1,7 +1,6 @@
-"""Where a model starts: from nothing, or from any model that `cutaway.load` takes.
+"""Where a model starts: new weights, or any model that `cutaway.load` takes.
 
-A model that was trained for one task can start another: its body comes along, and what the new task needs besides is
-drawn anew.
+A model that was trained for one task can start another: it keeps its body, and gets a new head with random weights.
 """
 
 import dataclasses
@@ -29,13 +28,13 @@ MAY_CHANGE = (*OF_THE_DATA, "task", "pad_id", "start_id", "end_ids", "max_len", 
 
 
 def refuse_unknown_model(recipe: Recipe) -> None:
-    """A size, a key of [model] or a starting model that does not exist: said before anything is read or trained."""
+    """Refuses an unknown size, key of [model] or starting model, before anything is read."""
     if recipe.model.start is not None:
         start = Path(recipe.model.start)
         if recipe.model.start in names():
             return
         if not start.exists():
-            within = "" if start.is_absolute() else f" in {Path.cwd()}, where this command was given"
+            within = "" if start.is_absolute() else f" in {Path.cwd()}, the current folder"
             within += said("; models by name are {}", start)
             raise ConfigError(f"[model] start={recipe.model.start!r}: there is no such folder or file{within}")
         return
@@ -47,24 +46,24 @@ def refuse_unknown_model(recipe: Recipe) -> None:
 
 
 def starting_tokenizer(recipe: Recipe) -> Tokenizer | None:
-    """The tokenizer that comes with the model which the recipe starts from."""
+    """The tokenizer of the starting model."""
     return None if recipe.model.start is None else tokenizer_of(recipe.model.start)
 
 
 def refuse_another_tokenizer(recipe: Recipe, own: Tokenizer | None, used: Tokenizer | None) -> None:
-    """The rows of a starting model's embedding are the tokens of its own tokenizer, and of no other."""
+    """Refuses a tokenizer that is not the starting model's: the rows of its embedding are its own tokens."""
     if own is None or used is None or digest(own) == digest(used):
         return
     t = recipe.tokenizer
     asked = f"kind={t.kind!r}" if t.file is None else f"file={t.file!r}"
     raise ConfigError(
-        f"[tokenizer] {asked}, of {used.vocab_size:,} tokens, is another one than the starting model's, of "
-        f"{own.vocab_size:,} tokens, in {recipe.model.start}: leave [tokenizer] out, and the model's own is taken"
+        f"[tokenizer] {asked}, of {used.vocab_size:,} tokens, is not the tokenizer of the starting model, of "
+        f"{own.vocab_size:,} tokens, in {recipe.model.start}: leave [tokenizer] out to use the model's own"
     )
 
 
 def starting_model(recipe: Recipe, numbers: dict[str, Any], device: torch.device) -> tuple[Model, list[str]]:
-    """The model at step 0, and the names of the parameters that were drawn anew."""
+    """The model at step 0, and the names of the parameters with new random weights."""
     task = {"task": task_of(recipe).head}
     if recipe.model.size is not None:
         known = config_of(recipe.model.size)
@@ -80,7 +79,7 @@ def starting_model(recipe: Recipe, numbers: dict[str, Any], device: torch.device
 
 
 def refuse_long_rows(recipe: Recipe, dataset: TrainingData, model: Model) -> None:
-    """Rows that the model cannot read: the first of them would end the run, perhaps after hours."""
+    """Refuses rows that are longer than the model reads: the first would end the run, perhaps after hours."""
     max_len = getattr(model, "max_len", None)
     for source in (dataset.train, dataset.valid):
         if source is None or max_len is None:
@@ -88,7 +87,7 @@ def refuse_long_rows(recipe: Recipe, dataset: TrainingData, model: Model) -> Non
         widest = recipe.data.seq_len  # of windows
         if hasattr(source, "buckets"):
             widest = max(max(bucket.widths) for bucket in source.buckets.buckets)
-            widest -= isinstance(dataset.objective, NextToken)  # the last token is not read
+            widest -= isinstance(dataset.objective, NextToken)  # the last token is only a target
         if widest > max_len:
             raise ConfigError(
                 f"rows of {widest} tokens are longer than the model's max_len={max_len}: set data.seq_len to that"
@@ -96,7 +95,7 @@ def refuse_long_rows(recipe: Recipe, dataset: TrainingData, model: Model) -> Non
 
 
 def _fitting(config: Config, numbers: dict[str, Any]) -> dict[str, Any]:
-    """The numbers that this family has: a Llama has no max_len, a ViT no vocabulary."""
+    """The settings that this family has: a Llama has no max_len, a ViT no vocabulary."""
     known = {field.name for field in dataclasses.fields(config)}
     return {name: value for name, value in numbers.items() if name in known and value is not None}
 
@@ -105,7 +104,7 @@ def _fitting(config: Config, numbers: dict[str, Any]) -> dict[str, Any]:
 def _take_over(old: Model, new: Model) -> list[str]:
     """Copies every parameter that both have; only a head may differ. The names of those that are new."""
     before, after = old.config.to_dict(), new.config.to_dict()
-    for name in before:  # other numbers of heads or layers would fit the same matrices, and mean something else
+    for name in before:  # another number of heads fits the same matrices, but means something else
         if before[name] != after[name] and name not in MAY_CHANGE and not name.endswith("dropout"):
             raise ConfigError(
                 f"[model] {name}={after[name]!r}, but the starting model has {before[name]!r}: its task and dropout "
@@ -128,7 +127,7 @@ def _take_over(old: Model, new: Model) -> list[str]:
 
 
 def _places(name: str) -> Iterator[str]:
-    """Where another task's model may have a parameter: BERT's pre-training head holds two heads, by name."""
+    """The names that a parameter may have in a model of another task: BERT's pre-training head has two heads."""
     yield name
     for alone, within in (("head.pool.", "head.next_sentence.pool."), ("head.", "head.masked.")):
         for here, there in ((alone, within), (within, alone)):

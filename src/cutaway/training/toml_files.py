@@ -1,4 +1,4 @@
-"""TOML that others wrote: whatever stands in it, it is read in a moment or refused."""
+"""TOML of unknown origin: it is read quickly or refused."""
 
 import re
 import tomllib
@@ -9,14 +9,14 @@ from cutaway.errors import CheckpointError, ConfigError
 from cutaway.files import MEGABYTE, read_bytes
 
 MOST_BYTES = 4 * MEGABYTE
-MOST_PARTS = 8  # of a dotted key: to read one takes the square of its parts
+MOST_PARTS = 8  # of a dotted key: the time to read one grows with the square of its parts
 
 _TEXT = re.compile(r'"""(?s:.*?)"""|\'\'\'(?s:.*?)\'\'\'|"(?:[^"\\\n]|\\.)*+"|\'[^\'\n]*+\'|#[^\n]*+')
 _LONG_KEY = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{MOST_PARTS}}}")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """What a file holds."""
+    """The content of a file."""
     try:
         text = read_bytes(path, MOST_BYTES).decode("utf-8")
     except CheckpointError as error:
@@ -27,9 +27,9 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_toml(text: str, where: str) -> dict[str, Any]:
-    """What a text holds; `where` names it in errors."""
+    """The content of a text; `where` names it in errors."""
     if key := _LONG_KEY.search(_TEXT.sub("_", text)):
-        raise ConfigError(f"{where} is no recipe: the key {key[0][:40]}… has more than {MOST_PARTS} parts")
+        raise ConfigError(f"{where} is not a recipe: the key {key[0][:40]}… has more than {MOST_PARTS} parts")
     try:
         return tomllib.loads(text)
     except RecursionError:

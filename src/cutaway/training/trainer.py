@@ -18,7 +18,7 @@ from cutaway.training.datasets.training_data import TrainingData
 from cutaway.training.feed import Feed, StepBatch
 from cutaway.training.interruption import Interruption
 from cutaway.training.loop import StepResult, look_back, take_step
-from cutaway.training.machine import chosen_device, machine_name, settings
+from cutaway.training.machine import choose_device, machine_name, settings
 from cutaway.training.parallel import join_group
 from cutaway.training.recipe import Recipe
 from cutaway.training.resume import depends_on, refuse_another_run, restore, save_run
@@ -55,7 +55,7 @@ class Trainer:
     def __init__(self, recipe: Recipe, out: Path, listeners: list[Listener]) -> None:
         self.recipe, self.listeners, self.folder = recipe, listeners, RunFolder(out)
         self.interruption = Interruption()
-        self.device = chosen_device(recipe.train.device)
+        self.device = choose_device(recipe.train.device)
         self.seconds_before, self.flops, self.scores = 0.0, 0.0, {}  # type: float, float, dict[str, float]
 
     # --- opening -----------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from cutaway.checkpoints import load, save
 from cutaway.errors import InputError
 from cutaway.evaluation.perplexity import windows_of
 from cutaway.model.model import DecoderModel
-from cutaway.training.machine import chosen_device
+from cutaway.training.machine import choose_device
 from cutaway.training.presets import recipe_for
 from cutaway.training.recipe import Recipe
 from cutaway.training.run_curves import read_run
@@ -126,7 +126,7 @@ def network_recipe(name: str, text: Tokenised, steps: int, changes: Sequence[str
     window = min(WINDOW, len(text.train) - 2, text.n_valid - 1)
     if window < 1:
         raise InputError("too little text: not even two tokens to learn from, or to validate with")
-    size = LARGE if chosen_device("auto").type == "cuda" else SMALL
+    size = LARGE if choose_device("auto").type == "cuda" else SMALL
     valid = json.dumps([str(path) for path in text.files("valid")])
     usual = (
         f"name={name}", f"tokenizer={{file={json.dumps(str(text.tokenizer_folder))}}}",
@@ -169,7 +169,7 @@ def trained_network(
         raise KeyboardInterrupt
     if not finished:
         save(trainer.run.model, out, text.tokenizer)
-    model = load(out, device=chosen_device("auto"))
+    model = load(out, device=choose_device("auto"))
     assert isinstance(model, DecoderModel)
     return Network(model, text.end, recipe.data.seq_len), trainer.flops, trainer.run.step
 

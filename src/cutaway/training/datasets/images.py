@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from cutaway.data.batches import PictureBatches
+from cutaway.data.batches import ImageBatches
 from cutaway.data.images import Images, idx_images, image_folder, npz_images
 from cutaway.data.order import Indices
 from cutaway.errors import ConfigError
@@ -31,10 +31,10 @@ class ImageFiles:
         if height != width:
             raise ConfigError(f"the images are {_size(train)}; --set data.image_size=64 crops them to squares")
         statistics = mean_and_std(train.pixels, kept)
-        batches = PictureBatches(train.pixels, train.labels, rows=rows, seed=recipe.seed, examples=kept)
+        batches = ImageBatches(train.pixels, train.labels, rows=rows, seed=recipe.seed, examples=kept)
         valid_batches = None
         if valid is not None:
-            valid_batches = PictureBatches(valid.pixels, valid.labels, rows=rows, shuffle=False, examples=measured)
+            valid_batches = ImageBatches(valid.pixels, valid.labels, rows=rows, shuffle=False, examples=measured)
         settings: dict[str, Any] = {
             "n_classes": len(train.names), "labels": list(train.names), "n_channels": channels, "image_size": height,
             "pixel_mean": statistics[0], "pixel_std": statistics[1],

@@ -2,20 +2,22 @@
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cutaway.data.batches import Batch, Examples, Source, Windows
 from cutaway.data.corpus import Corpus, part_of, size_of, tokenised_documents
-from cutaway.data.dedup import Repeats, repeats, without_repeats
-from cutaway.data.text_files import read_documents
+from cutaway.data.text_files import read_documents, without_documents
 from cutaway.errors import ConfigError
-from cutaway.objectives import NextToken, Pretraining, SpanCorruption
+from cutaway.objectives import NextToken
 from cutaway.tokens import Tokenizer
 from cutaway.training.datasets.choose_tokenizer import choose_tokenizer, special_ids
 from cutaway.training.datasets.held_out import check_length, holds_out, n_to_train_on, paths_of
 from cutaway.training.datasets.training_data import Note, TrainingData
 from cutaway.training.recipe import Recipe
 from cutaway.training.tasks import is_windowed, task_of
+
+if TYPE_CHECKING:
+    from cutaway.data.dedup import Repeats
 
 
 class TextFiles:
@@ -41,25 +43,27 @@ class TextFiles:
             tokenizer=tokenizer,
             model_settings={**special_ids(tokenizer, starts=starts), "max_len": d.seq_len},
             bytes_per_token=None if valid is None else valid.n_bytes / len(valid.ids),
-            notes=list(self.repeats.messages()),
+            notes=list(self.repeats.messages()) if self.repeats else [],
         )
 
     def training_texts(self) -> Iterator[str]:
         """The training text in pieces, without what is held out: what a new tokenizer is trained on."""
         d = self.data
         pieces = read_documents(self.train, d.split, wrap=d.wrap)  # type: ignore[arg-type]
-        pieces = without_repeats(pieces, self.repeats.left_out)
+        if self.repeats:
+            pieces = without_documents(pieces, self.repeats.left_out)
         if holds_out(d):
             pieces = part_of(pieces, d.split, 0, self._split_at[0])  # type: ignore[arg-type]
         return (piece.text for piece in pieces)
 
     @cached_property
-    def repeats(self) -> Repeats:
-        """Training documents that overlap with the validation text; none where one text is split in two."""
-        d = self.data
-        if not d.apart or not d.valid:
-            return Repeats((), (), 0.0)
-        return repeats(self.train, self.valid, d.split)  # type: ignore[arg-type]
+    def repeats(self) -> "Repeats | None":
+        """Training documents that overlap with the validation text; None where one text is split in two."""
+        if not self.data.apart or not self.data.valid:
+            return None
+        from cutaway.data.dedup import find_repeats
+
+        return find_repeats(self.train, self.valid, self.data.split)  # type: ignore[arg-type]
 
     @cached_property
     def _split_at(self) -> tuple[int, int]:
@@ -79,7 +83,9 @@ class TextFiles:
             kept, total = self._split_at
             train = tokenised_documents(self.train, tokenizer, part=(0, kept), wrap=d.wrap, **how)
             return train, tokenised_documents(self.train, tokenizer, part=(kept, total), **how)
-        train = tokenised_documents(self.train, tokenizer, wrap=d.wrap, left_out=self.repeats.left_out, **how)
+        train = tokenised_documents(
+            self.train, tokenizer, wrap=d.wrap, left_out=self.repeats.left_out if self.repeats else (), **how
+        )
         if not d.valid:
             return train, None
         self.note(f"reading {', '.join(d.valid)}")
@@ -87,7 +93,7 @@ class TextFiles:
 
     def _batches(self, corpus: Corpus, objective: Any, tokenizer: Tokenizer, *, shuffle: bool) -> Source:
         recipe, d, t = self.recipe, self.data, self.recipe.train
-        is_spans, is_pretraining = isinstance(objective, SpanCorruption), isinstance(objective, Pretraining)
+        is_spans, is_pretraining = (recipe.objective.kind == kind for kind in ("spans", "pretrain"))
         extra = 1 if is_spans else objective.extra
         # spans: something hidden and something left; a pair: two sentences
         check_length(d.seq_len, extra, 2 if is_spans or is_pretraining else 1)

@@ -6,7 +6,9 @@ import numpy as np
 
 from cutaway.data.batches import Batch
 from cutaway.model.model import Model
-from cutaway.objectives import IGNORED, Labels, Pictures, as_tensors
+from cutaway.objectives import IGNORED, as_tensors
+from cutaway.objectives.classify import Labels
+from cutaway.objectives.images import ImageLabels
 from cutaway.tokens import Tokenizer
 from cutaway.training.datasets.training_data import TrainingData
 from cutaway.training.recipe import Recipe
@@ -31,7 +33,7 @@ def samples(model: Model, dataset: TrainingData, n: int, prompt: str) -> list[st
 
 def _samples(model: Model, dataset: TrainingData, n: int) -> Iterator[str]:
     names, objective = dataset.model_settings.get("labels"), dataset.objective
-    assert isinstance(objective, Labels | Pictures)
+    assert isinstance(objective, Labels | ImageLabels)
     for raw, arrays in dataset.examples(n):
         scores = objective.answers(model, as_tensors(arrays, model.device)).float().cpu().numpy()
         answers = scores[..., 0] if names is None else scores.argmax(axis=-1)

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import torch
 
 from cutaway.model.model import Model
-from cutaway.objectives import IGNORED, Masked, Pretraining, as_tensors
+from cutaway.objectives import IGNORED, as_tensors
+from cutaway.objectives.masked import Masked, Pretraining
 from cutaway.objectives.objective import Arrays
 from cutaway.tokens import Tokenizer
 from cutaway.training.datasets.training_data import TrainingData

@@ -1,7 +1,7 @@
 """Span corruption: the decoder writes the spans that are missing from the source (T5)."""
 
 from cutaway.model.model import Model
-from cutaway.objectives import SpanCorruption
+from cutaway.objectives.spans import SpanCorruption
 from cutaway.tokens import Tokenizer
 from cutaway.training.datasets.training_data import TrainingData
 from cutaway.training.recipe import Recipe

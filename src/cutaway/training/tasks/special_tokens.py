@@ -1,7 +1,7 @@
 """The special tokens that tasks need of a tokenizer."""
 
 from cutaway.errors import ConfigError
-from cutaway.objectives import Hiding
+from cutaway.objectives.masked import Hiding
 from cutaway.tokens import Tokenizer
 from cutaway.training.recipe import Recipe
 

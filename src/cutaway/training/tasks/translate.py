@@ -4,7 +4,7 @@ import torch
 
 from cutaway.decoding.search.greedy import greedy_translate
 from cutaway.model.model import EncoderDecoderModel, Model
-from cutaway.objectives import Translation
+from cutaway.objectives.translation import Translation
 from cutaway.tokens import Tokenizer
 from cutaway.training.datasets.training_data import TrainingData
 from cutaway.training.recipe import Recipe

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from cutaway.model.kernels import linear as room
 from cutaway.model.kernels.linear import FEW_ROWS as FEW
-from cutaway.model.kernels.linear import linear
-from cutaway.model.linear import Linear
+from cutaway.model.kernels.linear import Linear, linear
 
 SHAPES = [(n,) for n in range(1, FEW + 2)] + [(1, 1), (2, 3), (1, 0), ()]
 

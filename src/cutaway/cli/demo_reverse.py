@@ -1,4 +1,4 @@
-"""`cutaway demo --reverse`: a model learns to spell words backwards, and shows where it looks."""
+"""`cutaway demo --reverse`: trains a model to spell words backwards, and shows its cross-attention."""
 
 import time
 
@@ -9,14 +9,14 @@ STEPS = 1000
 
 
 def learn_to_reverse(word: str, steps: int, as_json: bool) -> None:
-    """Half a minute on one core."""
+    """Trains for about half a minute on one core, then prints answers and the attention for this word."""
     import torch
 
     from cutaway.toys import reversal
 
     word = word.lower()
     reversal.check_word(word)
-    torch.set_num_threads(1)  # matrices this small gain nothing from a second thread, and lose when others use it
+    torch.set_num_threads(1)  # a second thread makes such small matrices no faster
     start = time.perf_counter()
     model = _train(steps, quiet=as_json)
     seconds = time.perf_counter() - start
@@ -39,9 +39,9 @@ def _train(steps: int, *, quiet: bool):  # type: ignore[no-untyped-def]
 
     from cutaway.toys import reversal
 
-    columns = (TextColumn("learning"), BarColumn(), TextColumn("loss {task.fields[loss]:.3f}"), TimeRemainingColumn())
+    columns = (TextColumn("training"), BarColumn(), TextColumn("loss {task.fields[loss]:.3f}"), TimeRemainingColumn())
     with Progress(*columns, transient=True, disable=quiet) as progress:
-        bar = progress.add_task("learning", total=steps, loss=float("nan"))
+        bar = progress.add_task("training", total=steps, loss=float("nan"))
         return reversal.train_reversal(
             steps=steps, report=lambda step, loss: progress.update(bar, completed=step, loss=loss)
         )
@@ -54,11 +54,11 @@ def _show(n_parameters: int, seconds: float, score: float, answers: dict[str, st
     from cutaway.cli.shared.console import Console
 
     console = Console()
-    console.print(f"A Transformer of {n_parameters:,} parameters learnt to spell backwards in {seconds:.0f} s:")
-    console.print(f"of 500 new random words it reverses {score:.1%}.\n")
+    console.print(f"A Transformer with {n_parameters:,} parameters learned to spell backwards in {seconds:.0f} s.")
+    console.print(f"It reverses {score:.1%} of 500 new random words.\n")
     table = Table(box=None, pad_edge=False)
-    table.add_column("you give", style="bold")
-    table.add_column("it writes")
+    table.add_column("input", style="bold")
+    table.add_column("output")
     table.add_column("")
     for word, answer in answers.items():
         right = answer == word[::-1]
@@ -72,7 +72,7 @@ def _draw(pattern, written: list[str], read: list[str]) -> None:  # type: ignore
 
     console = Console()
     console.print(f"\nWhere it looked while it wrote «{''.join(written).removesuffix('<eos>')}»:")
-    console.print("a row for each letter that it wrote, a column for each letter that it read")
-    console.print("(cross-attention of the last block, mean of its heads)\n")
+    console.print("rows: the letters that it wrote; columns: the letters that it read")
+    console.print("(cross-attention of the last block, mean over heads)\n")
     rows, columns = (["⏎" if token == "<eos>" else token for token in tokens] for tokens in (written, read))
     console.print(heat_map(pattern.mean(0), rows=rows, columns=columns))

@@ -82,7 +82,7 @@ def build(
     if not dtype.is_floating_point:
         raise ConfigError(f"dtype={dtype} has no fractions: give torch.float32, torch.bfloat16 or torch.float16")
     model = bare(config).to(dtype)
-    if str(device) == "meta":  # a model that takes no memory, for whoever wants only its shapes
+    if str(device) == "meta":  # a model without memory, of which only the shapes are wanted
         return model
     device = usable_device(device)
     model.to_empty(device=device)

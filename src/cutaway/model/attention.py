@@ -18,8 +18,8 @@ from torch import Tensor
 from cutaway.errors import ConfigError
 from cutaway.model.cache import KeysValues, Store
 from cutaway.model.kernels.attend import Bias, Keys, Queries, Values, attend, attend_in_step
+from cutaway.model.kernels.linear import Linear
 from cutaway.model.kernels.live_rows import Packing
-from cutaway.model.linear import Linear
 from cutaway.model.masks import EVERYWHERE, Mask
 from cutaway.model.positions import Rotation
 from cutaway.model.tap import Part
@@ -118,7 +118,7 @@ class Attention(Part):
             heads = heads if packing is None else packing.gather_heads(heads)
         else:
             heads = attend(query, key, value, mask, bias=bias, scale=self.scale, dropout=dropout, packing=packing)
-        if packing is not None and (self.reads("heads") or self.edits("heads")):  # who looks finds them in their rows
+        if packing is not None and (self.reads("heads") or self.edits("heads")):  # a watch sees the heads in rows
             heads = packing.gather_heads(self.tap("heads", packing.spread_heads(heads)))
         else:
             heads = self.tap("heads", heads)

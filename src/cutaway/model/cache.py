@@ -187,7 +187,7 @@ class Cache:
         )
 
     def first_of_memory(self, n: int, *, full: bool = False) -> Self:
-        """A view with the first n positions of the memory; `full` if every row has so many."""
+        """A view with the first n positions of the memory; `full` if no row has fewer."""
         if not self.cross:
             return self
         mask = self.cross_mask
@@ -206,7 +206,7 @@ class Cache:
         slots: Sequence[int] | None = None,
         source: Sequence[int] | None = None,
     ) -> None:
-        """Moves rows to other rows: so many slots of each, and so many positions of its source.
+        """Moves rows to other rows, and of each only its first `slots` and the first `source` positions of its memory.
 
         No row may be in both lists.
         """

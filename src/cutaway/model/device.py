@@ -21,7 +21,7 @@ def usable_device(device: torch.device | str, name: str = "device", known: str =
 
 @contextmanager
 def threads_for(tokens: int) -> Iterator[None]:
-    """Sets the number of threads that makes a pass over so many tokens fast: one for a few tokens.
+    """Inside this context, a pass over a few tokens runs on one thread, and a longer one on all.
 
     Threads that share a product wait for each other after every one of a pass's hundreds of products. For a few tokens
     they save little on an idle machine, and on a busy one the waiting can take many times as long as the pass itself.

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from cutaway.errors import ConfigError
 from cutaway.model.dropout import Dropout
-from cutaway.model.linear import Linear
+from cutaway.model.kernels.linear import Linear
 from cutaway.model.tap import Part
 
 Activation = Callable[[Tensor], Tensor]

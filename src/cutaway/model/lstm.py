@@ -63,7 +63,7 @@ class Stepwise(Part):
         return self.tap(name, value) if self.edits(name) else value
 
     def tap_steps(self, name: str, steps: Callable[[], Tensor]) -> None:
-        """All steps at once, for whoever reads the tap; if it is edited, `tap_step` has shown them already."""
+        """All steps at once, if the tap is read; an edited tap was read by `tap_step` already."""
         if self.reads(name) and not self.edits(name):
             self.tap(name, steps())
 

@@ -1,11 +1,11 @@
-"""Taps: every value that the lecture names can be read, or replaced, while the model works.
+"""Taps: every value that the lecture names can be read or replaced while the model runs.
 
-A part writes `x = self.tap("pattern", x)`. Unwatched, that is one comparison and the value itself; `torch.compile`
-sees a constant and leaves nothing of it in the graph. Inside `with watch(model, "decoder.*.attention.pattern")` the
-value is kept; inside `with edit(model, {...})` it is replaced.
+A part writes `x = self.tap("pattern", x)`. If nobody watches, this is one comparison, and `torch.compile` leaves
+nothing of it in the graph. Inside `with watch(model, "decoder.*.attention.pattern")` the value is kept; inside
+`with edit(model, {...})` it is replaced.
 
-Why the watchers are a module-level tuple: forward hooks added after `torch.compile` never fire and a ContextVar breaks
-the graph, but a global is guarded by the compiler, which compiles once more for a watched run, without a break.
+The watchers are a module-level tuple, because forward hooks added after `torch.compile` are never called and a
+ContextVar breaks the graph. A global is guarded by the compiler, which compiles once more for a watched run.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ class Part(nn.Module):
     taps: Mapping[str, str] = {}
 
     def tap(self, name: str, value: Tensor) -> Tensor:
-        """Hands `value` on, past whoever watches this part's `name`."""
+        """Returns `value`, which those who watch `name` of this part may read or replace."""
         if not _watchers:
             return value
         for watcher in _watchers:
@@ -42,16 +42,16 @@ class Part(nn.Module):
         return value
 
     def reads(self, *names: str) -> bool:
-        """True when somebody reads one of these taps, so that a value nobody else needs is worth computing."""
+        """True if one of these taps is read, so that a value that nothing else needs has to be computed."""
         return _watchers != () and any((id(self), name) in watcher.reads for watcher in _watchers for name in names)
 
     def edits(self, *names: str) -> bool:
-        """True when somebody replaces one of these taps, so that the value has to be on the way to the output."""
+        """True if one of these taps is replaced, so that the output has to be computed from its value."""
         return _watchers != () and any((id(self), name) in watcher.edits for watcher in _watchers for name in names)
 
 
 class Seen(dict[str, Any]):
-    """What a watch has collected: tap name → value."""
+    """The values that a watch has collected, by the name of the tap."""
 
     def __missing__(self, name: str) -> Any:
         seen = f"seen were {', '.join(self)}" if self else "nothing was: run the model inside the watch"
@@ -60,7 +60,7 @@ class Seen(dict[str, Any]):
 
 @dataclass(frozen=True)
 class _Keeping:
-    """How much of a value is kept, and where."""
+    """Which part of a value is kept, and where."""
 
     all: bool = False
     positions: tuple[int, ...] | None = None
@@ -83,13 +83,13 @@ class _Keeping:
 
 @dataclass(frozen=True)
 class _Decoding:
-    """A step of an engine. Its cache is written on, so that what is kept has to be a copy."""
+    """A step of an engine. Values are copied, because later steps write into its cache."""
 
-    hypotheses: bool  # several of each text stand where positions stand otherwise, all of them at the last one
+    hypotheses: bool  # the axis of positions has the hypotheses of a text, all of them at the last position
 
 
 class _Watcher:
-    """Who looks at which taps. Keyed by part, not by name, so that a second model may run inside the same watch."""
+    """One watch or edit. Taps are identified by part, not by name, so that another model may run inside a watch."""
 
     def __init__(self, model: nn.Module, patterns: Mapping[str, Edit | None], keeping: _Keeping) -> None:
         self.model, self.keeping, self.seen = uncompiled(model), keeping, Seen()
@@ -134,18 +134,18 @@ class _Watcher:
         return value
 
 
-_watchers: tuple[_Watcher, ...] = ()  # a tuple, not a stack: watches of several threads need not end in order
-_installing = Lock()  # of two threads that come at once, neither watcher may be lost, nor stay
+_watchers: tuple[_Watcher, ...] = ()  # a tuple, not a stack: watches in several threads end in any order
+_installing = Lock()  # so that no watcher is lost, or left, when two threads change the tuple at once
 
 
 def watching(model: nn.Module | None = None) -> bool:
-    """True inside a `watch` or an `edit` (of this model): a captured replay would hide the values, so do not replay."""
+    """True inside a `watch` or `edit` (of this model): CUDA graphs, which hide the values, must not be used then."""
     return any(model is None or watcher.model is uncompiled(model) for watcher in _watchers)
 
 
 @contextmanager
 def decoding(model: nn.Module, *, hypotheses: bool) -> Iterator[None]:
-    """An engine says that it decodes, so that what is watched is understood."""
+    """Inside this context, an engine is decoding, which changes the meaning of positions."""
     watchers = [watcher for watcher in _watchers if watcher.model is uncompiled(model)]
     for watcher in watchers:
         watcher.decoding = _Decoding(hypotheses)
@@ -166,26 +166,26 @@ def watch(
     to: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> Iterator[Seen]:
-    """Collects the taps that match, and changes no bit of any output. (Except that a graph compiled for a GPU is fused
-    in another way when it is watched, which may show in the last bit.)
+    """Collects the values of the taps that match, and changes no bit of any output. (Except that a graph compiled for a
+    GPU is fused differently when it is watched, which may change the last bit.)
 
         with watch(model, "decoder.*.cross.pattern") as seen:
             model(source, target)
         seen["decoder.0.cross.pattern"]  # batch head query key
 
-    `*` stands for anything. `keep="all"` gives a list with one value per pass, for instance per generated token. A
-    compiled model is compiled once more for each new set of taps; past torch's limit of eight it runs uncompiled.
+    `*` matches anything. `keep="all"` gives a list with one value for each pass, for instance for each generated token.
+    A compiled model is compiled once more for each new set of taps; beyond torch's limit of eight it runs uncompiled.
 
-    A long run does not fill memory when only some `positions` of each pass are kept, [-1] for the last; `to="cpu"` and
-    `dtype` say where and how. They are places of the batch, padding counted: of the source for what an encoder does and
-    for cross-attention's keys and values, of the target elsewhere, of the queries for scores and patterns.
+    To save memory in a long run, keep only some `positions` of each pass, such as [-1] for the last, and use `to="cpu"`
+    and `dtype`. Positions count padding. They are those of the source for the encoder and for keys and values of
+    cross-attention, those of the queries for scores and patterns, and those of the target elsewhere.
 
-    Generation with a cache is one pass over a prompt (all but its last token) and one of a single position for each
-    token. In a beam the hypotheses of a text stand side by side where positions stand otherwise; they all are at the
-    last position, and [-1] keeps them all. Keys are then the cache's slots: those of others have pattern 0.
+    Generation with a cache is one pass over the prompt without its last token, and one pass with a single position for
+    each token. In a beam search, the axis of positions has the hypotheses of a text instead; they all are at the last
+    position, and [-1] keeps them all. Keys are then the slots of the cache; slots of other hypotheses have pattern 0.
 
-    A watch or an edit is the model's, whichever thread runs it: who serves several people looks inside one model for
-    one of them at a time.
+    A watch or an edit belongs to the model, whichever thread runs it. To look inside for several users of one model,
+    take one after the other.
     """
     if not patterns:
         raise InputError('nothing to watch: give at least one tap, such as "decoder.*.attention.pattern"')
@@ -200,9 +200,9 @@ def watch(
 @checked
 @contextmanager
 def edit(model: nn.Module, edits: Mapping[str, Any]) -> Iterator[None]:
-    """Replaces every tap that matches a pattern by what its function returns.
+    """Replaces the value of every tap that matches a pattern by what its function returns.
 
-    edit(model, {"decoder.3.attention.heads": torch.zeros_like})  # takes the heads of block 3 out
+    edit(model, {"decoder.3.attention.heads": torch.zeros_like})  # removes the heads of block 3
     """
     for pattern, replace in edits.items():
         if not callable(replace):
@@ -213,12 +213,12 @@ def edit(model: nn.Module, edits: Mapping[str, Any]) -> Iterator[None]:
 
 @checked
 def tap_names(model: nn.Module) -> dict[str, str]:
-    """Every tap of the model, by name, and what it is."""
+    """The name of every tap of the model, and what its value is."""
     return {name: meaning for name, (_, meaning) in _all_taps(model).items()}
 
 
 def uncompiled(model: M) -> M:
-    """The model that torch.compile wrapped."""
+    """The model inside the wrapper of torch.compile."""
     return getattr(model, "_orig_mod", model)
 
 
@@ -226,7 +226,7 @@ def _all_taps(model: nn.Module) -> dict[str, tuple[tuple[int, str], str]]:
     taps = {}
     for path, part in model.named_modules():
         if isinstance(part, Part):
-            # torch.compile and DistributedDataParallel put themselves into the path
+            # torch.compile and DistributedDataParallel add names to the path
             names = [name for name in path.split(".") if name not in ("", "_orig_mod", "module")]
             for tap, meaning in part.taps.items():
                 taps[".".join([*names, tap])] = ((id(part), tap), meaning)

@@ -1,1 +1,1 @@
-"""Experiments that use all of the other rooms."""
+"""Small models that are trained in a minute, to show what a Transformer learns."""

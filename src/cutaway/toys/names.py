@@ -1,7 +1,7 @@
-"""The smallest model that knows whom something is given to: trained in a minute on sentences of `inside.ioi`.
+"""A small GPT for indirect objects, trained in a minute on the sentences of `cutaway.inside.circuits.ioi`.
 
-It reads «When Mary and John met near the park, John handed a book to» and says Mary: of two names, the one that is not
-repeated. Its tokens are words. What it does can then be looked for in its heads, where everything is small.
+It reads "When Mary and John met near the park, John handed a book to" and predicts Mary: of two names, the one that is
+not repeated. Its tokens are words. It is small enough that one can look for the heads that do this.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def train_names(
     seed: int = 0,
     report: Callable[[int, float], None] = lambda step, loss: None,
 ) -> tuple[DecoderModel, Tokenizer]:
-    """A small GPT that has seen `steps` × `batch` sentences, and learnt only to say the name at their end."""
+    """A small GPT trained on `steps` × `batch` sentences, to predict only the name at their end."""
     tokenizer = word_tokenizer(templates)
     numbers: dict[str, Any] = {
         "n_layers": n_layers,

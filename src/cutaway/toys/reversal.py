@@ -1,7 +1,7 @@
-"""The smallest translation there is: a word into itself spelt backwards.
+"""The smallest translation: a word into the same word spelled backwards.
 
-To write its i-th letter the decoder has to look at the i-th letter from the end, so that its cross-attention shows a
-falling diagonal turned round: the first picture of what a Transformer has learnt.
+To write the i-th letter, the decoder has to attend to the i-th letter from the end, so that cross-attention shows a
+diagonal from one corner to the other: a first picture of what a Transformer has learned.
 """
 
 from collections.abc import Callable
@@ -39,11 +39,11 @@ CONFIG = TransformerConfig(
 
 def check_word(word: str) -> None:
     if not (2 <= len(word) <= LONGEST and set(word) <= set(ascii_lowercase)):
-        raise InputError(f"{word!r}: this model knows words of 2 to {LONGEST} letters a–z")
+        raise InputError(f"{word!r}: this model reverses words of 2 to {LONGEST} letters a–z")
 
 
 def ids_of_words(words: list[str]) -> tuple[Int[Tensor, "batch seq"], Bool[Tensor, "batch seq"]]:
-    """Letters as tokens with <eos> at the end, shorter words padded; and which tokens are real."""
+    """The letters of each word and <eos>, padded to one length, and which tokens are real."""
     rows = [[TOKENS.index(letter) for letter in word] + [END] for word in words]
     width = max(map(len, rows))
     ids = torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
@@ -75,7 +75,7 @@ def reversal_loss(model: Transformer, words: list[str]) -> Float[Tensor, ""]:
 def train_reversal(
     *, steps: int = 1000, batch: int = 64, seed: int = 0, report: Callable[[int, float], None] = lambda step, loss: None
 ) -> Transformer:
-    """A model that spells backwards, after `steps` batches of random words."""
+    """A model that spells backwards, trained on `steps` batches of random words."""
     generator = torch.Generator().manual_seed(seed)
     model = build(CONFIG, seed=seed)
     assert isinstance(model, Transformer)
@@ -93,13 +93,13 @@ def train_reversal(
 
 
 def reverse(model: Transformer, words: list[str]) -> list[str]:
-    """What the model writes, letter by letter."""
+    """The words that the model writes."""
     source, real = ids_of_words(words)
     return [word_of(row) for row in greedy_translate(model, source, n=LONGEST + 1, real=real).tolist()]
 
 
 def reversal_accuracy(model: Transformer, n: int = 500, seed: int = 1) -> float:
-    """The share of new random words that come out exactly reversed."""
+    """The share of new random words that the model reverses without an error."""
     generator = torch.Generator().manual_seed(seed)
     batches = [some_words(n // 10, generator) for _ in range(10)]
     right = sum(
@@ -110,7 +110,7 @@ def reversal_accuracy(model: Transformer, n: int = 500, seed: int = 1) -> float:
 
 @torch.inference_mode()
 def cross_attention(model: Transformer, word: str) -> tuple[Float[Tensor, "head query key"], list[str], list[str]]:
-    """Where each written token looked, for every head of the last decoder block; the tokens written, and read."""
+    """The cross-attention pattern of the last decoder block, with the tokens that were written and read."""
     source, _ = ids_of_words([word])
     target = greedy_translate(model, source, n=LONGEST + 1)
     name = f"decoder.{len(model.decoder) - 1}.cross.pattern"

@@ -18,7 +18,7 @@ from cutaway.model.blocks import Block, has_blocks, post_norm, pre_norm
 from cutaway.model.embeddings import PatchEmbedding
 from cutaway.model.encoder import Stack
 from cutaway.model.kernels.int8 import Int8Linear
-from cutaway.model.linear import Linear
+from cutaway.model.kernels.linear import Linear
 from cutaway.model.model import EncoderDecoderModel, Model
 from cutaway.model.tap import Seen, uncompiled
 from cutaway.model.upcast import upcast

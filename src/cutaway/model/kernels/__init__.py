@@ -21,7 +21,7 @@ HAS_TRITON = find_spec("triton") is not None
 
 
 def gpu_serves(x: Tensor) -> bool:
-    """Whether our decoding kernels may run on x: on a GPU, with no gradients, no compiler and nobody watching."""
+    """Whether our decoding kernels may run on x: on a GPU, without gradients, compiler, watch and edit."""
     return (
         x.is_cuda
         and HAS_TRITON

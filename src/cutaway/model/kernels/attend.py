@@ -46,13 +46,14 @@ def attend(
     dropout: float = 0.0,
     packing: Packing | None = None,
 ) -> Float[Tensor, "rows head query d_value"]:
-    """softmax(QKᵀ · scale + bias) V, as `cutaway.model.attention.attention` writes it out.
+    """softmax(QKᵀ · scale + bias) V, as `cutaway.model.attention.attention` computes it step by step.
 
-    `scale` is 1/√d_head by default. Packed queries stand in one row, and so do their results.
+    `scale` is 1/√d_head by default. Packed queries are one row, and so are their results.
     """
-    small = query.shape[2] <= FEW_QUERIES or packing is not None or key.shape[2] <= FEW_KEYS
     plain = bias is None and dropout == 0.0 and not mask.causal
-    if plain and small and cpu.attends(query, key, value, packed=packing is not None):
+    # `small` only if `plain`: with a symbolic length, a comparison would be a condition on the exported model
+    small = plain and (query.shape[2] <= FEW_QUERIES or packing is not None or key.shape[2] <= FEW_KEYS)
+    if small and cpu.attends(query, key, value, packed=packing is not None):
         scale = query.shape[-1] ** -0.5 if scale is None else scale
         added = None if mask.may_look is None else mask.written_out(query.dtype).added
         return cpu.attend(query, key, value, added, scale, packing)

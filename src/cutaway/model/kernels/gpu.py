@@ -21,7 +21,7 @@ NewKeys = Float[Tensor, "batch kv_head query d_head"]
 
 
 def few(x: Float[Tensor, "*batch in"], weight: Float[Tensor, "out in"], rows: int) -> bool:
-    """Whether `project` can multiply x with this matrix, and x has at most so many rows."""
+    """Whether `project` can multiply x with this matrix, and x has at most `rows` rows."""
     return (
         0 < x.numel() <= rows * x.shape[-1]
         and x.shape[-1] <= WIDEST

@@ -5,7 +5,7 @@ norm is part of the product that reads its output, an activation and the sum wit
 product before them, and storing keys and values is part of attention. So a block takes five kernels, and each one
 fetches its weights while the one before it still computes.
 
-`Block` comes here where `fits` says so: never while somebody watches or edits, because there are no taps here.
+`Block` uses it if `fits` is true: never during a watch or an edit, because there are no taps here.
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from cutaway.model import kernels
 from cutaway.model.cache import KeysValues, Store
 from cutaway.model.feed_forward import ACTIVATIONS, FeedForward, GatedFeedForward
-from cutaway.model.linear import Linear
+from cutaway.model.kernels.linear import Linear
 from cutaway.model.masks import Mask
 from cutaway.model.norms import LayerNorm, RMSNorm
 from cutaway.model.positions import Rotation

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt32
 
+from cutaway.arguments import Progress, no_progress
 from cutaway.before.markov.sentences_of_words import EOS, plain_words
 from cutaway.before.ngrams.ngram_of_words import UNK
 from cutaway.checkpoints import load_tokenizer
@@ -27,7 +28,6 @@ from cutaway.data.text_files import Split, TextPiece, file_size, read_documents
 from cutaway.errors import CheckpointError, CutawayError, InputError
 
 TextOfIds = UInt32[np.ndarray, " token"]
-Told = Callable[[int, int], None]
 
 
 class Units(ABC):
@@ -51,11 +51,11 @@ class Units(ABC):
     def join(self, ids: Sequence[int]) -> str:
         """What some ids say; ends say nothing."""
 
-    def strange(self, text: str) -> list[str]:
+    def unknown_in(self, text: str) -> list[str]:
         """What is unknown of some text, each once."""
         return []
 
-    def saved(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """What `cut_of` makes it from again."""
         return {"unit": self.unit}
 
@@ -82,10 +82,10 @@ class _Learnt(Units):
             self.names += more
         return np.fromiter((self.index.get(part, self.unknown) for part in parts), np.uint32, len(parts))
 
-    def strange(self, text: str) -> list[str]:
+    def unknown_in(self, text: str) -> list[str]:
         return [part for part in dict.fromkeys(self.parts(text)) if self.index.get(part, self.unknown) == self.unknown]
 
-    def saved(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {"unit": self.unit, "names": self.names}
 
     def join(self, ids: Sequence[int]) -> str:
@@ -144,12 +144,12 @@ class Tokens(Units):
     def join(self, ids: Sequence[int]) -> str:
         return self.tokenizer.decode([i for i in ids if i != self.end])
 
-    def strange(self, text: str) -> list[str]:
+    def unknown_in(self, text: str) -> list[str]:
         cut = self.tokenizer.encode_full(text, special=False)
         found = (text[slice(*place)] for id, place in zip(cut.ids, cut.offsets, strict=True) if id == self.unknown)
         return list(dict.fromkeys(found))
 
-    def saved(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {"unit": self.model}
 
 
@@ -187,12 +187,12 @@ def read_ids(
     *,
     split: Split = "file",
     new: bool = True,
-    report: Told = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> TextIds:
     """The texts of some files; one that is missing, empty or no text is refused by name."""
     total = max(sum(map(file_size, files)), 1)
     pieces, texts, n_bytes, whole = [], 0, 0, cut.whole
-    read = text_pieces(files, split, lambda done: report(done, total))
+    read = text_pieces(files, split, lambda done: progress(done, total))
     for some in batched(read, lambda piece: len(piece.text)):
         for piece, found in zip(some, cut.all_ids([piece.text for piece in some], new), strict=True):
             pieces.append(found)

@@ -63,7 +63,7 @@ def test_texts_without_words_are_refused():
 
 
 def test_the_page_about_chains_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "before.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "before.md").read_text()
     section = page.partition("## Markov chains and n-grams")[2].partition("\n## ")[0]
     (block,) = re.findall(r"^```python\n(.*?)^```$", section, re.M | re.S)
     exec(block, {"__name__": "__main__"})

@@ -23,6 +23,7 @@ from math import log
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from cutaway.arguments import Progress, no_progress
 from cutaway.before.ngrams.counts import Ids, NgramCounts, count_ngrams
 from cutaway.before.ngrams.merge_costs import MergeCosts
 from cutaway.errors import ConfigError, InputError
@@ -64,7 +65,7 @@ def brown_classes(
     *,
     end: int | None = None,
     most: int = MOST,
-    report: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> WordClasses:
     """Cluster the `most` frequent tokens into so many classes. Behind each `end` another text begins."""
     if classes < 1:
@@ -80,15 +81,15 @@ def brown_classes(
     later, all_merges = text.words[classes:], len(text.words) - 1
     empty = FIRST + classes
     for done, word in enumerate(later):
-        report(done, all_merges)
+        progress(done, all_merges)
         slot_of[word] = empty
         window.add(empty, *text.beside(word, slot_of, len(window.pairs)))
         kept, empty, loss = window.best()
         window.merge(kept, empty, loss)
         slot_of[slot_of == empty] = kept
     information = window.information / text.total / log(2)
-    bits = _tree(window, report=lambda done: report(len(later) + done, all_merges))
-    report(all_merges, all_merges)
+    bits = _tree(window, progress=lambda done: progress(len(later) + done, all_merges))
+    progress(all_merges, all_merges)
     return _numbered(text, slot_of[:vocab_size], bits, end, information)
 
 
@@ -143,12 +144,12 @@ def _started(text: _Text, classes: int) -> tuple[MergeCosts, Int64[np.ndarray, "
     return MergeCosts(pairs, *margins, may_merge, text.total), slot_of
 
 
-def _tree(window: MergeCosts, report: Callable[[int], None]) -> dict[int, str]:
+def _tree(window: MergeCosts, progress: Callable[[int], None]) -> dict[int, str]:
     """Merge the clusters until one is left; the turns to each slot, from the root."""
     slots = np.flatnonzero(window.may_merge).tolist()
     merges: list[tuple[int, int]] = []
     while len(merges) < len(slots) - 1:
-        report(len(merges))
+        progress(len(merges))
         a, b, loss = window.best()
         window.merge(a, b, loss)
         merges.append((a, b))

@@ -1,6 +1,6 @@
 """Several models, each with its share of the vote: p(w | h) = Σ share · p(w | h) of each, shares that sum to 1.
 
-    fitted([words, classes], held_out)        the shares that fit a text best, found by expectation and maximisation
+    fit_mixture([words, classes], held_out)    the shares that fit a text best, found by expectation maximisation
 
 The text must be one that none of the models has learnt from: on its own text the model that learnt it by heart wins
 everything. (Jelinek & Mercer 1980.)
@@ -41,7 +41,7 @@ class Mixture(Predictor):
         return " + ".join(f"{share:.2f} · {model}" for share, model in zip(self.shares, self.models, strict=True))
 
 
-def fitted(models: Sequence[Predictor], ids: Ids) -> Mixture:
+def fit_mixture(models: Sequence[Predictor], ids: Ids) -> Mixture:
     """The mixture that gives a text the largest probability, and never a smaller one than any of the models does."""
     if not len(ids):
         raise InputError("there is no text to fit the shares to")

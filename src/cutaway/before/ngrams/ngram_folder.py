@@ -46,7 +46,7 @@ def write_cut(model: Counted, cut: Units, out: Path) -> None:
     """Into a new folder, in which the tables of the model lie already."""
     if isinstance(cut, Tokens):
         cut.tokenizer.write(out)  # its name may mean another one elsewhere, or tomorrow
-    write_json(out / CUT, {"classes": isinstance(model, ClassNGramModel), **cut.saved()})
+    write_json(out / CUT, {"classes": isinstance(model, ClassNGramModel), **cut.to_dict()})
 
 
 def read_ngram_folder(path: Path) -> tuple[Counted, Units]:

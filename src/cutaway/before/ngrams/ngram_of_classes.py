@@ -7,10 +7,10 @@ smoothed as any other (`smoothing`). Each of the rare words, which are a class, 
 n₁ / (n₁ + 2 n₂) where some were seen once and some twice, to those that were never seen: <unk> is one of them.
 
     model = train_class_ngrams(ids, vocab_size, order=4, classes=200, end=end)
-    mixed = fitted([model, train_ngrams(ids, vocab_size, order=4, end=end)], held_out)        # `mixture`
+    mixed = fit_mixture([model, train_ngrams(ids, vocab_size, order=4, end=end)], held_out)        # `mixture`
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from cutaway.arguments import Progress, no_progress
 from cutaway.before.ngrams.brown_clusters import MOST, WordClasses, brown_classes
 from cutaway.before.ngrams.count_arrays import NGRAMS, CountArrays
 from cutaway.before.ngrams.counts import Ids
@@ -112,11 +113,11 @@ def train_class_ngrams(
     end: int | None = None,
     smoothing: str = "kneser-ney",
     most: int = MOST,
-    report: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> ClassNGramModel:
     """Cluster, count the classes, and smooth; or only the latter, where there are classes."""
     if isinstance(classes, int):
-        classes = brown_classes(ids, vocab_size, classes, end=end, most=most, report=report)
+        classes = brown_classes(ids, vocab_size, classes, end=end, most=most, progress=progress)
     its_end = None if end is None else int(classes.of[end])
     model = train_ngrams(classes.of[ids], len(classes.bits), order, end=its_end, smoothing=smoothing)
     return ClassNGramModel(classes, model, end)

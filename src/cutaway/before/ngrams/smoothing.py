@@ -29,9 +29,10 @@ from jaxtyping import Float64, Int64, UInt32
 from cutaway.before.ngrams.count_arrays import CountArrays
 from cutaway.before.ngrams.counts import CHUNK, Ids, NgramCounts, count_ngrams
 from cutaway.before.ngrams.ngram import NGramModel, NgramTable
+from cutaway.before.options import Smoothing
 from cutaway.errors import ConfigError
 
-SMOOTHINGS = ("kneser-ney", "back-off")
+SMOOTHINGS = tuple(map(str, Smoothing))
 Discounts = tuple[float, float, float]  # of counts of 1, of 2, and of 3 or more
 FALLBACK: Discounts = (0.5, 1.0, 1.5)
 

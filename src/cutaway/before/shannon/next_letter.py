@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from jaxtyping import Float64
 
+from cutaway.arguments import Progress, no_progress
 from cutaway.decoding.rules.token_bytes import pieces_of
 from cutaway.model.model import DecoderModel
 from cutaway.tokens import Tokenizer
@@ -26,7 +27,6 @@ LIGHT = 0.01  # ways below this share of all that was found for a text are left 
 WAYS, ASKED = 3, 8  # at most so many of a text at once, and so often
 LONGEST = 48  # bytes of the last word that are taken back; of a longer one its last token
 NEVER = 1e-6  # what a letter gets that no token says: nothing is impossible
-Told = Callable[[int, int], None]
 
 
 class _Way(NamedTuple):
@@ -61,9 +61,7 @@ class NextLetter:
         # where nothing at all is known: a line begins, or else another text
         self.nothing = tokenizer.encode("\n", special=False) or list(model.config.end_ids or (0,))
 
-    def __call__(
-        self, texts: Sequence[str], report: Told = lambda done, total: None
-    ) -> Float64[np.ndarray, "text letter"]:
+    def __call__(self, texts: Sequence[str], progress: Progress = no_progress) -> Float64[np.ndarray, "text letter"]:
         """The probability of each letter behind each text."""
         found = np.zeros((len(texts), len(self.letters)))
         ways = [self._begin(number, text) for number, text in enumerate(texts)]
@@ -73,7 +71,7 @@ class NextLetter:
                 some = ways[lo : lo + self.batch]
                 for way, p in zip(some, self._ask([way.ids for way in some]), strict=True):
                     new += self._follow(way, p, found[way.text])
-                report(min(lo + self.batch, len(ways)) if not asked else len(texts), len(texts))
+                progress(min(lo + self.batch, len(ways)) if not asked else len(texts), len(texts))
             ways = [] if asked == ASKED else self._heavy(new, found)
             if not ways:
                 break

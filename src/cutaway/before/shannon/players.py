@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from cutaway.arguments import Progress, no_progress
 from cutaway.before.ngrams.counts import HIGHEST
 from cutaway.before.ngrams.smoothing import train_ngrams
 from cutaway.before.shannon.bounds import LETTERS, READER, Bounds, bounds, counted_guesses, folded
@@ -25,7 +26,6 @@ from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
 from cutaway.pictures import Lines
 from cutaway.tokens import Tokenizer
 
-Told = Callable[[int, int], None]
 Chances = Float64[np.ndarray, "text letter"]
 
 
@@ -77,7 +77,7 @@ def counted_curve(game: Game) -> Curve:
     return Curve("counted", game.known, bits, (NONE,) * len(bits))
 
 
-def ngram_curve(game: Game, text: str | None = None, report: Told = lambda done, total: None) -> Curve:
+def ngram_curve(game: Game, text: str | None = None, progress: Progress = no_progress) -> Curve:
     """n-gram models of each length that we count, which learn from another text or from what is not guessed."""
     ids = ids_of_game(game, game.text[: game.first] if text is None else text)
     if not len(ids):
@@ -89,11 +89,11 @@ def ngram_curve(game: Game, text: str | None = None, report: Told = lambda done,
         model = train_ngrams(ids, len(game.letters), known + 1)
         return np.stack([model.next_probabilities(ids_of_game(game, text)) for text in texts])
 
-    return _played(game, "n-gram", chances, report)
+    return _curve(game, "n-gram", chances, progress)
 
 
 def model_curve(
-    game: Game, model: Model, tokenizer: Tokenizer, name: str = "model", report: Told = lambda done, total: None
+    game: Game, model: Model, tokenizer: Tokenizer, name: str = "model", progress: Progress = no_progress
 ) -> Curve:
     """A language model, whatever its tokens are."""
     if not isinstance(model, DecoderModel) or isinstance(model, EncoderDecoderModel):
@@ -105,11 +105,11 @@ def model_curve(
 
     def chances(known: int, texts: Sequence[str]) -> Chances:
         nonlocal done
-        found = next_letter(texts, lambda now, _: report(done + now, len(game.rounds)))
+        found = next_letter(texts, lambda now, _: progress(done + now, len(game.rounds)))
         done += len(texts)
         return found
 
-    return _played(game, name, chances, lambda done, total: None)
+    return _curve(game, name, chances, lambda done, total: None)
 
 
 def person_curve(player: Player, name: str = "you") -> Curve:
@@ -136,7 +136,7 @@ def ranks_of(chances: Chances, right: Int64[np.ndarray, " text"]) -> Int64[np.nd
     return 1 + before.sum(axis=1)
 
 
-def _played(game: Game, name: str, chances: Callable[[int, Sequence[str]], Chances | None], report: Told) -> Curve:
+def _curve(game: Game, name: str, chances: Callable[[int, Sequence[str]], Chances | None], progress: Progress) -> Curve:
     bits, ranks = [], []
     for number, known in enumerate(game.known, 1):
         rounds = game.of_known(known)
@@ -144,7 +144,7 @@ def _played(game: Game, name: str, chances: Callable[[int, Sequence[str]], Chanc
         right = ids_of_game(game, "".join(map(game.letter, rounds)))
         bits.append(nan if p is None else float(-np.log2(np.take_along_axis(p, right[:, None], axis=1)).mean()))
         ranks.append(() if p is None else tuple(ranks_of(p, right).tolist()))
-        report(number, len(game.known))
+        progress(number, len(game.known))
     return Curve(name, game.known, tuple(bits), tuple(map(bounds, ranks)), tuple(ranks))
 
 

@@ -283,7 +283,7 @@ def test_another_text_or_setting_does_not_go_on(ladder, tmp_path):
 
 def test_marks_of_the_tokenizer_are_no_text(tmp_path):
     files = [written(tmp_path, TEXT), written(tmp_path, TEXT.replace("Rome", "<eos> Rome", 1), "marked.txt")]
-    with pytest.raises(InputError, match=r"marked\.txt holds <eos>, which is a mark of the tokenizer"):
+    with pytest.raises(InputError, match=r"marked\.txt contains <eos>, a special token of the tokenizer"):
         compare(files, tmp_path / "out", steps=1, changes=TINY)
     parts = read_parts(files)
     ids = tokenised(parts, tmp_path / "text").held_out
@@ -297,7 +297,7 @@ def test_classes_look_at_as_many_tokens_as_the_guide_says(models):
 def test_too_little_is_named(tmp_path):
     with pytest.raises(InputError, match=r"text\.txt has 5 characters: too little"):
         read_parts([written(tmp_path, "a b c")])
-    with pytest.raises(InputError, match=r"text\.txt has no words to part"):
+    with pytest.raises(InputError, match=r"text\.txt has no white space where"):
         read_parts([written(tmp_path, "a" * 100)])
 
 

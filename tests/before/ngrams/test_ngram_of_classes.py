@@ -155,7 +155,7 @@ def test_what_does_not_mix_is_refused():
 @pytest.mark.parametrize("odd", [-1, V])
 def test_ids_that_are_none_are_refused(odd):
     model = trained(skewed(0, 100), 2, None, "kneser-ney", V)
-    with pytest.raises(InputError, match=f"the id {odd} is none of 0 … {V - 1}"):
+    with pytest.raises(InputError, match=f"the id {odd} is not in 0 … {V - 1}"):
         model.log_probabilities(np.array([1, odd]))
     with pytest.raises(InputError, match=f"the id {odd}"):
         model.next_probabilities([odd])

@@ -49,7 +49,7 @@ class WordClasses:
         return its[np.argsort(-self.times[its], kind="stable")].tolist()
 
     def nearest(self, number: int | np.integer) -> list[int]:
-        """The other classes of the tree, those first that parted from it last."""
+        """The other classes, the nearest in the tree first."""
 
         def shared(other: int) -> int:
             pairs = zip(self.bits[number], self.bits[other], strict=False)
@@ -67,7 +67,7 @@ def brown_classes(
     most: int = MOST,
     progress: Progress = no_progress,
 ) -> WordClasses:
-    """Cluster the `most` frequent tokens into so many classes. Behind each `end` another text begins."""
+    """Clusters the `most` frequent tokens into `classes` classes. Each `end` ends a text."""
     if classes < 1:
         raise ConfigError(f"classes={classes}: at least one is made")
     if most < classes:
@@ -125,7 +125,7 @@ class _Text:
 
 
 def _by_slot(slots: np.ndarray, counts: np.ndarray, size: int) -> Float64[np.ndarray, " slot"]:
-    """Counts added up by slot; those of words that have no slot yet (−1) are left out."""
+    """Sums counts by slot, without those of words that have no slot yet (−1)."""
     return np.bincount(slots + 1, counts, size + 1)[1:].astype(np.float64)  # of nothing it would be of whole numbers
 
 
@@ -145,7 +145,7 @@ def _started(text: _Text, classes: int) -> tuple[MergeCosts, Int64[np.ndarray, "
 
 
 def _tree(window: MergeCosts, progress: Callable[[int], None]) -> dict[int, str]:
-    """Merge the clusters until one is left; the turns to each slot, from the root."""
+    """Merges the clusters until one is left; returns the path to each slot from the root."""
     slots = np.flatnonzero(window.may_merge).tolist()
     merges: list[tuple[int, int]] = []
     while len(merges) < len(slots) - 1:

@@ -1,4 +1,4 @@
-"""Several models, each with its share of the vote: p(w | h) = Σ share · p(w | h) of each, shares that sum to 1.
+"""Linear interpolation of several models: p(w | h) = Σ share · p(w | h) of each, with shares that sum to 1.
 
     fit_mixture([words, classes], held_out)    the shares that fit a text best, found by expectation maximisation
 
@@ -42,7 +42,7 @@ class Mixture(Predictor):
 
 
 def fit_mixture(models: Sequence[Predictor], ids: Ids) -> Mixture:
-    """The mixture that gives a text the largest probability, and never a smaller one than any of the models does."""
+    """The mixture with the largest probability of a text, at least that of the best single model."""
     if not len(ids):
         raise InputError("there is no text to fit the shares to")
     said = np.stack([model.log_probabilities(ids) for model in models])

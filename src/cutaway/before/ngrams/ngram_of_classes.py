@@ -50,7 +50,7 @@ class ClassNGramModel(Predictor):
 
     @cached_property
     def within(self) -> Float64[np.ndarray, " vocab"]:
-        """p of each token within its class."""
+        """The probability of each token within its class."""
         times = self.classes.times.astype(np.float64)
         for number, bits in enumerate(self.classes.bits):
             if not bits:
@@ -69,16 +69,16 @@ class ClassNGramModel(Predictor):
         some = np.asarray(ids, np.int64)
         odd = some[(some < 0) | (some >= self.vocab_size)]
         if len(odd):
-            raise InputError(f"the id {odd[0]} is none of 0 … {self.vocab_size - 1}")
+            raise InputError(f"the id {odd[0]} is not in 0 … {self.vocab_size - 1}")
         return self.classes.of[some]
 
     def save(self, folder: Path) -> None:
-        """`open` maps it again. An earlier one in the folder is replaced, all its files at once."""
+        """Saves the model for `open`. An earlier one in the folder is replaced, all its files at once."""
         with replacing_folder(folder, NGRAMS) as fresh:
             self.write(fresh)
 
     def write(self, folder: Path) -> None:
-        """The same into a folder that nobody reads yet."""
+        """Writes the same files into a folder that nobody reads yet."""
         self.model.write(folder)
         shelf = CountArrays(folder)
         shelf.put("class", self.classes.of)
@@ -115,7 +115,7 @@ def train_class_ngrams(
     most: int = MOST,
     progress: Progress = no_progress,
 ) -> ClassNGramModel:
-    """Cluster, count the classes, and smooth; or only the latter, where there are classes."""
+    """Clusters the tokens, unless `classes` are given, counts the classes, and smooths."""
     if isinstance(classes, int):
         classes = brown_classes(ids, vocab_size, classes, end=end, most=most, progress=progress)
     its_end = None if end is None else int(classes.of[end])
@@ -124,7 +124,7 @@ def train_class_ngrams(
 
 
 def _shared(times: Int64[np.ndarray, " token"]) -> Float64[np.ndarray, " token"]:
-    """Counts of which each gives a little to those that were never seen."""
+    """Discounts counts in favour of what was never seen."""
     unseen = times == 0
     if not unseen.any() or unseen.all():
         return np.where(unseen, 1.0, times)

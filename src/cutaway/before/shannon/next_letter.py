@@ -30,7 +30,7 @@ NEVER = 1e-6  # what a letter gets that no token says: nothing is impossible
 
 
 class _Way(NamedTuple):
-    """Tokens behind which the model is asked; `rest` of text number `text` is still to be written."""
+    """Tokens to query the model with; `rest` of text number `text` is still to be written."""
 
     text: int
     ids: list[int]
@@ -39,7 +39,7 @@ class _Way(NamedTuple):
 
 
 class NextLetter:
-    """`fold` says which letter of the alphabet a character counts as, or None."""
+    """`fold` maps a character to a letter of the alphabet, or to None."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class NextLetter:
         self.nothing = tokenizer.encode("\n", special=False) or list(model.config.end_ids or (0,))
 
     def __call__(self, texts: Sequence[str], progress: Progress = no_progress) -> Float64[np.ndarray, "text letter"]:
-        """The probability of each letter behind each text."""
+        """The probability of each letter after each text."""
         found = np.zeros((len(texts), len(self.letters)))
         ways = [self._begin(number, text) for number, text in enumerate(texts)]
         for asked in count():
@@ -80,7 +80,7 @@ class NextLetter:
         return found / found.sum(axis=1, keepdims=True)
 
     def _begin(self, number: int, text: str) -> _Way:
-        """With the last word, and the space before it, taken back."""
+        """The tokens without the last word and the space before it."""
         cut = max((i for i, character in enumerate(text) if character.isspace()), default=0)
         if len(text[cut:].encode()) > LONGEST:
             last = self.tokenizer.encode_full(text, special=False).offsets[-1][0]
@@ -91,7 +91,7 @@ class NextLetter:
 
     @torch.no_grad()
     def _ask(self, rows: list[list[int]]) -> Float64[np.ndarray, "row token"]:
-        """P of the next token behind each row, in the order of the pieces."""
+        """The probabilities of the next token after each row, in the order of the pieces."""
         longest = max(map(len, rows))
         ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows], device=self.model.device)
         last = torch.tensor([len(row) - 1 for row in rows], device=self.model.device)
@@ -100,7 +100,7 @@ class NextLetter:
         return scores.double().softmax(-1).cpu().numpy()[:, self.order]
 
     def _follow(self, way: _Way, p: Float64[np.ndarray, " token"], found: Float64[np.ndarray, " letter"]) -> list[_Way]:
-        """Adds what single tokens say of the next letter; and the ways on behind tokens that do not reach it."""
+        """Adds the probabilities of single tokens to the next letter, and follows tokens that do not reach it."""
         sums = np.concatenate([[0.0], p.cumsum()])
         low, high = self._beginning(way.rest)
         for spelled, letter in self.said:
@@ -115,7 +115,7 @@ class NextLetter:
         return new
 
     def _beginning(self, start: bytes, low: int = 0, high: int | None = None) -> tuple[int, int]:
-        """Which pieces begin so: sorted, they stand side by side."""
+        """The pieces with this beginning, which are adjacent when sorted."""
         if not start:
             return 0, len(self.pieces)
         high = len(self.pieces) if high is None else high

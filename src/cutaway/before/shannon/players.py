@@ -31,7 +31,7 @@ Chances = Float64[np.ndarray, "text letter"]
 
 @dataclass(frozen=True)
 class Curve:
-    """A player, by the number of letters known. `ranks` are the guesses that each letter took."""
+    """A player's results by the number of known letters. `ranks` are the guesses that each letter took."""
 
     name: str
     known: tuple[int, ...]
@@ -40,7 +40,7 @@ class Curve:
     ranks: tuple[tuple[int, ...], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON, which knows no nan."""
+        """For JSON, which has no NaN."""
         return {
             "name": self.name,
             "known": list(self.known),
@@ -53,7 +53,7 @@ class Curve:
 
     @property
     def drawn_as(self) -> str:
-        """Nobody measured the middle between two bounds, so its line does not bear the player's name alone."""
+        """The name of its line, which says if it is the middle between two bounds and not measured."""
         return f"{self.name}, middle" if all(map(isnan, self.bits)) else self.name
 
     def line(self) -> list[float]:
@@ -71,14 +71,14 @@ BITS = "bits for a letter"
 
 
 def counted_curve(game: Game) -> Curve:
-    """What the n-grams of the whole text say."""
+    """The entropy estimates from the n-grams of the whole text."""
     found = counted_guesses(ids_of_game(game, game.text), game.known[-1] + 1)
     bits = tuple(found[n] if n < len(found) else nan for n in game.known)
     return Curve("counted", game.known, bits, (NONE,) * len(bits))
 
 
 def ngram_curve(game: Game, text: str | None = None, progress: Progress = no_progress) -> Curve:
-    """n-gram models of each length that we count, which learn from another text or from what is not guessed."""
+    """n-gram models of each length, trained on another text or on the part that is not guessed."""
     ids = ids_of_game(game, game.text[: game.first] if text is None else text)
     if not len(ids):
         raise InputError("there is no text to count n-grams in: give other text to learn from")
@@ -119,7 +119,7 @@ def person_curve(player: Player, name: str = "you") -> Curve:
 
 
 def reader_curve(game: Game) -> Curve:
-    """What Shannon's own reader reached, where he tried as many letters; the first two were hardly guessed."""
+    """The results of Shannon's own reader, for the same numbers of known letters."""
     each = tuple(Bounds(100 if n > 1 else 0, *READER[n + 1]) if n + 1 in READER else NONE for n in game.known)
     return Curve("reader 1951", game.known, (nan,) * len(each), each)
 
@@ -130,7 +130,7 @@ def ids_of_game(game: Game, text: str) -> Int64[np.ndarray, " letter"]:
 
 
 def ranks_of(chances: Chances, right: Int64[np.ndarray, " text"]) -> Int64[np.ndarray, " text"]:
-    """Which guess would be the right one, the likeliest first; equally likely ones in the order of the alphabet."""
+    """The rank of the correct letter, the likeliest first; ties in the order of the alphabet."""
     p = np.take_along_axis(chances, right[:, None], axis=1)
     before = (chances > p) | ((chances == p) & (np.arange(chances.shape[1]) < right[:, None]))
     return 1 + before.sum(axis=1)
@@ -149,7 +149,7 @@ def _curve(game: Game, name: str, chances: Callable[[int, Sequence[str]], Chance
 
 
 def picture(curves: Sequence[Curve], title: str) -> Lines:
-    """All players by N: bits, and the bounds as bands; of a person, the middle between the bounds, and named so."""
+    """All players by N: bits, with the bounds as bands; for a person the middle between the bounds."""
     places = [known + 1 for known in curves[0].known]
     drawn = {curve.drawn_as: curve for curve in curves if not all(map(isnan, curve.line()))}
     bands = {

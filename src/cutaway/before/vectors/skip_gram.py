@@ -41,7 +41,7 @@ Near = Bool[Tensor, "stretch middle place"]
 
 
 class Slopes(NamedTuple):
-    """Of the loss, for each row of a batch: its gradient, and its curvature."""
+    """The gradient and the curvature of the loss, for each row of a batch."""
 
     middle: Middle
     around: Around
@@ -53,20 +53,20 @@ class Slopes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SkipGram:
-    """`vectors[i]` is that of the token `tokens[i]`; the most frequent ones come first."""
+    """Word vectors: `vectors[i]` is that of the token `tokens[i]`; the most frequent come first."""
 
     tokens: Int64[np.ndarray, " word"]
     vectors: Float[np.ndarray, "word d"]
 
     def save(self, folder: Path, names: Sequence[str]) -> None:
-        """vectors.npy and words.txt, as `checkpoints.word_vectors` reads them; `names[i]` is the token i.
+        """Writes vectors.npy and words.txt, which `checkpoints.word_vectors` reads; `names[i]` is token i.
 
         Earlier vectors in the folder are replaced, both files at once.
         """
         words = [names[i] for i in self.tokens.tolist()]
         odd = [word for word in words if "\n" in word]
         if odd:
-            raise InputError(f"the word {odd[0]!r} has a line end: words are written one a line")
+            raise InputError(f"the word {odd[0]!r} has a line end, but words are written one per line")
         with replacing_folder(folder, VECTORS) as fresh:
             np.save(fresh / "vectors.npy", self.vectors, allow_pickle=False)
             (fresh / "words.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
@@ -80,7 +80,7 @@ def train_skip_gram(
     end: int | None = None,
     progress: Progress = no_progress,
 ) -> SkipGram:
-    """Vectors of the tokens of a text. `ids` may be mapped; behind each `end` another text begins."""
+    """Trains vectors of the tokens of a text. `ids` may be mapped; each `end` ends a text."""
     options = options or SkipGramOptions()
     random = np.random.default_rng(options.seed)
     text = SkipGramText(ids, vocab_size, end, options.window, options.min_count, options.sample)
@@ -106,7 +106,7 @@ def skip_gram_step(
     negatives: int,
     rate: float,
 ) -> None:
-    """One step down, in place. `curved` is room for sums, all 0 before and after."""
+    """One training step, in place. `curved` is a buffer for sums, all 0 before and after."""
     rows, places = batch.middle.flatten(), batch.around.flatten()
     v = middle[rows].view(*batch.middle.shape, -1)
     u = around[places].view(*batch.around.shape, -1)
@@ -118,7 +118,7 @@ def skip_gram_step(
 
 
 def loss(v: Middle, u: Around, drawn: Drawn, near: Near, negatives: int) -> Float[Tensor, ""]:
-    """Of all pairs that `near` keeps; each brings `negatives` pairs with drawn words."""
+    """The loss of all pairs in `near`, each with `negatives` negative samples."""
     kept = near.to(v.dtype)
     found = logsigmoid(v @ u.mT) * kept
     missed = logsigmoid(-(v @ drawn.T)).mean(-1) * kept.sum(-1) * negatives
@@ -126,7 +126,7 @@ def loss(v: Middle, u: Around, drawn: Drawn, near: Near, negatives: int) -> Floa
 
 
 def slopes(v: Middle, u: Around, drawn: Drawn, near: Near, negatives: int) -> Slopes:
-    """The gradient of `loss`, and its curvature row by row."""
+    """The gradient of `loss`, and its curvature for each row."""
     kept = near.to(v.dtype)
     share = kept.sum(-1, keepdim=True) * (negatives / len(drawn))
     p, q = torch.sigmoid(v @ u.mT), torch.sigmoid(v @ drawn.T)
@@ -152,7 +152,7 @@ def move(
     rate: float,
     curved: Float[Tensor, " word"],
 ) -> None:
-    """Each row by the sum over its places, against the slope, and less where the loss is curved."""
+    """Moves each row against the sum of its gradients, less where the loss is curved."""
     curved.index_add_(0, rows, curvature)
     size = rate / (1 + rate * curved[rows])
     curved[rows] = 0

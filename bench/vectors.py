@@ -15,8 +15,9 @@ import numpy as np
 from gensim.models import Word2Vec
 from gensim.models.word2vec import MAX_WORDS_IN_BATCH
 
+from cutaway.before.options import SkipGramOptions
 from cutaway.before.units import read_ids, units_of
-from cutaway.before.vectors.skip_gram import SkipGram, SkipGramConfig
+from cutaway.before.vectors.skip_gram import SkipGram
 
 
 class Texts:
@@ -37,7 +38,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--split", default="form_feed")
     args = parser.parse_args()
-    ours, cut = SkipGramConfig(), units_of("words")
+    ours, cut = SkipGramOptions(), units_of("words")
     text = read_ids(cut, [args.file], split=args.split)
     begin = time.perf_counter(), time.process_time()
     model = Word2Vec(

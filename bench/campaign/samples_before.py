@@ -49,11 +49,12 @@ def _vectors(place: Path) -> Reader:
 
 
 def _packed_vectors(place: Path) -> Reader:
-    from cutaway.before.vectors.skip_gram import SkipGramConfig, train_skip_gram
+    from cutaway.before.options import SkipGramOptions
+    from cutaway.before.vectors.skip_gram import train_skip_gram
     from cutaway.checkpoints.word_vectors import is_word_vectors, read_word_vectors
 
     ids = np.random.default_rng(0).integers(0, 20, 400).astype(np.uint32)
-    model = train_skip_gram(ids, 21, SkipGramConfig(d=4, epochs=1, min_count=1), end=20)
+    model = train_skip_gram(ids, 21, SkipGramOptions(d=4, epochs=1, min_count=1), end=20)
     model.save(place, [*WORDS[:20], "</s>"])
 
     def read(folder: Path, out: Path) -> None:

@@ -101,7 +101,7 @@ def test_ids_may_use_all_of_their_type():
 def test_what_cannot_be_counted_is_refused_by_name(tmp_path):
     with pytest.raises(InputError, match="the text is empty"):
         count_ngrams(np.array([], np.int64), V, 2)
-    with pytest.raises(InputError, match=r"the id 5 is none of 0 … 4"):
+    with pytest.raises(InputError, match=r"the id 5 is not in 0 … 4"):
         count_ngrams(np.array([1, 5]), V, 2)
     with pytest.raises(InputError, match="the id -1"):
         count_ngrams(np.array([1, -1]), V, 2)

@@ -56,11 +56,11 @@ def test_what_is_unknown_is_named_once(tmp_path, monkeypatch):
     for unit, text, strange in (("words", "a cat, the dog, a CAT", ["cat"]), ("characters", "dog zz", ["z"])):
         cut = units_of(unit)
         read_ids(cut, [tmp_path / "a.txt"])
-        assert cut.strange(text) == strange
-    assert units_of("bytes").strange("zz") == units_of("books").strange("zz") == []
+        assert cut.unknown_in(text) == strange
+    assert units_of("bytes").unknown_in("zz") == units_of("books").unknown_in("zz") == []
     tokenizer = bert_tokenizer(["[UNK]", "dog", "##s"], AddedToken("[UNK]"))
     monkeypatch.setattr("cutaway.before.units.load_tokenizer", lambda name: tokenizer)
-    assert units_of("any").strange("dogs cat dog cat") == ["cat"]
+    assert units_of("any").unknown_in("dogs cat dog cat") == ["cat"]
 
 
 def test_tokens_are_those_of_a_model(tmp_path):
@@ -91,7 +91,7 @@ def test_a_cut_is_made_again_from_what_was_saved(tmp_path, unit):
     (tmp_path / "a.txt").write_text(TEXT)
     cut = units_of(unit)
     found = read_ids(cut, [tmp_path / "a.txt"])
-    again: Units = units_of(**cut.saved())
+    again: Units = units_of(**cut.to_dict())
     assert (again.unit, again.names, again.end, again.unknown) == (cut.unit, cut.names, cut.end, cut.unknown)
     assert np.array_equal(read_ids(again, [tmp_path / "a.txt"], new=False).ids, found.ids)
 
@@ -108,8 +108,8 @@ def test_names_that_tell_nothing_apart_are_refused(names):
         (b"", "is empty"),
         (b" \n\t\n", "only white space"),
         (b"., !\n", "no words"),
-        (b"\x00" * 100, "is binary: the character 0"),
-        (b"a text\nand then \x00 that", "is binary: the character 0"),
+        (b"\x00" * 100, "is binary: it contains the character 0"),
+        (b"a text\nand then \x00 that", "is binary: it contains the character 0"),
         (b"\x7fELF\x02\x01\xd0\xff", "not UTF-8"),
         (b"PK\x03\x04 and so on", "is a zip archive"),
     ],
@@ -129,7 +129,7 @@ def test_progress_is_told_over_all_files(tmp_path):
     files = [tmp_path / "a.txt", tmp_path / "b.txt"]
     for file in files:
         file.write_text(TEXT)
-    read_ids(units_of("words"), files, report=lambda *each: told.append(each))
+    read_ids(units_of("words"), files, progress=lambda *each: told.append(each))
     size = len(TEXT.encode())
     assert told == [(size, 2 * size), (2 * size, 2 * size)]
 

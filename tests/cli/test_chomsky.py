@@ -41,7 +41,7 @@ def test_one_language_by_length(tmp_path: Path) -> None:
 
 
 def test_all_wrong_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(experiment, "right", lambda model, words: torch.zeros(len(words.ids), dtype=torch.bool))
+    monkeypatch.setattr(experiment, "recognises", lambda model, words: torch.zeros(len(words.ids), dtype=torch.bool))
     shown = said("chomsky", "--language", "local", "--model", "none", *QUICK, "--steps", 1)
     assert shown.count("5–8") == 1
     assert "\n1 step for each model" in shown

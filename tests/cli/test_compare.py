@@ -34,7 +34,7 @@ def test_ten_words_give_a_table_a_picture_and_models(text: Path, tmp_path: Path)
     again = data("compare", text, *QUICK, "--out", out, "--resume")
     assert [rung["name"] for rung in again["rungs"]][-3:] == ["classes", "lstm", "transformer"]
     assert again["scored_on"] == {"bytes": 5, "tokens": 5}
-    assert "go on with --resume" in failed("compare", text, "--out", out)
+    assert "continue it with --resume" in failed("compare", text, "--out", out)
 
 
 def test_what_is_no_text_is_refused_by_name(text: Path, tmp_path: Path) -> None:
@@ -65,5 +65,5 @@ def test_what_does_not_fit_into_memory_is_one_line(text: Path, monkeypatch: pyte
     def greedy(*given: object, **more: object) -> None:
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
 
-    monkeypatch.setattr(study, "Ladder", greedy)
+    monkeypatch.setattr(study, "Comparison", greedy)
     assert "not enough memory" in failed("compare", text, *QUICK)

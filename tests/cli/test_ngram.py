@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from cutaway import cli
 from cutaway.before import NGrams, sentences
-from cutaway.before.ngrams.mixture import fitted
+from cutaway.before.ngrams.mixture import fit_mixture
 from cutaway.before.ngrams.ngram_of_classes import train_class_ngrams
 from cutaway.before.ngrams.smoothing import train_ngrams
 from cutaway.before.units import read_ids, units_of
@@ -205,7 +205,7 @@ def test_classes_and_their_mixture():
     held_out = read_ids(cut, [Path("held-out.txt")], split="line", new=False).ids
     classes = train_class_ngrams(text.ids, len(cut.names), 2, 3, end=cut.end)
     words = train_ngrams(text.ids, len(cut.names), 2, end=cut.end)
-    mixed = fitted([words, classes], held_out)
+    mixed = fit_mixture([words, classes], held_out)
     (test,) = found["tests"]
 
     def bits(model: Any) -> float:
@@ -218,7 +218,7 @@ def test_classes_and_their_mixture():
     each = found["classes"]["each"]
     words_of_classes = sorted(word for one in each for word in one["members"])
     assert words_of_classes == sorted("the a dog cat cow hen ran sat home down".split())
-    assert not np.allclose(mixed.shares, fitted([words, classes], text.ids).shares, atol=0.01)
+    assert not np.allclose(mixed.shares, fit_mixture([words, classes], text.ids).shares, atol=0.01)
 
 
 @pytest.mark.parametrize("classes", [[], ["--classes", 3]])
@@ -239,9 +239,9 @@ def test_arpa_files_out_and_in():
     again = answered("model.arpa", "--test", "other.txt", "--start", "the")
     assert again["tests"][0]["bits_per_token"] == pytest.approx(trained["tests"][0]["bits_per_token"], rel=1e-6)
     assert again["sample"].startswith("the ")
-    assert "no place for classes" in refused("ten.txt", "--classes", 3, "--out", "other.arpa")
+    assert "not classes" in refused("ten.txt", "--classes", 3, "--out", "other.arpa")
     for unit in ("characters", "bytes", "books"):  # their names would be read as words
-        assert f"no place for --unit {unit}" in refused("ten.txt", "--unit", unit, "--out", "other.arpa")
+        assert f"not --unit {unit}" in refused("ten.txt", "--unit", unit, "--out", "other.arpa")
     assert run("ten.txt", "--unit", "words", "--out", "other.arpa").exit_code == 0
     assert "there is no folder nowhere" in refused("ten.txt", "--out", "nowhere/model.arpa")
     assert not Path("nowhere").exists()
@@ -273,7 +273,7 @@ def test_a_model_is_no_text():
     answered("ten.txt", "--out", "model.arpa")
     Path("model.arpa.gz").write_bytes(gzip.compress(Path("model.arpa").read_bytes()))
     for model in ("model", "model.arpa", "model.arpa.gz"):
-        assert refused("ten.txt", model).startswith(f"error: {model} is a model, and no text to count: name it alone")
+        assert refused("ten.txt", model).startswith(f"error: {model} is a model and not a text: give it alone")
         assert f"--test {model} is a model: name a text" in refused("ten.txt", "--test", model)
         assert f"--mix {model} is a model: name a text" in refused("ten.txt", "--classes", 2, "--mix", model)
 
@@ -329,8 +329,8 @@ def test_wrong_input_is_named():
             assert said in refused(*args)
     assert "cannot be read" in refused("missing.txt")
     assert "--unit 'char' is neither words, characters nor bytes" in refused("ten.txt", "--unit", "char")
-    assert "--mix is for --classes" in refused("ten.txt", "--mix", "other.txt")
-    assert "--most is for --classes" in refused("ten.txt", "--most", 5)
-    assert "know it by heart" in refused("ten.txt", "--classes", 2, "--mix", "ten.txt")
-    assert "a mixture is not written" in refused("ten.txt", "--classes", 2, "--mix", "other.txt", "--out", "m")
+    assert "--mix needs --classes" in refused("ten.txt", "--mix", "other.txt")
+    assert "--most needs --classes" in refused("ten.txt", "--most", 5)
+    assert "know by heart" in refused("ten.txt", "--classes", 2, "--mix", "ten.txt")
+    assert "a mixture cannot be written" in refused("ten.txt", "--classes", 2, "--mix", "other.txt", "--out", "m")
     assert not Path("m").exists()

@@ -99,11 +99,11 @@ def test_a_game_is_left_and_taken_up_again(text: Path, tmp_path: Path) -> None:
 
 def test_what_cannot_be(text: Path, tmp_path: Path) -> None:
     assert "stdin is no terminal: play in one, or give the letters with --answers" in failed("shannon", text, "--play")
-    assert "is not there: play first" in failed("shannon", text, "--game", "none.json")
+    assert "does not exist: play first" in failed("shannon", text, "--game", "none.json")
     assert "cannot be read" in failed("shannon", text, "--answers", "none.txt")
     assert "no list of numbers" in failed("shannon", text, "--known", "a")
     text.write_text("the dog barks and the cat sits " * 40)
-    assert "nobody here has guessed with 200, 300 letters known: give a --model" in failed(
+    assert "nobody has guessed with 200, 300 letters known: give a --model" in failed(
         "shannon", text, "--known", "200,300", "--samples", "3"
     )
     assert play("e", text, "--known", "1").exit_code == 0
@@ -133,8 +133,8 @@ def test_answers_and_games_are_looked_at_before_the_game_begins(text: Path, tmp_
         (tmp_path / name).write_bytes(content)
         assert f"--answers {name} has none of the letters" in failed("shannon", text, "--answers", name)
     (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n")
-    assert "--answers a.png is no text in UTF-8" in failed("shannon", text, "--answers", "a.png")
-    assert "stdin is no text in UTF-8" in play(b"\x89PNG", text).stderr
+    assert "--answers a.png is not text in UTF-8" in failed("shannon", text, "--answers", "a.png")
+    assert "stdin is not text in UTF-8" in play(b"\x89PNG", text).stderr
     ran = play("e", text, "--game", "none/x.json")
     assert (ran.exit_code, ran.stdout) == (2, "")
     assert "--game none/x.json: there is no folder none" in ran.stderr
@@ -210,7 +210,7 @@ def test_keys_of_a_terminal(text: Path) -> None:
 def test_ctrl_c_says_where_the_game_is_kept(text: Path) -> None:
     code, seen = at_a_terminal(text, "z", "--known", "3", "--samples", "2", interrupt=True)
     assert code == 130, seen
-    assert seen.splitlines()[-1] == "0 of 2 letters, kept in shannon.json"
+    assert seen.splitlines()[-1] == "0 of 2 letters, saved in shannon.json"
     assert json.loads(Path("shannon.json").read_text())["open"] == "z"
 
 

@@ -12,8 +12,8 @@ from helpers.varied_texts import varied_texts
 from typer.testing import CliRunner
 
 from cutaway import cli
-from cutaway.cli.tokenizer.train import Kind
 from cutaway.tokens import Tokenizer, train_tokenizer
+from cutaway.tokens.options import Kind
 from cutaway.tokens.train_tokenizer import KINDS
 
 BOOK = "It was eight o'clock in the morning, and they went into the pavilion to drink tea.\n\n" * 40
@@ -92,7 +92,7 @@ def test_line_ends_are_part_of_the_text(book: Path, tmp_path: Path):
 def test_fewer_entries_than_asked_for_are_told(book: Path, tmp_path: Path):
     result = cutaway("train", book, "--vocab", 5000, "--out", tmp_path / "t")
     assert result.exit_code == 0
-    assert "fewer than the 5,000 asked for: the text has no more" in result.stdout
+    assert "fewer than the 5,000 requested: the text is too short" in result.stdout
     json_ = json.loads(cutaway("train", book, "--vocab", 5000, "--out", tmp_path / "j", "--json").stdout)
     assert json_["vocab_size"] < json_["asked"] == 5000
 
@@ -117,7 +117,7 @@ def test_wrong_input_is_one_line_and_writes_nothing(book: Path, tmp_path: Path):
         ([tmp_path / "empty.txt", "--kind", "word"], "empty.txt is empty"),
         ([book], "--kind 'bpe' needs a vocab_size"),
         ([book, "--vocab", 100], "3 special tokens and 256 bytes make 259"),
-        ([book, "--vocab", 300, "--tags", "d e"], "'d e' is no tag"),
+        ([book, "--vocab", 300, "--tags", "d e"], "'d e' is not a language tag"),
     ):
         result = cutaway("train", *args, "--out", tmp_path / "t")
         assert (result.exit_code, result.stdout) == (2, ""), message

@@ -10,8 +10,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from cutaway import cli
+from cutaway.before.options import SkipGramOptions
 from cutaway.before.units import read_ids, units_of
-from cutaway.before.vectors.skip_gram import SkipGramConfig, train_skip_gram
+from cutaway.before.vectors.skip_gram import train_skip_gram
 
 TEN = "check whether the battery ran down please and then stop"
 
@@ -45,7 +46,7 @@ def test_every_option_reaches_the_model():
     found = answered("vectors", "text.txt", "--split", "line", "--out", "v", *given)
     cut = units_of("words")
     text = read_ids(cut, [Path("text.txt")], split="line")
-    model = train_skip_gram(text.ids, len(cut.names), SkipGramConfig(**options), end=cut.end)
+    model = train_skip_gram(text.ids, len(cut.names), SkipGramOptions(**options), end=cut.end)
     assert np.array_equal(np.load("v/vectors.npy"), model.vectors)
     assert Path("v/words.txt").read_text().split() == [cut.names[i] for i in model.tokens]
     assert (found["texts"], found["d"], found["words"]) == (2, 7, len(model.tokens))

@@ -30,28 +30,40 @@
 what it counted, for a terminal; `HeatMap(*chain.matrix())` of `pictures` draws it.
 """
 
-from cutaway.before.markov.as_attention import as_attention
-from cutaway.before.markov.chain import Chain, Matrix
-from cutaway.before.markov.order import MarkovChain
-from cutaway.before.markov.sentences_of_words import EOS, SOS, marked, sentences
-from cutaway.before.markov.skips import MaskedSkips, Skips, informative
-from cutaway.before.ngrams.ngram import NGramModel
-from cutaway.before.ngrams.ngram_of_words import NGrams
-from cutaway.before.ngrams.smoothing import train_ngrams
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "EOS",
-    "SOS",
-    "Chain",
-    "MarkovChain",
-    "MaskedSkips",
-    "Matrix",
-    "NGramModel",
-    "NGrams",
-    "Skips",
-    "as_attention",
-    "informative",
-    "marked",
-    "sentences",
-    "train_ngrams",
-]
+if TYPE_CHECKING:
+    from cutaway.before.markov.as_attention import as_attention as as_attention
+    from cutaway.before.markov.chain import Chain as Chain
+    from cutaway.before.markov.chain import Matrix as Matrix
+    from cutaway.before.markov.order import MarkovChain as MarkovChain
+    from cutaway.before.markov.sentences_of_words import EOS as EOS
+    from cutaway.before.markov.sentences_of_words import SOS as SOS
+    from cutaway.before.markov.sentences_of_words import marked as marked
+    from cutaway.before.markov.sentences_of_words import sentences as sentences
+    from cutaway.before.markov.skips import MaskedSkips as MaskedSkips
+    from cutaway.before.markov.skips import Skips as Skips
+    from cutaway.before.markov.skips import informative as informative
+    from cutaway.before.ngrams.ngram import NGramModel as NGramModel
+    from cutaway.before.ngrams.ngram_of_words import NGrams as NGrams
+    from cutaway.before.ngrams.smoothing import train_ngrams as train_ngrams
+
+_FILES = {
+    "markov.as_attention": ("as_attention",),
+    "markov.chain": ("Chain", "Matrix"),
+    "markov.order": ("MarkovChain",),
+    "markov.sentences_of_words": ("EOS", "SOS", "marked", "sentences"),
+    "markov.skips": ("MaskedSkips", "Skips", "informative"),
+    "ngrams.ngram": ("NGramModel",),
+    "ngrams.ngram_of_words": ("NGrams",),
+    "ngrams.smoothing": ("train_ngrams",),
+}
+_FILE_OF = {name: file for file, names in _FILES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FILE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"cutaway.before.{_FILE_OF[name]}"), name)
+    return value

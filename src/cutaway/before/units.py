@@ -1,13 +1,12 @@
-"""Text files → ids, cut as the models before the Transformer read them: words, characters, bytes, or a model's tokens.
+"""Text files → ids for the models before the Transformer: words, characters, bytes, or the tokens of a model.
 
     cut = Words()                                          # or Characters(), Bytes(), Tokens("books")
     text = read_ids(cut, [Path("novel.txt")])              # words and characters are learnt while reading
     test = read_ids(cut, [Path("other.txt")], new=False)   # those that are not known now are <unk>
 
-Bytes and characters lose nothing, so bits per byte of their models stand on one axis, also beside a Transformer's; so
-do tokens that spell the text again, as those of bytes that were merged, and those of a BERT do not. Words are small
-letters without punctuation: whoever predicts them has not predicted the text. A word that is written <unk> is unknown,
-and <eos> ends a text.
+Bytes and characters are lossless, so bits per byte of their models can be compared, also with a Transformer's. So can
+those of tokens that spell the text exactly, such as byte-level BPE, but not those of a BERT. Words are in lower case,
+without punctuation: predicting them is not predicting the text. <unk> is any unknown word, and <eos> ends a text.
 """
 
 from abc import ABC, abstractmethod
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt32
 
+from cutaway.arguments import Progress, no_progress
 from cutaway.before.markov.sentences_of_words import EOS, plain_words
 from cutaway.before.ngrams.ngram_of_words import UNK
 from cutaway.checkpoints import load_tokenizer
@@ -27,11 +27,10 @@ from cutaway.data.text_files import Split, TextPiece, file_size, read_documents
 from cutaway.errors import CheckpointError, CutawayError, InputError
 
 TextOfIds = UInt32[np.ndarray, " token"]
-Told = Callable[[int, int], None]
 
 
 class Units(ABC):
-    """`names[i]` is the token i; `end` is the one that ends a text; `unknown` one that was not known, if there is."""
+    """A way to split text: `names[i]` is token i, `end` ends a text, and `unknown` is the unknown token, if any."""
 
     unit: str  # what its tokens are called, many of them
     whole: bool  # whether the ids may hold all of a text
@@ -41,27 +40,27 @@ class Units(ABC):
 
     @abstractmethod
     def ids(self, text: str, new: bool) -> TextOfIds:
-        """Of some text; `new` tokens get an id, or else are unknown."""
+        """The ids of a text; with `new`, new tokens get an id, otherwise they are unknown."""
 
     def all_ids(self, texts: list[str], new: bool) -> Iterable[TextOfIds]:
-        """Of several texts, one after another."""
+        """The ids of several texts."""
         return (self.ids(text, new) for text in texts)
 
     @abstractmethod
     def join(self, ids: Sequence[int]) -> str:
-        """What some ids say; ends say nothing."""
+        """The text of the ids, without ends."""
 
-    def strange(self, text: str) -> list[str]:
-        """What is unknown of some text, each once."""
+    def unknown_in(self, text: str) -> list[str]:
+        """The unknown tokens of a text, each once."""
         return []
 
-    def saved(self) -> dict[str, Any]:
-        """What `cut_of` makes it from again."""
+    def to_dict(self) -> dict[str, Any]:
+        """The arguments of `units_of` that make it again."""
         return {"unit": self.unit}
 
 
 class _Learnt(Units):
-    """Ids in the order in which their tokens came."""
+    """Ids in the order in which the tokens were first seen."""
 
     between = ""
 
@@ -82,10 +81,10 @@ class _Learnt(Units):
             self.names += more
         return np.fromiter((self.index.get(part, self.unknown) for part in parts), np.uint32, len(parts))
 
-    def strange(self, text: str) -> list[str]:
+    def unknown_in(self, text: str) -> list[str]:
         return [part for part in dict.fromkeys(self.parts(text)) if self.index.get(part, self.unknown) == self.unknown]
 
-    def saved(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {"unit": self.unit, "names": self.names}
 
     def join(self, ids: Sequence[int]) -> str:
@@ -120,7 +119,7 @@ class Bytes(Units):
 
 
 class Tokens(Units):
-    """Those of a model that is here by name, or of a folder with a tokenizer; or of one that was kept in `folder`."""
+    """The tokens of a model by name, of a folder with a tokenizer, or of the tokenizer saved in `folder`."""
 
     unit, whole = "tokens", True
 
@@ -144,18 +143,18 @@ class Tokens(Units):
     def join(self, ids: Sequence[int]) -> str:
         return self.tokenizer.decode([i for i in ids if i != self.end])
 
-    def strange(self, text: str) -> list[str]:
+    def unknown_in(self, text: str) -> list[str]:
         cut = self.tokenizer.encode_full(text, special=False)
         found = (text[slice(*place)] for id, place in zip(cut.ids, cut.offsets, strict=True) if id == self.unknown)
         return list(dict.fromkeys(found))
 
-    def saved(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {"unit": self.model}
 
 
 def units_of(unit: str, names: Sequence[str] = (UNK, EOS), folder: Path | None = None) -> Units:
-    """By name; any other name is that of a model, whose tokenizer cuts. `names`: words or characters that are known;
-    `folder`: where a tokenizer was kept."""
+    """Words, characters, bytes, or the tokens of a model of this name. `names` are the known words or characters;
+    `folder` is where the tokenizer was saved."""
     match unit:
         case "words":
             return Words(names)
@@ -168,8 +167,8 @@ def units_of(unit: str, names: Sequence[str] = (UNK, EOS), folder: Path | None =
 
 @dataclass(frozen=True, eq=False)
 class TextIds:
-    """The ids of some texts, each with an end behind it. `whole`: whether they spell all of them (found out where no
-    token is new: it is asked of what is scored, not of what is learnt from)."""
+    """The ids of texts, each followed by an end. `whole` says whether they spell the texts exactly; it is checked for
+    text that is scored, not for training text."""
 
     ids: TextOfIds
     texts: int
@@ -177,7 +176,7 @@ class TextIds:
     whole: bool
 
     def unknown(self, cut: Units) -> float:
-        """The share of tokens that were not known."""
+        """The share of unknown tokens."""
         return 0.0 if cut.unknown is None else float((self.ids == cut.unknown).mean())
 
 
@@ -187,12 +186,12 @@ def read_ids(
     *,
     split: Split = "file",
     new: bool = True,
-    report: Told = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> TextIds:
-    """The texts of some files; one that is missing, empty or no text is refused by name."""
+    """Reads the texts of files; refuses one that is missing, empty or not a text."""
     total = max(sum(map(file_size, files)), 1)
     pieces, texts, n_bytes, whole = [], 0, 0, cut.whole
-    read = text_pieces(files, split, lambda done: report(done, total))
+    read = text_pieces(files, split, lambda done: progress(done, total))
     for some in batched(read, lambda piece: len(piece.text)):
         for piece, found in zip(some, cut.all_ids([piece.text for piece in some], new), strict=True):
             pieces.append(found)
@@ -210,7 +209,7 @@ def read_ids(
 def text_pieces(
     files: Sequence[Path], split: Split = "file", heard: Callable[[int], None] = lambda done: None
 ) -> Iterator[TextPiece]:
-    """A file with the character 0 is no text, though it may well be UTF-8."""
+    """The texts of files; a file with the character 0 is binary, even if it is valid UTF-8."""
     done = 0
     for path in files:
 
@@ -219,6 +218,6 @@ def text_pieces(
 
         for piece in read_documents([path], split, progress=tell):
             if "\0" in piece.text:
-                raise InputError(f"{path} is binary: the character 0 stands in it, and in no text")
+                raise InputError(f"{path} is binary: it contains the character 0")
             yield piece
         done += file_size(path)

@@ -1,10 +1,11 @@
-"""`cutaway chomsky`: which formal languages small models learn, and whether they still know them in longer words."""
+"""`cutaway chomsky`: which formal languages small models learn, and whether they generalise to longer words."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cutaway.before.options import LanguageOptions
 from cutaway.cli.shared.inside import Force, Out, as_text, check_output, learning, screen, write_output
 from cutaway.cli.shared.options import Json
 
@@ -13,38 +14,33 @@ if TYPE_CHECKING:
 
 Languages = Annotated[
     list[str] | None,
-    typer.Option("--language", help="local, parity, dyck-1, dyck-2, mirror, shuffle-2, abc, copy, crossed; else all."),
+    typer.Option(
+        "--language",
+        help="local, parity, dyck-1, dyck-2, mirror, shuffle-2, abc, copy or crossed; by default all.",
+    ),
 ]
 Models = Annotated[
     list[str] | None,
-    typer.Option("--model", help="Positions none, sinusoidal, learned, rotary, relative; or lstm; else all."),
+    typer.Option(
+        "--model",
+        help="The positions of a decoder (none, sinusoidal, learned, rotary, relative), or lstm; by default all.",
+    ),
 ]
-Longest = Annotated[int, typer.Option("--length", min=2, max=64, help="Symbols of the longest word in training.")]
-Steps = Annotated[int, typer.Option("--steps", min=1, help="Batches for each model and language.")]
-Minutes = Annotated[
-    float | None, typer.Option("--minutes", min=0.01, help="All of it in so many: steps are left out to fit.")
-]
-NWords = Annotated[int, typer.Option("--words", min=1, help="Words of each range of lengths to be tested with.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of words and first weights.")]
-Examples = Annotated[int | None, typer.Option("--examples", min=1, help="Only show so many words of each language.")]
+Examples = Annotated[int | None, typer.Option("--examples", min=1, help="Only show this many words of each language.")]
 
 
 def chomsky(
+    options: LanguageOptions,
     language: Languages = None,
     model: Models = None,
-    length: Longest = 16,
-    steps: Steps = 500,
-    minutes: Minutes = None,
-    words: NWords = 100,
-    seed: Seed = 0,
     examples: Examples = None,
     out: Out = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Train small models on the short words of formal languages, and test them on longer ones.
+    """Train small models on short words of formal languages, and test them on longer ones.
 
-    Regular, nested, crossed: all languages with all models take some minutes; --language dyck-2 --model rotary seconds.
+    All languages with all models take some minutes; --language dyck-2 --model rotary takes seconds.
     """
     check_output(out, force=force)
     from cutaway.before.chomsky.languages import LANGUAGES
@@ -52,7 +48,7 @@ def chomsky(
 
     languages = list(dict.fromkeys(language or LANGUAGES))
     if examples is not None:
-        _show_words(languages, length, examples, seed, as_json)
+        _show_words(languages, options.length, examples, options.seed, as_json)
         return
     from cutaway.before.chomsky.experiment import run_experiment
 
@@ -60,18 +56,8 @@ def chomsky(
     done: list[LanguageResults] = []
     interrupted = False
     try:
-        with learning() as report:
-            run_experiment(
-                languages,
-                models,
-                longest=length,
-                steps=steps,
-                minutes=minutes,
-                n_words=words,
-                seed=seed,
-                report=report,
-                finished=done.append,
-            )
+        with learning() as progress:
+            run_experiment(languages, models, options=options, progress=progress, on_result=done.append)
     except KeyboardInterrupt:
         interrupted = True
         print(f"interrupted: {len(done)} of {len(languages) * len(models)} models done", file=sys.stderr)
@@ -85,9 +71,9 @@ def chomsky(
 
 
 def _show_words(names: list[str], length: int, n: int, seed: int, as_json: bool) -> None:
-    from cutaway.before.chomsky.languages import drawn_words, language_named
+    from cutaway.before.chomsky.languages import draw_words, language_named
 
-    found = {name: drawn_words(language_named(name), 1, length, n, seed) for name in names}
+    found = {name: draw_words(language_named(name), 1, length, n, seed) for name in names}
     if as_json:
         print(as_text(found), end="")
         return

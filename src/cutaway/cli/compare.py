@@ -2,10 +2,11 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cutaway.before.options import CompareOptions
 from cutaway.cli.shared.options import Json
 from cutaway.errors import InputError
 from cutaway.files import check_writable
@@ -16,36 +17,23 @@ if TYPE_CHECKING:
 WIDTH = 80
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILES", help="Text in UTF-8, plain or packed with gzip or xz.")]
-Minutes = Annotated[float, typer.Option("--minutes", min=0.01, help="For all rungs together.")]
-Steps = Annotated[
-    int | None, typer.Option("--steps", min=1, help="Of each network, instead of as many as fit into the time.")
-]
-Changes = Annotated[
-    list[str] | None, typer.Option("--set", help="Change the recipe of both networks: --set train.tokens=4096")
-]
-Start = Annotated[str, typer.Option("--start", help="What the samples begin with.", show_default="a new line")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the samples.")]
 Out = Annotated[
     Path | None, typer.Option("--out", help="A folder for table.md, compare.svg, compare.json and the models.")
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on in --out behind the rungs that are finished.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the comparison in --out.")]
 
 
 def compare(
     files: Files,
-    minutes: Minutes = 5.0,
-    steps: Steps = None,
-    changes: Changes = None,
-    start: Start = "\n",
-    seed: Seed = 0,
+    options: CompareOptions,
     out: Out = None,
     resume: Resume = False,
     as_json: Json = False,
 ) -> None:
-    """Train the ladder on your text, from counting to the Transformer, and see what each step buys.
+    """Train the ladder of models on your text, from n-grams to the Transformer, and compare what each one gains.
 
-    Every rung learns the same text in the same tokens, and tells the same held-out bytes. Ctrl-C keeps the rungs that
-    are finished; --resume goes on.
+    Every model learns from the same tokens and is scored on the same held-out bytes. Ctrl-C keeps the models that are
+    finished; --resume continues.
 
     \b
     cutaway compare novel.txt --minutes 5 --out build/ladder
@@ -55,17 +43,17 @@ def compare(
 
     _check(out, resume)
     if out is not None:
-        _climb(files, out, minutes, steps, changes or [], start, seed, resume, as_json, kept=True)
+        _compare(files, out, options, resume, as_json, keep=True)
         return
     with tempfile.TemporaryDirectory() as folder:
-        _climb(files, Path(folder), minutes, steps, changes or [], start, seed, resume, as_json, kept=False)
+        _compare(files, Path(folder), options, resume, as_json, keep=False)
 
 
 def _check(out: Path | None, resume: bool) -> None:
-    """Nothing is read before it is clear that it may be written."""
+    """Refuses a folder that cannot be written, before anything is read."""
     if out is None:
         if resume:
-            raise InputError("--resume goes on in a folder: name it with --out")
+            raise InputError("--resume continues the comparison in a folder: name it with --out")
         return
     from cutaway.before.ladder.comparison_folder import check_place
 
@@ -73,64 +61,52 @@ def _check(out: Path | None, resume: bool) -> None:
     check_writable(out)
 
 
-def _climb(
-    files: list[Path],
-    out: Path,
-    minutes: float,
-    steps: int | None,
-    changes: list[str],
-    start: str,
-    seed: int,
-    resume: bool,
-    as_json: bool,
-    kept: bool,
-) -> None:
-    from cutaway.before.ladder.compare import compare as climbed
+def _compare(files: list[Path], out: Path, options: CompareOptions, resume: bool, as_json: bool, *, keep: bool) -> None:
+    from cutaway.before.ladder.compare import compare as train_all
     from cutaway.before.ladder.table import hurried
     from cutaway.cli.shared.inside import as_text, learning
 
-    asked: dict[str, Any] = {"minutes": minutes, "steps": steps, "changes": changes, "start": start, "seed": seed}
-    shown: list[str] = []
+    printed: list[str] = []
 
-    def finished(found: "ComparisonResults") -> None:
+    def on_result(results: "ComparisonResults") -> None:
         if not as_json:
-            _show_rungs(found, shown)
+            _show_rungs(results, printed)
 
     try:
-        with learning(anew=True) as report:
-            found = climbed(files, out, **asked, resume=resume, report=report, finished=finished)
+        with learning(anew=True) as progress:
+            found = train_all(files, out, options=options, resume=resume, progress=progress, on_result=on_result)
     except KeyboardInterrupt:
-        more = f"; cutaway compare … --out {out} --resume goes on" if kept and shown else ""
-        print(f"stopped: {len(shown)} rungs are finished{more}", file=sys.stderr)
+        more = f"; cutaway compare … --out {out} --resume continues" if keep and printed else ""
+        print(f"stopped: {len(printed)} rungs are finished{more}", file=sys.stderr)
         raise typer.Exit(130) from None
     if as_json:
-        print(as_text({**found.to_dict(), "out": str(out) if kept else None}), end="")
+        print(as_text({**found.to_dict(), "out": str(out) if keep else None}), end="")
         return
-    _show_rungs(found, shown)
+    _show_rungs(found, printed)
     for said in hurried(found.to_dict()):
         print(f"         {said}")
     _show(found)
-    if kept:
+    if keep:
         print(f"wrote {out}: table.md, compare.svg, compare.json, models/")
 
 
-def _show_rungs(found: "ComparisonResults", shown: list[str]) -> None:
-    """The rows that were not shown before, as they come."""
+def _show_rungs(found: "ComparisonResults", printed: list[str]) -> None:
+    """Prints the rows that were not printed before."""
     from cutaway.before.ladder.table import work
 
-    about = found.to_dict() if not shown else {}
+    about = found.to_dict() if not printed else {}
     if about:
         print(f"learnt   {about['trained_on']['tokens']:,} {about['unit']}")
         print(f"scored   {about['scored_on']['bytes']:,} held-out bytes, the same for all")
         if about["trained_on"]["too_little"]:
             print("         too little to go by: with so short a text the numbers say little")
         print(f"{'rung':12s} bits per byte   parameters  training  work")
-    for rung in found.rungs[len(shown) :]:
+    for rung in found.rungs[len(printed) :]:
         told = f"{rung.name:12s} {rung.bits_per_byte:13.3f} {rung.parameters:12,} {rung.seconds:7.1f} s"
         print(f"{told}  {work(rung.to_dict())}", flush=True)
         if rung.flops is not None:
             print(f"{'':12s} {rung.about}", flush=True)
-        shown.append(rung.name)
+        printed.append(rung.name)
 
 
 def _show(found: "ComparisonResults") -> None:

@@ -18,13 +18,13 @@ FEW = 10_000  # tokens, below which nearly all 3-grams of words stand there once
 
 def as_dict(
     model: "Counted",
-    told: "Predictor",
+    scorer: "Predictor",
     cut: "Units",
     text: "TextIds | None",
     tests: "Sequence[tuple[Path, TextIds]]",
     files: Sequence[Path] = (),
 ) -> dict[str, Any]:
-    """`told` is the model, or a mixture with it, learnt from `files`. Without a text it was not trained, but read."""
+    """`scorer` is the model, or a mixture with it, trained on `files`; `text` is None for a model that was read."""
     from cutaway.before.ngrams.ngram_of_classes import ClassNGramModel
 
     learnt = {path.resolve() for path in files}
@@ -32,10 +32,10 @@ def as_dict(
     return {
         "text": text and _text(text, cut),
         "unit": cut.unit,
-        "model": str(told),
+        "model": str(scorer),
         "ngrams": [len(table.keys) for table in counted.tables],
         "classes": classes and _classes(classes, cut),
-        "tests": [_test(path, its, told, cut) | {"learnt": path.resolve() in learnt} for path, its in tests],
+        "tests": [_test(path, its, scorer, cut) | {"learnt": path.resolve() in learnt} for path, its in tests],
     }
 
 

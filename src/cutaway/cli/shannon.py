@@ -1,11 +1,11 @@
-"""`cutaway shannon`: Shannon's experiment: guess a hidden text letter by letter, and see what models make of it."""
+"""`cutaway shannon`: Shannon's experiment. Guess a hidden text letter by letter, and compare yourself with models."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cutaway.before.options import GameOptions, Letters
 from cutaway.cli.shared.inside import (
     Force,
     Out,
@@ -26,77 +26,52 @@ if TYPE_CHECKING:
 
 KNOWN, SAMPLES = "0,1,2,3,4,6,8,14,32,64,99", 100
 SAVED = Path("shannon.json")
-FEW = 50  # letters of a length, below which the bounds say little
-
-
-class Letters(StrEnum):
-    """What is guessed."""
-
-    shannon = "27"
-    all = "all"
+FEW = 50  # guessed letters, below which the bounds are unreliable
 
 
 Text = Annotated[Path, typer.Argument(metavar="TEXT", help="Text in UTF-8, plain or packed with gzip or xz.")]
-Play = Annotated[bool, typer.Option("--play", help="Guess the text yourself. Esc stops; the same command goes on.")]
-Saved = Annotated[
-    Path | None,
-    typer.Option("--game", help=f"Where your guesses are kept, after each one; else {SAVED}. Without --play: shown."),
-]
-Answers = Annotated[
-    Path | None, typer.Option("--answers", help="Play with the letters of a file, - for stdin, instead of the keys.")
-]
 Model = Annotated[
-    Path | None, typer.Option("--model", callback=locate_model, help="A language model that plays, such as books.")
+    Path | None,
+    typer.Option("--model", callback=locate_model, help="A language model that guesses too, such as books."),
 ]
 Train = Annotated[
     list[Path] | None,
-    typer.Option("--train", metavar="FILE", help="n-grams learn from this; else from the first nine tenths of TEXT."),
+    typer.Option(
+        "--train", metavar="FILE", help="Text for the n-grams to learn from; by default the first 90% of TEXT."
+    ),
 ]
-Which = Annotated[Letters, typer.Option("--letters", help="a–z and the space, as Shannon did, or all characters.")]
-Known = Annotated[str | None, typer.Option("--known", help=f"How many letters before it are known; else {KNOWN}.")]
-Samples = Annotated[int | None, typer.Option("--samples", min=1, help=f"Letters for each of these; else {SAMPLES}.")]
-Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Which letters; else 0.")]
 
 
 def shannon(
     text: Text,
-    play: Play = False,
-    game: Saved = None,
-    answers: Answers = None,
+    options: GameOptions,
     model: Model = None,
     train: Train = None,
-    letters: Which = Letters.shannon,
-    known: Known = None,
-    samples: Samples = None,
-    seed: Seed = None,
     out: Out = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """How much a letter tells once those before it are known: from your guesses, from counts, from a model.
+    """Estimate the entropy of a text, letter by letter: from your guesses, from n-grams and from a model.
 
     cutaway shannon novel.txt --play, then cutaway shannon novel.txt --game shannon.json --model books --out curve.svg
     """
     check_output(out, force=force)
-    path = (game or SAVED) if play or answers else game
-    if path is not None and not (play or answers) and not path.exists():
-        raise InputError(f"{path} is not there: play first, with --play --game {path}")
+    path = (options.game or SAVED) if options.playing else options.game
+    if path is not None and not options.playing and not path.exists():
+        raise InputError(f"{path} does not exist: play first, with --play --game {path}")
     if path is not None and not path.parent.is_dir():
         raise InputError(f"--game {path}: there is no folder {path.parent}")
-    asked = {"known": numbers_in_option(known, "--known"), "samples": samples, "seed": seed}
     more = _read(train) if train else None
-    played = _game(text, more, letters, path, asked)
-    if play or answers:
+    game = _game(text, more, options, path)
+    if options.playing:
         assert path is not None
-        curves = [_person(_play(played, path, answers, quiet=as_json))]
+        curves = [_person(_play(game, path, options.answers, quiet=as_json))]
     else:
-        curves = _curves(played, model, more, path)
-        if not _told(curves):
-            asked_for = ", ".join(map(str, played.known))
-            raise InputError(
-                f"nobody here has guessed with {asked_for} letters known: give a --model, or a smaller --known"
-            )
-    _say(curves, played, text, out, as_json)
+        curves = _curves(game, model, more, path)
+        if not _has_guesses(curves):
+            asked_for = ", ".join(map(str, game.known))
+            raise InputError(f"nobody has guessed with {asked_for} letters known: give a --model, or a smaller --known")
+    _print(curves, game, text, out, as_json)
 
 
 def _read(files: list[Path]) -> str:
@@ -105,24 +80,26 @@ def _read(files: list[Path]) -> str:
     return "".join(piece.text for piece in text_pieces(files))
 
 
-def _game(text: Path, more: str | None, letters: Letters, path: Path | None, asked: dict[str, Any]) -> "Game":
-    """As asked; what was not asked for is as in the saved game, or as always."""
+def _game(text: Path, more: str | None, options: GameOptions, path: Path | None) -> "Game":
+    """The game with these options; those that are not given are the saved game's, else the defaults."""
     from cutaway.before.shannon.game import Game, read_game
 
     saved = read_game(path) if path is not None and path.exists() else {}
     usual: dict[str, Any] = {"known": numbers_in_option(KNOWN), "samples": SAMPLES, "seed": 0}
-    wanted = {name: value for name, value in asked.items() if value is not None}
-    terms = {name: wanted.get(name, saved.get(name, value)) for name, value in usual.items()}
+    chosen = {"known": numbers_in_option(options.known, "--known"), "samples": options.samples, "seed": options.seed}
+    terms: dict[str, Any] = {
+        name: saved.get(name, usual[name]) if value is None else value for name, value in chosen.items()
+    }
     whole = saved["first"] == 0 if "first" in saved else more is not None
     read = _read([text])
     try:
-        return Game.of(read, all_letters=letters is Letters.all, whole=whole, more=more or "", **terms)
+        return Game.of(read, all_letters=options.letters is Letters.all, whole=whole, more=more or "", **terms)
     except InputError as error:
         raise InputError(f"{text}: {error}") from None
 
 
 def _play(game: "Game", path: Path, answers: Path | None, *, quiet: bool) -> "Player":
-    """Unless all is guessed; Ctrl-C leaves what was guessed, as Esc does."""
+    """Plays the rest of the game; Ctrl-C keeps the guesses, as Esc does."""
     from cutaway.before.shannon.game import Player
     from cutaway.cli.shannon_terminal import play_on
     from cutaway.cli.shared.console import Console
@@ -130,22 +107,22 @@ def _play(game: "Game", path: Path, answers: Path | None, *, quiet: bool) -> "Pl
     console = Console(stderr=quiet, soft_wrap=True)
     player, n = Player(game, path), len(game.rounds)
     if player.round is None:
-        console.print(f"{path}: finished, {n} of {n} letters; another --game begins a new one")
+        console.print(f"{path}: finished, {n} of {n} letters; another --game starts a new one")
         return player
     if answers is not None:
         _check_answers(answers, game)
     try:
         return play_on(game, path, answers, quiet=quiet)
     except UnicodeDecodeError:
-        raise InputError(f"--answers {answers}: stdin is no text in UTF-8; give the letters to guess") from None
+        raise InputError(f"--answers {answers}: stdin is not text in UTF-8; give the letters to guess") from None
     except KeyboardInterrupt:
-        kept = f", kept in {path}" if path.exists() else ""
+        kept = f", saved in {path}" if path.exists() else ""
         console.print(f"\n{len(Player(game, path).guesses)} of {n} letters{kept}")
         raise typer.Exit(130) from None
 
 
 def _check_answers(path: Path, game: "Game") -> None:
-    """Refuses a file without a letter to guess with. A pipe can be read only once, so it is not looked at."""
+    """Refuses a file without any letter of the game. A pipe is not checked, since it can be read only once."""
     from cutaway.before.shannon.bounds import LETTERS
 
     if not path.is_file():
@@ -153,7 +130,7 @@ def _check_answers(path: Path, game: "Game") -> None:
     try:
         keys = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise InputError(f"--answers {path} is no text in UTF-8: give a file with the letters to guess") from None
+        raise InputError(f"--answers {path} is not text in UTF-8: give a file with the letters to guess") from None
     except OSError as error:
         raise InputError(f"--answers {path} cannot be read: {error.strerror}") from None
     if not {*(keys.lower() if game.letters == LETTERS else keys)} & {*game.letters}:
@@ -174,25 +151,25 @@ def _curves(game: "Game", model: Path | None, more: str | None, path: Path | Non
     from cutaway.before.shannon.players import counted_curve, model_curve, ngram_curve, reader_curve
 
     curves = [] if path is None else [_person(Player(game, path))]
-    with waiting("counting") as report:
+    with waiting("counting") as progress:
         other = reduced(more) if more is not None and game.letters == LETTERS else more
-        curves += [counted_curve(game), ngram_curve(game, other, report)]
+        curves += [counted_curve(game), ngram_curve(game, other, progress)]
     if model is not None:
         from cutaway.cli.shared.inside import open_model
         from cutaway.cli.shared.models import tokenizer_for_text
 
         loaded, tokenizer = open_model(model)
-        with waiting(f"{model.name} guesses") as report:
-            curves.append(model_curve(game, loaded, tokenizer_for_text(tokenizer, model), model.name, report))
+        with waiting(f"{model.name} guesses") as progress:
+            curves.append(model_curve(game, loaded, tokenizer_for_text(tokenizer, model), model.name, progress))
     return [*curves, reader_curve(game)] if game.letters == LETTERS else curves
 
 
-def _told(curves: "list[Curve]") -> bool:
+def _has_guesses(curves: "list[Curve]") -> bool:
     """Whether anybody has guessed a letter."""
     return any(one.n for curve in curves for one in curve.bounds)
 
 
-def _say(curves: "list[Curve]", game: "Game", text: Path, out: Path | None, as_json: bool) -> None:
+def _print(curves: "list[Curve]", game: "Game", text: Path, out: Path | None, as_json: bool) -> None:
     from cutaway.before.shannon.players import picture
 
     found: dict[str, Any] = {
@@ -205,7 +182,7 @@ def _say(curves: "list[Curve]", game: "Game", text: Path, out: Path | None, as_j
         "seed": game.seed,
         "players": [curve.to_dict() for curve in curves],
     }
-    there = _told(curves)
+    there = _has_guesses(curves)
     if out is not None:
         if not there:
             raise InputError("no letter has been guessed yet: there is nothing to draw")

@@ -33,7 +33,7 @@ def play_on(game: "Game", path: Path, answers: Path | None, *, quiet: bool) -> "
         keys = (key.lower() for key in keys) if game.letters == LETTERS else keys
         while player.round is not None and _play_round(player, keys, console):
             pass
-    kept = f", kept in {path}" if path.exists() else ""
+    kept = f", saved in {path}" if path.exists() else ""
     console.print(f"{len(player.guesses)} of {len(game.rounds)} letters{kept}")
     return player
 

@@ -6,50 +6,30 @@ from typing import Annotated, Any
 
 import typer
 
+from cutaway.before.options import SkipGramOptions
 from cutaway.cli.shared.options import Json, Split
 from cutaway.cli.shared.tables import json_text
 from cutaway.errors import InputError
 
-FEW = 1_000_000  # words, below which many neighbours are chance
+FEW = 1_000_000  # words, below which many neighbours are due to chance
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILES", help="Text in UTF-8, plain or packed with gzip or xz.")]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder for vectors.npy and words.txt.")]
-Unit = Annotated[str, typer.Option("--unit", help="words, or a model whose tokenizer cuts the text.")]
-SplitAt = Annotated[Split, typer.Option("--split", help="What parts the texts; no window crosses their ends.")]
-D = Annotated[int, typer.Option("--d", min=1, help="Numbers of a vector.")]
-Window = Annotated[int, typer.Option("--window", min=1, help="Words to each side, at most.")]
-Negatives = Annotated[int, typer.Option("--negatives", min=1, help="Words drawn at random for each that is seen.")]
-MinCount = Annotated[
-    int | None,
-    typer.Option("--min-count", min=1, help="Rarer words have no vector; else 5, in a short text 1."),
-]
-Sample = Annotated[
-    float | None,
-    typer.Option("--sample", min=0, help="Thin out words with a larger share; else 0.001, in a short text 0."),
-]
-Rate = Annotated[float, typer.Option("--rate", help="Of learning, at the beginning; it falls to 0.")]
-Epochs = Annotated[int, typer.Option("--epochs", min=1, help="How often the text is read.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of all that is drawn.")]
+Unit = Annotated[str, typer.Option("--unit", help="words, or a model whose tokenizer splits the text.")]
+SplitAt = Annotated[Split, typer.Option("--split", help="What separates the texts; no window crosses their ends.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the vectors that are in the folder.")]
 
 
 def vectors(
     files: Files,
     out: Out,
+    options: SkipGramOptions,
     unit: Unit = "words",
     split: SplitAt = Split.file,
-    d: D = 100,
-    window: Window = 5,
-    negatives: Negatives = 5,
-    min_count: MinCount = None,
-    sample: Sample = None,
-    rate: Rate = 0.05,
-    epochs: Epochs = 3,
-    seed: Seed = 0,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Word vectors by skip-gram: words that stand among the same words lie near each other.
+    """Train word vectors by skip-gram: words that occur in similar contexts get similar vectors.
 
     \b
     cutaway vectors novels/*.txt --out build/vectors --epochs 5
@@ -61,25 +41,24 @@ def vectors(
     import time
 
     from cutaway.before.units import read_ids, units_of
-    from cutaway.before.vectors.skip_gram import SkipGramConfig, train_skip_gram
+    from cutaway.before.vectors.skip_gram import train_skip_gram
     from cutaway.cli.shared.inside import waiting
 
-    config = SkipGramConfig(d, window, negatives, min_count, sample, rate, epochs, seed)
     cut = units_of(unit)
-    with waiting("reading") as report:
-        text = read_ids(cut, files, split=split.value, report=report)
+    with waiting("reading") as progress:
+        text = read_ids(cut, files, split=split.value, progress=progress)
     begin = time.perf_counter()
-    with waiting("learning") as report:
-        model = train_skip_gram(text.ids, len(cut.names), config, end=cut.end, report=report)
+    with waiting("learning") as progress:
+        model = train_skip_gram(text.ids, len(cut.names), options, end=cut.end, progress=progress)
     seconds = time.perf_counter() - begin
     model.save(out, cut.names)
     found = {
         "out": str(out),
         "words": len(model.tokens),
-        "d": d,
+        "d": options.d,
         "read": len(text.ids) - text.texts,
         "texts": text.texts,
-        "epochs": epochs,
+        "epochs": options.epochs,
         "seconds": round(seconds, 1),
         "first": [cut.names[i] for i in model.tokens[:8]],
         "too_little": len(text.ids) < FEW,
@@ -88,7 +67,7 @@ def vectors(
 
 
 def _check(out: Path, unit: str, force: bool) -> None:
-    """Nothing is read before it is clear that it may be written."""
+    """Refuses a folder that cannot be written, before anything is read."""
     from cutaway.files import check_writable
     from cutaway.folders import VECTORS, check_folder
 

@@ -24,9 +24,10 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 from tokenizers import Tokenizer as Backend
 from tokenizers.normalizers import Normalizer
 
-from cutaway.arguments import checked
+from cutaway.arguments import with_options
 from cutaway.errors import ConfigError, InputError
 from cutaway.tokens.marks import SPACE, visible_bytes
+from cutaway.tokens.options import TokenizerOptions
 from cutaway.tokens.pipeline import byte_level, with_special, wordpiece
 from cutaway.tokens.roles import tag_token
 from cutaway.tokens.tokenizer import MOST_IDS, Tokenizer
@@ -37,7 +38,7 @@ WORDS = r"\w+|[^\w\s]"  # letters, digits and _ make a word; any other character
 
 
 @dataclass(frozen=True)
-class Options:
+class Settings:
     """What kind of tokenizer to train."""
 
     kind: str
@@ -63,18 +64,8 @@ class Options:
         return {entry: id for id, entry in enumerate((*self.special, *entries))}
 
 
-@checked
-def train_tokenizer(
-    texts: Iterable[str],
-    *,
-    kind: str,
-    vocab_size: int | None = None,
-    lowercase: bool = False,
-    min_frequency: int = 1,
-    mask: bool = False,
-    tags: Sequence[str] = (),
-    special: Sequence[str] = (),
-) -> Tokenizer:
+@with_options
+def train_tokenizer(texts: Iterable[str], *, options: TokenizerOptions) -> Tokenizer:
     """Trains a tokenizer of one of the KINDS on these texts.
 
     `vocab_size` counts everything, special tokens too; short texts may give fewer. The kinds word, char and byte do not
@@ -85,20 +76,19 @@ def train_tokenizer(
     `tags`, such as de, a <2de> that asks for a translation to German; and those in `special`, such as <delim>.
     WordPiece has BERT's instead: [PAD] [UNK] [CLS] [SEP] [MASK].
     """
-    if kind not in KINDS:
-        raise ConfigError(f"kind={kind!r} is not one of {', '.join(KINDS)}")
-    train, own = KINDS[kind]
+    vocab_size, min_frequency = options.vocab_size, options.min_frequency
+    train, own = KINDS[options.kind]
     if vocab_size is None and train in (_bpe, _wordpiece, _unigram):
-        raise ConfigError(f"kind={kind!r} needs a vocab_size, at which it stops")
+        raise ConfigError(f"kind={str(options.kind)!r} needs a vocab_size, at which it stops")
     if vocab_size is not None and not 0 < vocab_size <= MOST_IDS:
         raise ConfigError(f"vocab_size={vocab_size:,} is not between 1 and {MOST_IDS:,}")
     if min_frequency < 1:
         raise ConfigError(f"min_frequency={min_frequency} must be 1 or more")
-    if mask and "[MASK]" not in own:
+    if options.mask and "[MASK]" not in own:
         own = (*own, "<mask>")
-    names = (*own, *map(tag_token, tags), *special)
+    names = (*own, *map(tag_token, options.tag_list), *options.special)
     _check_special(names)
-    return train(texts, Options(kind, vocab_size, names, lowercase, min_frequency))
+    return train(texts, Settings(options.kind, vocab_size, names, options.lowercase, min_frequency))
 
 
 def _check_special(names: Sequence[str]) -> None:
@@ -113,121 +103,121 @@ def _check_special(names: Sequence[str]) -> None:
 # --- words, characters, bytes -----------------------------------------------------------------------------------------
 
 
-def _word(texts: Iterable[str], options: Options) -> Tokenizer:
+def _word(texts: Iterable[str], settings: Settings) -> Tokenizer:
     backend = Backend(models.WordLevel())
-    if options.lowercase:
+    if settings.lowercase:
         backend.normalizer = normalizers.Lowercase()
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), "removed", invert=True)
     counts = count_words(texts, backend.normalizer, backend.pre_tokenizer)
-    words = [word for word, n in counts if n >= options.min_frequency]
-    _refuse_none(words, "words", options)
-    options.size_for(1, "word")
-    size = options.vocab_size or len(options.special) + len(words)
-    backend.model = models.WordLevel(options.ids(words[: size - len(options.special)]), unk_token="<unk>")
-    return with_special(backend, options.special, {})  # without a decoder, words are joined with spaces
+    words = [word for word, n in counts if n >= settings.min_frequency]
+    _refuse_none(words, "words", settings)
+    settings.size_for(1, "word")
+    size = settings.vocab_size or len(settings.special) + len(words)
+    backend.model = models.WordLevel(settings.ids(words[: size - len(settings.special)]), unk_token="<unk>")
+    return with_special(backend, settings.special, {})  # without a decoder, words are joined with spaces
 
 
-def _char(texts: Iterable[str], options: Options) -> Tokenizer:
+def _char(texts: Iterable[str], settings: Settings) -> Tokenizer:
     """BPE without merges, which is faster than a vocabulary of one-letter words."""
-    normalizer = normalizers.Lowercase() if options.lowercase else None
+    normalizer = normalizers.Lowercase() if settings.lowercase else None
     counts: Counter[str] = Counter()
     for batch in text_batches(texts):
         for text in batch:
             counts.update(text if normalizer is None else normalizer.normalize_str(text))
-    alphabet = _frequent(counts, options)
-    _refuse_none(alphabet, "characters", options)
-    options.size_for(len(alphabet), "characters", _min_frequency_hint(options))
-    backend = Backend(models.BPE(options.ids(alphabet), [], unk_token="<unk>"))
+    alphabet = _frequent(counts, settings)
+    _refuse_none(alphabet, "characters", settings)
+    settings.size_for(len(alphabet), "characters", _min_frequency_hint(settings))
+    backend = Backend(models.BPE(settings.ids(alphabet), [], unk_token="<unk>"))
     if normalizer is not None:
         backend.normalizer = normalizer
     backend.decoder = decoders.Fuse()
-    return with_special(backend, options.special, {})
+    return with_special(backend, settings.special, {})
 
 
-def _byte(texts: Iterable[str], options: Options) -> Tokenizer:
+def _byte(texts: Iterable[str], settings: Settings) -> Tokenizer:
     """Byte b has the id b + the number of special tokens. The texts are not read."""
-    options.size_for(256, "bytes")
+    settings.size_for(256, "bytes")
     split = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    backend = byte_level(models.BPE(options.ids(visible_bytes()), []), split)
-    if options.lowercase:
+    backend = byte_level(models.BPE(settings.ids(visible_bytes()), []), split)
+    if settings.lowercase:
         backend.normalizer = normalizers.Lowercase()
-    return with_special(backend, options.special, {})
+    return with_special(backend, settings.special, {})
 
 
 # --- pieces of words --------------------------------------------------------------------------------------------------
 
 
-def _bpe(texts: Iterable[str], options: Options) -> Tokenizer:
+def _bpe(texts: Iterable[str], settings: Settings) -> Tokenizer:
     """Merges the most frequent pair of neighbours, again and again (Sennrich 2016; on bytes: GPT-2).
 
     Of equally frequent pairs the library takes the one with the smaller ids; the ids of bytes are fixed, so the merges
     are deterministic.
     """
     backend = byte_level(models.BPE())
-    if options.lowercase:
+    if settings.lowercase:
         backend.normalizer = normalizers.Lowercase()
     trainer = trainers.BpeTrainer(
-        vocab_size=options.size_for(256, "bytes"),
-        min_frequency=options.min_frequency,
-        special_tokens=list(options.special),
+        vocab_size=settings.size_for(256, "bytes"),
+        min_frequency=settings.min_frequency,
+        special_tokens=list(settings.special),
         initial_alphabet=visible_bytes(),
         show_progress=False,
     )
     backend.train_from_iterator(text_batches(texts), trainer)
-    return with_special(backend, options.special, {})
+    return with_special(backend, settings.special, {})
 
 
-def _wordpiece(texts: Iterable[str], options: Options) -> Tokenizer:
+def _wordpiece(texts: Iterable[str], settings: Settings) -> Tokenizer:
     """BPE whose entries begin a word (`play`) or continue one (`##ing`), as BERT's was made.
 
     The library numbers the `##x` in the order of a hash map, and so breaks ties differently every time. Hence there are
     two steps: count the words, then train on the counts with the alphabet in a fixed order. Every character of the
     texts gets an entry for the beginning of a word and one for the inside.
     """
-    normalizer = normalizers.BertNormalizer(lowercase=options.lowercase)
+    normalizer = normalizers.BertNormalizer(lowercase=settings.lowercase)
     split = pre_tokenizers.BertPreTokenizer()
     words = count_words(texts, normalizer, split)
-    first = _frequent(_characters(words), options)
-    _refuse_none(first, "words", options)
+    first = _frequent(_characters(words), settings)
+    _refuse_none(first, "words", settings)
     inside = [f"##{c}" for c in first if len(split.pre_tokenize_str(normalizer.normalize_str(f"a{c}"))) == 1]
-    size = options.size_for(len(first) + len(inside), "characters (with their ##)", _min_frequency_hint(options))
+    size = settings.size_for(len(first) + len(inside), "characters (with their ##)", _min_frequency_hint(settings))
     known = set(first)
     trained = Backend(models.WordPiece(unk_token="[UNK]"))
     trained.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
-        min_frequency=options.min_frequency,
-        special_tokens=[*options.special, *first, *inside],  # for the trainer: entries whose ids are fixed
+        min_frequency=settings.min_frequency,
+        special_tokens=[*settings.special, *first, *inside],  # for the trainer: entries whose ids are fixed
         show_progress=False,
     )
     trained.train_from_iterator(repeated_words([(word, n) for word, n in words if known.issuperset(word)]), trainer)
     backend = wordpiece(trained.get_vocab(), normalizer, unk="[UNK]", cls="[CLS]", sep="[SEP]")
-    return with_special(backend, options.special, {})
+    return with_special(backend, settings.special, {})
 
 
-def _unigram(texts: Iterable[str], options: Options) -> Tokenizer:
+def _unigram(texts: Iterable[str], settings: Settings) -> Tokenizer:
     """Pieces with probabilities (Kudo 2018); a space belongs to the piece behind it and is written ▁.
 
     White space becomes one space; full-width letters, ligatures and the like become plain ones (NFKC).
     """
-    normalizer = _plain_text(options.lowercase)
+    normalizer = _plain_text(settings.lowercase)
     split = pre_tokenizers.Metaspace(SPACE, prepend_scheme="first")  # the text's first word has a ▁ like the others
     words = count_words(texts, normalizer, split)
     characters = _characters(words)
-    _refuse_none(characters.keys() - {SPACE}, "words", options)
+    _refuse_none(characters.keys() - {SPACE}, "words", settings)
     # "<EOS>" in lower case must not become the special token: its characters are known, and score better.
-    of_special = dict.fromkeys(sorted(set("".join(options.special))), options.min_frequency)
+    of_special = dict.fromkeys(sorted(set("".join(settings.special))), settings.min_frequency)
     characters.update({c: n for c, n in of_special.items() if characters[c] < n})
-    alphabet = {c: characters[c] for c in _frequent(characters, options)}
-    size = options.size_for(len(alphabet), "characters", _min_frequency_hint(options))
-    pieces = learn_pieces(words, alphabet, size - len(options.special), never=set(options.special))
-    worse = 2 * min(pieces.values()) * max(map(len, options.special))
-    vocab = [*((token, worse) for token in options.special), *pieces.items()]
-    backend = Backend(models.Unigram(vocab, unk_id=options.special.index("<unk>")))
+    alphabet = {c: characters[c] for c in _frequent(characters, settings)}
+    size = settings.size_for(len(alphabet), "characters", _min_frequency_hint(settings))
+    pieces = learn_pieces(words, alphabet, size - len(settings.special), never=set(settings.special))
+    worse = 2 * min(pieces.values()) * max(map(len, settings.special))
+    vocab = [*((token, worse) for token in settings.special), *pieces.items()]
+    backend = Backend(models.Unigram(vocab, unk_id=settings.special.index("<unk>")))
     backend.normalizer = normalizer
     backend.pre_tokenizer = split
     backend.decoder = decoders.Metaspace(SPACE, prepend_scheme="first")
-    return with_special(backend, options.special, {})
+    return with_special(backend, settings.special, {})
 
 
 def _plain_text(lowercase: bool) -> Normalizer:
@@ -249,22 +239,22 @@ def _characters(words: Counts) -> Counter[str]:
     return counts
 
 
-def _frequent(characters: Counter[str], options: Options) -> list[str]:
+def _frequent(characters: Counter[str], settings: Settings) -> list[str]:
     """The characters that get an entry, sorted."""
-    return sorted(c for c, n in characters.items() if n >= options.min_frequency)
+    return sorted(c for c, n in characters.items() if n >= settings.min_frequency)
 
 
-def _min_frequency_hint(options: Options) -> str:
-    return f" (fewer with a min_frequency above {options.min_frequency}, which drops rare characters)"
+def _min_frequency_hint(settings: Settings) -> str:
+    return f" (fewer with a min_frequency above {settings.min_frequency}, which drops rare characters)"
 
 
-def _refuse_none(found: Iterable[str], what: str, options: Options) -> None:
+def _refuse_none(found: Iterable[str], what: str, settings: Settings) -> None:
     if not any(True for _ in found):
-        often = f" that occur {options.min_frequency} times" if options.min_frequency > 1 else ""
+        often = f" that occur {settings.min_frequency} times" if settings.min_frequency > 1 else ""
         raise InputError(f"the texts to train on have no {what}{often}")
 
 
-Train = Callable[[Iterable[str], Options], Tokenizer]
+Train = Callable[[Iterable[str], Settings], Tokenizer]
 PAD, UNK, SOS, EOS = "<pad>", "<unk>", "<sos>", "<eos>"
 KINDS: dict[str, tuple[Train, tuple[str, ...]]] = {  # how each is trained, and its special tokens
     "word": (_word, (PAD, UNK, SOS, EOS)),

@@ -1,7 +1,6 @@
 """What small models are asked of a language, and that the asking is fair."""
 
 from dataclasses import replace
-from inspect import signature
 
 import numpy as np
 import pytest
@@ -9,16 +8,15 @@ import torch
 
 from cutaway.before.chomsky.experiment import (
     LanguageResults,
-    all_right,
+    all_correct,
     loss_of,
-    right,
+    recognises,
     run_experiment,
     train_on_words,
     words_of_language,
 )
-from cutaway.before.chomsky.languages import LANGUAGES, drawn_words
+from cutaway.before.chomsky.languages import LANGUAGES, draw_words
 from cutaway.before.chomsky.network import MODELS, POSITIONS, SmallConfig, SmallDecoder, small_model
-from cutaway.cli.chomsky import chomsky
 from cutaway.errors import ConfigError, InputError
 from cutaway.pictures import HeatMap, Lines
 
@@ -30,21 +28,21 @@ def test_at_every_place_stands_what_may_come_next():
     assert may[1][:4] == ["a", "ab", "c", "$"]
     assert words.ids.tolist() == [[0, 1, 1, 2, 2, 3, 3], [0, 1, 2, 3, 0, 0, 0]]
     assert words.real.sum(dim=1).tolist() == [7, 4]
-    assert words.some(torch.tensor([1])).ids.tolist() == [[0, 1, 2, 3]]
+    assert words.select(torch.tensor([1])).ids.tolist() == [[0, 1, 2, 3]]
 
 
 @pytest.mark.parametrize("name", LANGUAGES)
 def test_a_word_is_right_only_if_every_answer_is(name):
-    words = words_of_language(LANGUAGES[name], drawn_words(LANGUAGES[name], 1, 12, 10, seed=0))
+    words = words_of_language(LANGUAGES[name], draw_words(LANGUAGES[name], 1, 12, 10, seed=0))
     answers = torch.where(words.may, 1.0, -1.0)
-    assert all_right(answers, words).all()
+    assert all_correct(answers, words).all()
     for place in (0, int(words.real[3].sum()) - 1):
         for symbol in range(answers.shape[2]):
             wrong = answers.clone()
             wrong[3, place, symbol] *= -1
-            assert all_right(wrong, words).tolist() == [i != 3 for i in range(10)]
+            assert all_correct(wrong, words).tolist() == [i != 3 for i in range(10)]
     padding = answers.masked_fill(~words.real[:, :, None], 9.0)
-    assert all_right(padding, words).all()
+    assert all_correct(padding, words).all()
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -98,17 +96,17 @@ def test_padding_has_no_part_in_the_loss():
 @pytest.mark.parametrize("name", ["rotary", "lstm"])
 def test_brackets_are_learnt_from_short_words(name):
     language = LANGUAGES["dyck-1"]
-    words = words_of_language(language, drawn_words(language, 1, 6, 40, seed=0))
+    words = words_of_language(language, draw_words(language, 1, 6, 40, seed=0))
     model = small_model(name, 3, 20, seed=0)
-    assert not right(model, words).any()
+    assert not recognises(model, words).any()
     assert train_on_words(model, words, steps=60, batch=16, rate=5e-3) == 60
-    assert right(model, words).all()
+    assert recognises(model, words).all()
 
 
 def test_a_study_is_a_table_and_a_picture():
     told = []
-    options = {"longest": 4, "steps": 3, "n_words": 5, "pool": 50}
-    found = run_experiment(["local", "dyck-1"], ["none", "lstm"], **options, report=lambda *each: told.append(each))
+    options = {"length": 4, "steps": 3, "words": 5, "pool": 50}
+    found = run_experiment(["local", "dyck-1"], ["none", "lstm"], **options, progress=lambda *each: told.append(each))
     assert found.ranges == ((1, 4), (5, 8), (9, 12))
     assert {len(shares) for each in found.shares.values() for shares in each.values()} == {3}
     assert found.steps == {"local": {"none": 3, "lstm": 3}, "dyck-1": {"none": 3, "lstm": 3}}
@@ -132,8 +130,8 @@ def test_a_study_is_a_table_and_a_picture():
 
 def test_what_is_done_is_told_after_each_model():
     found = []
-    options = {"longest": 4, "steps": 1, "n_words": 2, "pool": 9}
-    whole = run_experiment(["local", "dyck-1"], ["none", "lstm"], **options, finished=found.append)
+    options = {"length": 4, "steps": 1, "words": 2, "pool": 9}
+    whole = run_experiment(["local", "dyck-1"], ["none", "lstm"], **options, on_result=found.append)
     done = [[f"{name} {model}" for name, each in one.shares.items() for model in each] for one in found]
     assert done == [done[3][:n] for n in (1, 2, 3, 4)]
     assert found[3].shares == whole.shares
@@ -153,14 +151,8 @@ def test_shares_that_are_all_one_have_a_scale_of_shares(height):
     assert list(flat.rows) == ["local 1–4", "local 5–8", "local 9–12"]
 
 
-def test_the_command_does_what_the_study_does():
-    ours, its = (signature(each).parameters for each in (run_experiment, chomsky))
-    for name, option in {"longest": "length", "steps": "steps", "n_words": "words", "seed": "seed"}.items():
-        assert ours[name].default == its[option].default
-
-
 def test_minutes_leave_steps_out():
-    found = run_experiment(["local"], ["none"], longest=4, steps=10**6, minutes=0.005, n_words=2, pool=50)
+    found = run_experiment(["local"], ["none"], length=4, steps=10**6, minutes=0.005, words=2, pool=50)
     assert found.steps["local"]["none"] < 1000
 
 
@@ -169,7 +161,7 @@ def test_what_is_not_there_is_named():
         run_experiment(["local"], ["rnn"])
     found = []
     with pytest.raises(InputError, match="no words of 1 to 2"):
-        run_experiment(["local", "abc"], ["none"], longest=2, steps=1, finished=found.append)
+        run_experiment(["local", "abc"], ["none"], length=2, steps=1, on_result=found.append)
     assert found == []  # refused before any model was trained, not behind the first ones
 
 
@@ -178,10 +170,10 @@ def test_words_are_drawn_anew_for_the_test(monkeypatch):
 
     def noted(language, low, high, n, seed):
         asked.append((low, high, n, seed))
-        return drawn_words(language, low, high, n, seed)
+        return draw_words(language, low, high, n, seed)
 
-    monkeypatch.setattr("cutaway.before.chomsky.experiment.drawn_words", noted)
-    run_experiment(["local"], ["none"], longest=4, steps=1, n_words=7, pool=50, seed=3)
+    monkeypatch.setattr("cutaway.before.chomsky.experiment.draw_words", noted)
+    run_experiment(["local"], ["none"], length=4, steps=1, words=7, pool=50, seed=3)
     (learnt, *tests) = asked
     assert learnt == (1, 4, 50, 3)
     assert [test[:3] for test in tests] == [(1, 4, 7), (5, 8, 7), (9, 12, 7)]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutaway.before.chomsky.languages import LANGUAGES, drawn_words, language_named
+from cutaway.before.chomsky.languages import LANGUAGES, draw_words, language_named
 from cutaway.errors import InputError
 
 NAMES = [*LANGUAGES, "dyck-3", "shuffle-3"]
@@ -163,11 +163,11 @@ def test_long_words_come_at_once():
 
 
 def test_samples_take_all_lengths_in_turn():
-    words = drawn_words(LANGUAGES["abc"], 1, 9, 6, seed=0)
+    words = draw_words(LANGUAGES["abc"], 1, 9, 6, seed=0)
     assert words == ["abc", "aabbcc", "aaabbbccc"] * 2
-    assert drawn_words(LANGUAGES["dyck-2"], 5, 20, 30, seed=0) == drawn_words(LANGUAGES["dyck-2"], 5, 20, 30, seed=0)
+    assert draw_words(LANGUAGES["dyck-2"], 5, 20, 30, seed=0) == draw_words(LANGUAGES["dyck-2"], 5, 20, 30, seed=0)
     with pytest.raises(InputError, match="abc has no words of 1 to 2 symbols"):
-        drawn_words(LANGUAGES["abc"], 1, 2, 1, seed=0)
+        draw_words(LANGUAGES["abc"], 1, 2, 1, seed=0)
 
 
 def test_symbols_that_are_none_and_languages_that_are_none():

@@ -19,7 +19,7 @@ from cutaway.before.ladder.train_network import (
     Network,
     network_recipe,
     steps_for,
-    trained_network,
+    train_network,
 )
 from cutaway.before.ngrams.ngram_folder import read_ngram_folder
 from cutaway.checkpoints import load
@@ -151,7 +151,7 @@ def test_a_markov_source_is_learnt_and_never_beaten(markov, tmp_path):
 def test_a_network_beats_no_source_either(markov, tmp_path):
     text, truth = markov
     changes = ("model.d_model=32", "train.tokens=256", "data.seq_len=32", "optimizer.rate=2e-2", "train.threads=1")
-    network, *_ = trained_network("lstm", text, tmp_path / "lstm", steps=100, changes=changes)
+    network, *_ = train_network("lstm", text, tmp_path / "lstm", steps=100, changes=changes)
     ids = text.held_out[0][:600]
     bits = -network.log_probabilities(ids)[1:].mean() / np.log(2)
     entropy = -truth[-text.n_bytes :][:599].mean()
@@ -191,8 +191,8 @@ def test_steps_are_planned_to_fit(ladder):
 
 def test_a_run_that_grows_slow_stops_when_its_time_is_over(ladder, tmp_path):
     clock, seen = Clock(1.0, 1.0, 1.0, 10.0), []
-    asked = {"steps": 50, "seconds": 30.0, "clock": clock, "changes": TINY, "report": seen.append}
-    network, flops, steps = trained_network("transformer", ladder[0].text, tmp_path / "late", **asked)
+    asked = {"steps": 50, "seconds": 30.0, "clock": clock, "changes": TINY, "progress": seen.append}
+    network, flops, steps = train_network("transformer", ladder[0].text, tmp_path / "late", **asked)
     assert len(seen) == steps == 5  # 1, 2, 12, 22 and 32 seconds after its beginning
     assert flops > 0
     assert network.next_probabilities([5]).sum() == pytest.approx(1)
@@ -227,7 +227,7 @@ def test_resumed_it_gives_the_same_table(where, kept, ladder, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        compare(files, tmp_path / "out", report=stop, **asked)
+        compare(files, tmp_path / "out", progress=stop, **asked)
     before = {p: p.stat().st_mtime_ns for p in (tmp_path / "out" / "scores").iterdir()}
     assert len(before) == kept
     found = compare(files, tmp_path / "out", resume=True, **asked)
@@ -244,16 +244,16 @@ def test_a_resumed_network_keeps_its_steps_and_the_time_that_it_took(tmp_path, m
 
     def trained(name, text, folder, **asked):
         given[name] = asked
-        return trained_network(name, text, folder, **asked)
+        return train_network(name, text, folder, **asked)
 
     with pytest.raises(KeyboardInterrupt):
-        compare(files, out, minutes=2.0, changes=TINY, clock=Clock(), report=stop)
+        compare(files, out, minutes=2.0, changes=TINY, clock=Clock(), progress=stop)
     planned = read_json(out / "compare.json")["settings"]["steps"]["lstm"]
     assert TRIED < planned < 60
     log = out / "models" / "lstm" / "run" / "log.jsonl"
     events = [json.loads(line) | {"seconds": 60.0} for line in log.read_text().splitlines()]
     log.write_text("".join(json.dumps(event) + "\n" for event in events))
-    monkeypatch.setattr("cutaway.before.ladder.compare.trained_network", trained)
+    monkeypatch.setattr("cutaway.before.ladder.compare.train_network", trained)
     found = compare(files, out, minutes=2.0, changes=TINY, clock=Clock(), resume=True)
     counted = sum(rung.seconds for rung in found.rungs if rung.name not in NETWORKS)
     lstm, transformer = (rung.seconds for rung in found.rungs[-2:])
@@ -267,23 +267,23 @@ def test_a_resumed_network_keeps_its_steps_and_the_time_that_it_took(tmp_path, m
 def test_another_text_or_setting_does_not_go_on(ladder, tmp_path):
     _, out = ladder
     path = written(tmp_path, TEXT + " more of it")
-    with pytest.raises(CheckpointError, match="begun with another text"):
+    with pytest.raises(CheckpointError, match="started with another text"):
         compare([path], out, resume=True, steps=4, changes=TINY)
     files = [out.parent / "text.txt", out.parent / "other.txt"]
-    with pytest.raises(CheckpointError, match="begun with another steps"):
+    with pytest.raises(CheckpointError, match="started with another steps"):
         compare(files, out, resume=True, steps=3, changes=TINY)
     with pytest.raises(InputError, match="holds a comparison"):
         compare(files, out, steps=4, changes=TINY)
     begun = read_json(out / "compare.json")
     write_json(out / "compare.json", begun | {"settings": begun["settings"] | {"asked_steps": None, "minutes": 2.0}})
-    with pytest.raises(CheckpointError, match=r"begun with another minutes \(2\.0, now 3\.0\)"):
+    with pytest.raises(CheckpointError, match=r"started with another minutes \(2\.0, now 3\.0\)"):
         compare(files, out, resume=True, minutes=3.0, changes=TINY)
     write_json(out / "compare.json", begun)
 
 
 def test_marks_of_the_tokenizer_are_no_text(tmp_path):
     files = [written(tmp_path, TEXT), written(tmp_path, TEXT.replace("Rome", "<eos> Rome", 1), "marked.txt")]
-    with pytest.raises(InputError, match=r"marked\.txt holds <eos>, which is a mark of the tokenizer"):
+    with pytest.raises(InputError, match=r"marked\.txt contains <eos>, a special token of the tokenizer"):
         compare(files, tmp_path / "out", steps=1, changes=TINY)
     parts = read_parts(files)
     ids = tokenised(parts, tmp_path / "text").held_out
@@ -297,7 +297,7 @@ def test_classes_look_at_as_many_tokens_as_the_guide_says(models):
 def test_too_little_is_named(tmp_path):
     with pytest.raises(InputError, match=r"text\.txt has 5 characters: too little"):
         read_parts([written(tmp_path, "a b c")])
-    with pytest.raises(InputError, match=r"text\.txt has no words to part"):
+    with pytest.raises(InputError, match=r"text\.txt has no white space where"):
         read_parts([written(tmp_path, "a" * 100)])
 
 

@@ -21,7 +21,7 @@ def test_a_folder_of_the_users_is_refused_and_stays(tmp_path: Path, name: str):
     before = everything(tmp_path)
     with pytest.raises(InputError, match=rf"{tmp_path} has other files \({name.split('/')[0]}\): name a folder of its"):
         compare([file], tmp_path)
-    with pytest.raises(InputError, match="holds no comparison: begin it without --resume"):
+    with pytest.raises(InputError, match="holds no comparison: start one without --resume"):
         compare([file], tmp_path, resume=True)
     assert everything(tmp_path) == before
 

@@ -153,7 +153,7 @@ def test_nothing_depends_on_chance():
 
 def test_progress_is_told_to_the_end():
     told: list[tuple[int, int]] = []
-    brown_classes(np.array(skewed(0, 100)), V, 3, report=lambda *each: told.append(each))
+    brown_classes(np.array(skewed(0, 100)), V, 3, progress=lambda *each: told.append(each))
     assert told == [(i, told[-1][1]) for i in range(len(told))]
     assert told[-1][0] == told[-1][1]
 

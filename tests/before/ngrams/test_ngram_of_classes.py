@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cutaway.before import EOS, NGrams
-from cutaway.before.ngrams.mixture import Mixture, fitted
+from cutaway.before.ngrams.mixture import Mixture, fit_mixture
 from cutaway.before.ngrams.ngram_of_classes import ClassNGramModel, train_class_ngrams
 from cutaway.before.ngrams.smoothing import train_ngrams
 from cutaway.errors import CheckpointError, ConfigError, InputError
@@ -118,7 +118,7 @@ def test_classes_know_what_words_do_not():
 @given(TEXTS, TEXTS, ORDERS, ENDS, MOST)
 def test_a_mixture_is_never_worse_than_one_of_its_models(ids, held_out, order, end, most):
     models = [trained(ids, order, end, "kneser-ney", most), train_ngrams(np.array(ids), V, order, end=end)]
-    best = fitted(models, np.array(held_out)).log_probabilities(np.array(held_out)).sum()
+    best = fit_mixture(models, np.array(held_out)).log_probabilities(np.array(held_out)).sum()
     assert all(best >= model.log_probabilities(np.array(held_out)).sum() - 1e-9 for model in models)
 
 
@@ -129,7 +129,7 @@ def test_shares_are_those_that_fit_best():
         train_ngrams(ids[:300], V, 4),
         trained(ids[:300].tolist(), 2, None, "kneser-ney", V),
     ]
-    mixture = fitted(models, ids[300:])
+    mixture = fit_mixture(models, ids[300:])
     assert mixture.shares.sum() == pytest.approx(1)
     best = mixture.log_probabilities(ids[300:]).sum()
     for i in range(3):
@@ -149,13 +149,13 @@ def test_what_does_not_mix_is_refused():
         with pytest.raises(ConfigError, match="sum to 1"):
             Mixture([one, one], shares)
     with pytest.raises(InputError, match="no text"):
-        fitted([one], np.array([], np.int64))
+        fit_mixture([one], np.array([], np.int64))
 
 
 @pytest.mark.parametrize("odd", [-1, V])
 def test_ids_that_are_none_are_refused(odd):
     model = trained(skewed(0, 100), 2, None, "kneser-ney", V)
-    with pytest.raises(InputError, match=f"the id {odd} is none of 0 … {V - 1}"):
+    with pytest.raises(InputError, match=f"the id {odd} is not in 0 … {V - 1}"):
         model.log_probabilities(np.array([1, odd]))
     with pytest.raises(InputError, match=f"the id {odd}"):
         model.next_probabilities([odd])

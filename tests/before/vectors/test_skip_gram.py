@@ -9,11 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cutaway.before.options import SkipGramOptions
 from cutaway.before.vectors import skip_gram_text
-from cutaway.before.vectors.skip_gram import SkipGram, SkipGramConfig, loss, move, slopes, train_skip_gram
+from cutaway.before.vectors.skip_gram import SkipGram, loss, move, slopes, train_skip_gram
 from cutaway.before.vectors.skip_gram_text import STRETCH, SkipGramText, keep_probability
 from cutaway.checkpoints.word_vectors import is_word_vectors
-from cutaway.errors import ConfigError, InputError
+from cutaway.errors import InputError
 from cutaway.inside.word_vectors import WordVectors
 
 SEEDS = st.integers(0, 1000)
@@ -176,7 +177,7 @@ def topics(seed: int, sentences: int = 1500) -> np.ndarray:
 
 
 def test_words_of_one_topic_are_neighbours(tmp_path):
-    config = SkipGramConfig(d=8, epochs=6, sample=0.0, rate=0.2)
+    config = SkipGramOptions(d=8, epochs=6, sample=0.0, rate=0.2)
     model = train_skip_gram(topics(0), 21, config, end=0)
     model.save(tmp_path / "vectors", [f"w{i}" for i in range(21)])
     assert is_word_vectors(tmp_path / "vectors")
@@ -188,9 +189,9 @@ def test_words_of_one_topic_are_neighbours(tmp_path):
 
 
 def test_the_seed_decides_everything():
-    config = SkipGramConfig(d=8, epochs=1)
+    config = SkipGramOptions(d=8, epochs=1)
     first, second = (train_skip_gram(topics(0, 300), 21, config, end=0) for _ in range(2))
-    other = train_skip_gram(topics(0, 300), 21, SkipGramConfig(d=8, epochs=1, seed=1), end=0)
+    other = train_skip_gram(topics(0, 300), 21, SkipGramOptions(d=8, epochs=1, seed=1), end=0)
     assert np.array_equal(first.vectors, second.vectors)
     assert not np.array_equal(first.vectors, other.vectors)
 
@@ -198,7 +199,7 @@ def test_the_seed_decides_everything():
 def test_progress_is_told_to_the_end():
     told: list[tuple[int, int]] = []
     ids = topics(0, 300)
-    train_skip_gram(ids, 21, SkipGramConfig(d=4, epochs=2), end=0, report=lambda *each: told.append(each))
+    train_skip_gram(ids, 21, SkipGramOptions(d=4, epochs=2), end=0, progress=lambda *each: told.append(each))
     assert told == sorted(told)
     assert told[-1] == (2 * len(ids), 2 * len(ids))
 
@@ -207,13 +208,13 @@ def test_ten_words_are_enough():
     ids = np.array([1, 2, 3, 4, 5, 6, 7, 1, 3, 8])
     found = train_skip_gram(ids, 9).vectors
     assert len(found) == 8
-    still = train_skip_gram(ids, 9, SkipGramConfig(rate=1e-30)).vectors
+    still = train_skip_gram(ids, 9, SkipGramOptions(rate=1e-30)).vectors
     assert (np.abs(found - still).max(axis=1) > 1e-6).all()  # no word of a short text is passed over
     assert SkipGramText(ids, 9, None, 5, None, None).kept.tolist() == [1] * 8
     assert SkipGramText(np.repeat(ids, 10_000), 9, None, 5, None, None).kept.max() < 0.2  # but of a long one
     assert SkipGramText(ids, 9, None, 5, None, 1e-3).kept.max() < 0.2  # or where it is asked for
     with pytest.raises(InputError, match="no word stands in the text at least min_count=5 times"):
-        train_skip_gram(ids, 9, SkipGramConfig(min_count=5))
+        train_skip_gram(ids, 9, SkipGramOptions(min_count=5))
     for alone in ([1, 0, 2, 0, 3, 0], [1, 0, 0, 2]):
         with pytest.raises(InputError, match="no two words stand in one text"):
             train_skip_gram(np.array(alone), 9, end=0)
@@ -231,8 +232,8 @@ WRONG += [{name: value} for name in ("rate", "sample") for value in (NAN, INF)]
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_numbers_that_make_no_sense_are_refused(wrong):
-    with pytest.raises(ConfigError, match=f"{next(iter(wrong))}={next(iter(wrong.values()))}"):
-        SkipGramConfig(**wrong)
+    with pytest.raises(InputError, match=f"{next(iter(wrong))}={next(iter(wrong.values()))}"):
+        SkipGramOptions(**wrong)
 
 
 def test_a_word_with_a_line_end_is_not_written(tmp_path):

@@ -1,4 +1,4 @@
-"""Formal languages, each as an automaton with as much memory as its place in Chomsky's hierarchy asks for.
+"""Formal languages, each as an automaton with as much memory as its place in Chomsky's hierarchy requires.
 
     regular             finite states            local: no aaa          parity: an even number of b
     context-free        a stack                  dyck-k: k kinds of brackets, nested        mirror: nested dependencies
@@ -9,8 +9,8 @@
 verb first (abbddc); Swiss German crosses them, the first noun's verb first (abbcdd), which no stack can do (Shieber
 1985).
 
-A language says which states it begins in, where a symbol leads, where a word may end, and in how many ways a word can
-be finished in n more symbols. All else follows: acceptor, next symbols, all words of a length, and a uniform draw.
+A language defines its start state, the transitions, where a word may end, and in how many ways a word can be completed
+with n more symbols. The rest follows: acceptor, next symbols, all words of a length, and uniform sampling.
 """
 
 import random
@@ -22,12 +22,12 @@ from typing import Any
 
 from cutaway.errors import InputError
 
-State = Any  # hashable; None is where no word leads
+State = Any  # hashable; None: no word begins like this
 OPENING, CLOSING = "([{<", ")]}>"
 
 
 class Language(ABC):
-    """Words over `symbols`. Every state but None can still become a word: `step` leads nowhere else."""
+    """Words over `symbols`. From every state but None, a word can still be completed."""
 
     name: str
     kind: str  # its place in the hierarchy
@@ -36,15 +36,15 @@ class Language(ABC):
 
     @abstractmethod
     def step(self, state: State, symbol: str) -> State:
-        """The state behind one more symbol; None where no word begins so."""
+        """The state after one more symbol; None if no word begins like this."""
 
     @abstractmethod
     def ends(self, state: State) -> bool:
-        """Whether what was read is a word."""
+        """Whether a word may end in this state."""
 
     @abstractmethod
     def ways(self, state: State, n: int) -> int:
-        """In how many ways n more symbols make a word of it."""
+        """The number of ways to complete a word with n more symbols."""
 
     def read(self, word: str) -> State:
         state = self.start
@@ -57,11 +57,11 @@ class Language(ABC):
         return state is not None and self.ends(state)
 
     def next_symbols(self, state: State) -> str:
-        """What may come next."""
+        """The symbols that may come next."""
         return "".join(symbol for symbol in self.symbols if self.step(state, symbol) is not None)
 
     def words(self, length: int) -> Iterator[str]:
-        """All words of a length, in the order of the symbols."""
+        """All words of this length, in the order of the symbols."""
         if self.ways(self.start, length):
             yield from self._finished("", self.start, length)
 
@@ -75,7 +75,7 @@ class Language(ABC):
                 yield from self._finished(word + symbol, state_behind, n - 1)
 
     def draw(self, length: int, source: random.Random) -> str:
-        """A word of this length, each with the same chance."""
+        """A random word of this length, all equally likely."""
         word, state = "", self.start
         if not self.ways(state, length):
             raise InputError(f"{self.name} has no word of {length} symbols")
@@ -90,12 +90,12 @@ class Language(ABC):
         return word
 
     def lengths(self, shortest: int, longest: int) -> list[int]:
-        """Those from `shortest` to `longest` that some word has."""
+        """The lengths from `shortest` to `longest` that some word has."""
         return [n for n in range(shortest, longest + 1) if self.ways(self.start, n)]
 
 
 class Regular(Language):
-    """A table: `table[state][symbol]` is the next state, and some states are final."""
+    """A finite automaton: `table[state][symbol]` is the next state, and some states are final."""
 
     kind, start = "regular", 0
 
@@ -117,14 +117,14 @@ class Regular(Language):
         return self.counts[n][state]
 
 
-def climbs(depth: int, n: int) -> int:
-    """Ways from a depth of open brackets of one kind down to none in n steps, never below none (ballot numbers)."""
+def ways_to_close(depth: int, n: int) -> int:
+    """In how many ways n more brackets of one kind balance `depth` open ones (ballot numbers)."""
     up, odd = divmod(n - depth, 2)
     return 0 if odd or up < 0 else comb(n, up) - (comb(n, up - 1) if up else 0)
 
 
 class Dyck(Language):
-    """Brackets of k kinds, each closed by its own kind, the last opened first. The state is the stack."""
+    """Nested brackets of k kinds. The state is the stack of open ones."""
 
     kind, start = "context-free", ""
 
@@ -142,11 +142,11 @@ class Dyck(Language):
         return not state
 
     def ways(self, state: State, n: int) -> int:
-        return climbs(len(state), n) * self.k ** max((n - len(state)) // 2, 0)
+        return ways_to_close(len(state), n) * self.k ** max((n - len(state)) // 2, 0)
 
 
 class Shuffle(Language):
-    """k kinds of brackets, each balanced by itself, whatever stands between: ([)]. The state counts the open ones."""
+    """Brackets of k kinds, each balanced on its own, as in ([)]. The state counts the open ones."""
 
     def __init__(self, k: int) -> None:
         self.name, self.symbols = f"shuffle-{k}", OPENING[:k] + CLOSING[:k]
@@ -169,12 +169,12 @@ class Shuffle(Language):
 
 @cache
 def _interleaved(depths: tuple[int, ...], n: int) -> int:
-    """The first kind takes some of the n places, and the others the rest."""
+    """The first kind takes m of the n positions, and the others the rest."""
     first, *others = depths
     if not others:
-        return climbs(first, n)
+        return ways_to_close(first, n)
     rest = tuple(others)
-    return sum(comb(n, m) * climbs(first, m) * _interleaved(rest, n - m) for m in range(first, n + 1, 2))
+    return sum(comb(n, m) * ways_to_close(first, m) * _interleaved(rest, n - m) for m in range(first, n + 1, 2))
 
 
 class Abc(Language):
@@ -206,7 +206,7 @@ class Abc(Language):
 
 
 class Copy(Language):
-    """ww, without a mark in the middle, w over a and b and not empty. The state is all that was read."""
+    """ww for a non-empty w over a and b. The state is everything read so far."""
 
     name, kind, symbols, start = "copy", "mildly context-sensitive", "ab", ""
 
@@ -227,8 +227,8 @@ class Copy(Language):
 
 
 class Paired(Language):
-    """Nouns a and b, then for each its verb c or d: in the same order (crossed), or the last noun's first (mirror).
-    The state is the verbs that are still to come, and whether one has come."""
+    """Nouns a and b, then their verbs c and d: in the same order (crossed), or in reverse order (mirror).
+    The state is the verbs still to come, and whether one has come."""
 
     symbols, start = "abcd", ("", False)
 
@@ -280,8 +280,8 @@ def language_named(name: str) -> Language:
     raise InputError(f"no language is called {name!r}: {', '.join(LANGUAGES)}; dyck and shuffle also with 1 to 4 kinds")
 
 
-def drawn_words(language: Language, shortest: int, longest: int, n: int, seed: int) -> list[str]:
-    """Words of all lengths in turn: each length as often, each word of a length as likely."""
+def draw_words(language: Language, shortest: int, longest: int, n: int, seed: int) -> list[str]:
+    """Draws words of all lengths in turn; those of one length are equally likely."""
     lengths = language.lengths(shortest, longest)
     if not lengths:
         raise InputError(f"{language.name} has no words of {shortest} to {longest} symbols: allow longer ones")

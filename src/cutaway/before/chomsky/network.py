@@ -1,7 +1,7 @@
-"""The smallest models that can be asked what they make of a language: a decoder of our parts, whose positions vary.
+"""Small models for formal languages: a decoder with different kinds of positions, and an LSTM.
 
-Everything else is the same for all: pre-norm, ReLU, no dropout. Without any positions a decoder still has the mask, and
-may count what it sees (Haviv et al. 2022). The LSTM is the family of that name.
+The decoders are otherwise the same: pre-norm, ReLU, no dropout. Without positions a decoder still has the causal mask,
+from which it can infer them (Haviv et al. 2022). The LSTM is the family of that name.
 """
 
 from collections.abc import Callable

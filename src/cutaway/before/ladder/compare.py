@@ -1,16 +1,16 @@
-"""The ladder: what each step from counting to the Transformer buys, on one text and one axis.
+"""The ladder of models from n-grams to the Transformer: how much each of them gains on the same text.
 
-    found = compare([Path("novel.txt")], Path("build/compare"), minutes=5)
-    print(found.table())
-    found.picture().save("compare.svg")
+    results = compare([Path("novel.txt")], Path("build/compare"), minutes=5)
+    print(results.table())
+    results.picture().save("compare.svg")
 
-Every rung learns from the same tokens and is scored on the same held-out bytes; the networks share what the counting
-leaves of the time. After each rung all that is known lies in the folder, and `resume` goes on behind it.
+Every model (a "rung") is trained on the same tokens and scored on the same held-out bytes; the networks share the time
+that counting leaves. The results are written after each model, so that `resume` can continue.
 
-OUT/compare.json, table.md, compare.svg    what was found
+OUT/compare.json, table.md, compare.svg    the results
 OUT/models/                                the models: folders that `cutaway ngram` and `cutaway generate` take
 OUT/text/                                  the parts of the text, and the tokenizer
-OUT/scores/                                ln p of every held-out token, by each rung
+OUT/scores/                                ln p of every held-out token, by each model
 """
 
 import shutil
@@ -24,9 +24,10 @@ from typing import Any
 
 import numpy as np
 
+from cutaway.arguments import with_options
 from cutaway.before.ladder.comparison_folder import begin, check_place
 from cutaway.before.ladder.differences import Places, Scores, best_gains, bits_by_place, places_of
-from cutaway.before.ladder.rungs import NAMES, ORDERS, Counting, Rung, bits_per_byte, numbers_in, scores_of_rung
+from cutaway.before.ladder.rungs import NAMES, ORDERS, Counting, Rung, bits_per_byte, n_parameters, scores_of_rung
 from cutaway.before.ladder.split_text import FEW, Parts, Tokenised, read_parts, refuse_marks, tokenised
 from cutaway.before.ladder.table import hurried, table
 from cutaway.before.ladder.train_network import (
@@ -36,22 +37,23 @@ from cutaway.before.ladder.train_network import (
     network_recipe,
     seconds_before,
     steps_for,
-    trained_network,
+    train_network,
 )
 from cutaway.before.ladder.verb_agreement import Question, numbers_of, questions_of, verb_agreement
 from cutaway.before.ngrams.predictor import Predictor
+from cutaway.before.options import CompareOptions
 from cutaway.errors import CheckpointError
 from cutaway.files import damage, read_json, replacing, write_json
 from cutaway.npy import open_npy
 from cutaway.pictures import Lines
 
-SAMPLE = 100  # bytes of a sample, about
-Told = Callable[[float, str], None]
+SAMPLE = 100  # approximate bytes of a sample
+Progress = Callable[[float, str], None]
 
 
 @dataclass(frozen=True, eq=False)
 class ComparisonResults:
-    """The rungs that are finished, from below."""
+    """The results of the models that are finished, the simplest first."""
 
     parts: Parts
     text: Tokenised
@@ -66,7 +68,7 @@ class ComparisonResults:
 
     @cached_property
     def pair(self) -> tuple[str, str] | None:
-        """Whose words are shown: the best network, and the best rung that counts."""
+        """The best network and the best n-gram model, whose words are compared."""
         best = sorted(self.rungs, key=lambda rung: rung.bits_per_byte)
         network = next((rung.name for rung in best if rung.name in NETWORKS), None)
         counted = next((rung.name for rung in best if rung.name not in NETWORKS), None)
@@ -93,11 +95,11 @@ class ComparisonResults:
         }
 
     def table(self) -> str:
-        """All of it, as Markdown."""
+        """All results, as Markdown."""
         return table(self.to_dict())
 
     def picture(self) -> Lines:
-        """n-grams by the tokens that they look at; the others look at more, and are levels."""
+        """n-grams by the number of tokens that they condition on; the others as horizontal lines."""
         bits = {rung.name: rung.bits_per_byte for rung in self.rungs}
         counted = [bits.get(f"order-{order}", nan) for order in ORDERS]
         others = {name: [value] * len(ORDERS) for name, value in bits.items() if not name.startswith("order-")}
@@ -108,102 +110,92 @@ class ComparisonResults:
                      y_name="bits per byte")  # fmt: skip
 
 
+@with_options
 def compare(
     files: Sequence[Path],
     out: Path,
     *,
-    minutes: float = 5.0,
-    steps: int | None = None,
-    changes: Sequence[str] = (),
-    start: str = "\n",
-    seed: int = 0,
+    options: CompareOptions,
     resume: bool = False,
     clock: Clock = time.perf_counter,
-    report: Told = lambda done, what: None,
-    finished: Callable[[ComparisonResults], None] = lambda found: None,
+    progress: Progress = lambda done, name: None,
+    on_result: Callable[[ComparisonResults], None] = lambda results: None,
 ) -> ComparisonResults:
-    """Trains what is not there yet. With `steps` the networks take so many, however long that lasts."""
-    ladder = Ladder(files, out, minutes * 60, steps, changes, start, seed, resume, clock, report)
+    """Trains and scores the models that are not in the folder yet; `resume` continues a comparison.
+
+    `on_result` gets the results so far after each model.
+    """
+    comparison = Comparison(files, out, options, resume, clock, progress)
     for name in NAMES:
-        if name not in ladder.scores:
-            ladder.climb(name)
-            found = ladder.found()
-            _write(found, out, ladder.settings())
-            finished(found)
-    report(1.0, "")
-    return ladder.found()
+        if name not in comparison.scores:
+            comparison.add(name)
+            results = comparison.results()
+            _write(results, out, comparison.settings())
+            on_result(results)
+    progress(1.0, "")
+    return comparison.results()
 
 
-class Ladder:
+class Comparison:
     """One comparison in one folder."""
 
     def __init__(
-        self,
-        files: Sequence[Path],
-        out: Path,
-        seconds: float,
-        steps: int | None,
-        changes: Sequence[str],
-        start: str,
-        seed: int,
-        resume: bool,
-        clock: Clock,
-        report: Told,
+        self, files: Sequence[Path], out: Path, options: CompareOptions, resume: bool, clock: Clock, progress: Progress
     ) -> None:
-        self.out, self.changes, self.start, self.seed = out, changes, start, seed
-        self.seconds, self.steps, self.clock, self.report, self.began = seconds, steps, clock, report, clock()
+        self.out, self.options, self.clock, self.progress, self.began = out, options, clock, progress, clock()
         check_place(out, resume)
         self.parts = read_parts(files)
         self.rungs: list[Rung] = []
         self.scores: dict[str, Scores] = {}
         self.planned: dict[str, int] = {}
-        self.spent = 0.0  # before it was resumed …
-        self.before: dict[str, float] = {}  # … and of that in networks that are not finished
+        self.spent = 0.0  # seconds before it was resumed …
+        self.before: dict[str, float] = {}  # … and those of networks that are not finished
         if resume:
-            self._go_on()
+            self._resume()
         else:
             begin(out)
         self.text = tokenised(self.parts, out / "text")
         refuse_marks(files, self.parts, self.text.tokenizer)
-        for name in NETWORKS:  # a change that no recipe knows is refused before anything is counted
-            network_recipe(name, self.text, 1, changes)
+        for name in NETWORKS:  # an unknown change is refused before anything is counted
+            network_recipe(name, self.text, 1, options.changes)
         self.places, self.counting = places_of(self.parts, self.text), Counting(self.text)
         self.questions = questions_of(self.parts, self.text)
 
     def settings(self) -> dict[str, Any]:
-        """What a resumed comparison must not change, and how many steps the networks take."""
-        fixed = {"seed": self.seed, "start": self.start, "changes": list(self.changes), "asked_steps": self.steps}
-        return {**fixed, "minutes": None if self.steps else self.seconds / 60, "steps": self.planned}
+        """What a resumed comparison must not change, and the planned steps of the networks."""
+        c = self.options
+        fixed = {"seed": c.seed, "start": c.start, "changes": list(c.changes), "asked_steps": c.steps}
+        return {**fixed, "minutes": None if c.steps else c.minutes, "steps": self.planned}
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         before = read_json(self.out / "compare.json")
         mine = {"text": self.parts.fingerprint, **self.settings()}
-        with damage(self.out, "is damaged, compare.json or scores/ is not whole"):
+        with damage(self.out, "is damaged: compare.json or scores/ is incomplete"):
             settings = {"text": before["text"], **before["settings"]}
             self.planned = {str(name): int(n) for name, n in settings["steps"].items()}
             self.rungs = [Rung(**rung) for rung in before["rungs"]]
-            settings.setdefault("minutes", mine["minutes"])  # older ones did not say
+            settings.setdefault("minutes", mine["minutes"])  # older ones lack it
             self.scores = {rung.name: np.array(open_npy(self._scores(rung.name))) for rung in self.rungs}
         for name, value in mine.items():
             if name != "steps" and value != settings[name]:
                 what = "text" if name == "text" else f"{name.replace('asked_', '')} ({settings[name]!r}, now {value!r})"
-                raise CheckpointError(f"{self.out} was begun with another {what}: name another --out")
+                raise CheckpointError(f"{self.out} was started with another {what}: name another --out")
         unfinished = self.planned.keys() - self.scores.keys()
         self.before = {name: seconds_before(self._folder(name)) for name in unfinished}
         self.spent = sum(rung.seconds for rung in self.rungs) + sum(self.before.values())
 
-    def found(self) -> ComparisonResults:
+    def results(self) -> ComparisonResults:
         return ComparisonResults(
             self.parts, self.text, self.places, self.questions, tuple(self.rungs), dict(self.scores)
         )
 
-    def climb(self, name: str) -> None:
-        """One rung: trained, scored, and asked for a sample."""
-        self.report(0.0, name)
+    def add(self, name: str) -> None:
+        """Trains one model, scores it, and draws a sample."""
+        self.progress(0.0, name)
         began = self.clock()
-        model, facts = self._networked(name) if name in NETWORKS else self._counted(name)
+        model, facts = self._train_network(name) if name in NETWORKS else self._count(name)
         seconds = self.clock() - began + self.before.get(name, 0.0)
-        self.report(1.0, name)
+        self.progress(1.0, name)
         scores = scores_of_rung(model, self.text)
         bits, sample = bits_per_byte(scores, self.text), self._sample(model)
         self._scores(name).parent.mkdir(exist_ok=True)
@@ -213,11 +205,11 @@ class Ladder:
         facts |= {"agreement": verb_agreement(model, self.questions)}
         self.rungs.append(Rung(name=name, bits_per_byte=bits, seconds=seconds, sample=sample, **facts))
 
-    def _counted(self, name: str) -> tuple[Predictor, dict[str, Any]]:
-        model, counts = self.counting.model(name, self._folder(name), lambda done: self.report(done, name))
-        return model, {"about": str(model), "parameters": numbers_in(model), "flops": None, "counts": counts}
+    def _count(self, name: str) -> tuple[Predictor, dict[str, Any]]:
+        model, counts = self.counting.model(name, self._folder(name), lambda done: self.progress(done, name))
+        return model, {"about": str(model), "parameters": n_parameters(model), "flops": None, "counts": counts}
 
-    def _networked(self, name: str) -> tuple[Predictor, dict[str, Any]]:
+    def _train_network(self, name: str) -> tuple[Predictor, dict[str, Any]]:
         network, flops, taken = self._network(name, self._folder(name))
         config = network.model.config.to_dict()
         layers = f"{config['n_layers']} layer{'' if config['n_layers'] == 1 else 's'}"
@@ -226,35 +218,37 @@ class Ladder:
         return network, {"about": about, **facts}
 
     def _network(self, name: str, folder: Path) -> tuple[Network, float, int]:
-        share = inf if self.steps is not None else self._share(name)
+        share = inf if self.options.steps is not None else self._share(name)
         begun = self.clock()
         if name not in self.planned:
             shutil.rmtree(folder, ignore_errors=True)
-            self.planned[name] = self.steps or steps_for(name, self.text, share, self.clock, self.changes)
+            steps = self.options.steps
+            self.planned[name] = steps or steps_for(name, self.text, share, self.clock, self.options.changes)
             _note(self.out, self.settings())
-        return trained_network(
+        return train_network(
             name,
             self.text,
             folder,
             steps=self.planned[name],
             seconds=share - (self.clock() - begun),
             clock=self.clock,
-            changes=self.changes,
-            report=lambda done: self.report(done, name),
+            changes=self.options.changes,
+            progress=lambda done: self.progress(done, name),
         )
 
     def _share(self, name: str) -> float:
-        """Each network has as many seconds as the other: what counting left, halved; and never more than are left."""
+        """The seconds of a network: an equal share of what counting left, and at most what is left in all."""
         counted = sum(rung.seconds for rung in self.rungs if rung.name not in NETWORKS)
-        left = self.seconds - (self.clock() - self.began) - self.spent
-        return max(min((self.seconds - counted) / len(NETWORKS) - self.before.get(name, 0.0), left), 0.0)
+        seconds = self.options.minutes * 60
+        left = seconds - (self.clock() - self.began) - self.spent
+        return max(min((seconds - counted) / len(NETWORKS) - self.before.get(name, 0.0), left), 0.0)
 
     def _sample(self, model: Predictor) -> str:
         tokenizer = self.text.tokenizer
-        asked = tokenizer.encode(self.start, special=False)
+        start = tokenizer.encode(self.options.start, special=False)
         per_token = self.text.n_bytes / sum(len(ids) - 1 for ids in self.text.held_out)
-        said = model.generate(asked, seed=self.seed, limit=round(SAMPLE / per_token))
-        return tokenizer.decode([id for id in said if id != self.text.end])
+        ids = model.generate(start, seed=self.options.seed, limit=round(SAMPLE / per_token))
+        return tokenizer.decode([id for id in ids if id != self.text.end])
 
     def _folder(self, name: str) -> Path:
         return self.out / "models" / name
@@ -264,13 +258,13 @@ class Ladder:
 
 
 def _note(out: Path, settings: dict[str, Any]) -> None:
-    """The steps of a network that begins now."""
+    """Saves the planned steps of a network before it is trained."""
     path = out / "compare.json"
     write_json(path, {**read_json(path), "settings": settings})
 
 
-def _write(found: ComparisonResults, out: Path, settings: dict[str, Any]) -> None:
-    write_json(out / "compare.json", {**found.to_dict(), "settings": settings})
+def _write(results: ComparisonResults, out: Path, settings: dict[str, Any]) -> None:
+    write_json(out / "compare.json", {**results.to_dict(), "settings": settings})
     with replacing(out / "table.md") as temporary:
-        temporary.write_text(found.table(), encoding="utf-8", newline="\n")
-    found.picture().save(out / "compare.svg")
+        temporary.write_text(results.table(), encoding="utf-8", newline="\n")
+    results.picture().save(out / "compare.svg")

@@ -1,4 +1,4 @@
-"""The folder of a comparison, which carries our mark from its first instant: nothing else is ever removed."""
+"""The folder of a comparison, which is marked as ours before anything is written: no other folder is ever cleared."""
 
 import re
 import shutil
@@ -17,20 +17,20 @@ OURS = re.compile(
 
 
 def check_place(out: Path, resume: bool) -> None:
-    """Refuses, before anything is read, a folder that is neither new nor empty, nor one of a comparison of ours."""
+    """Refuses, before anything is read, a folder that is not new, not empty, and not of a comparison."""
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file: name a folder")
     there = (out / FOUND).exists()
     if resume and not there:
-        raise InputError(f"--out {out} holds no comparison: begin it without --resume")
+        raise InputError(f"--out {out} holds no comparison: start one without --resume")
     if there and not resume:
-        raise InputError(f"--out {out} holds a comparison: go on with --resume, or name another")
+        raise InputError(f"--out {out} holds a comparison: continue it with --resume, or name another")
     if not resume and (others := _others(out)):
         raise InputError(f"--out {out} has other files ({others[0]}): name a folder of its own")
 
 
 def begin(out: Path) -> None:
-    """Marks the folder, and removes what a comparison left that was stopped before its first rung."""
+    """Marks the folder, and removes what an earlier comparison left that was stopped before its first result."""
     check_place(out, resume=False)
     for folder in FOLDERS:
         shutil.rmtree(out / folder, ignore_errors=True)
@@ -39,7 +39,7 @@ def begin(out: Path) -> None:
 
 
 def _others(out: Path) -> list[str]:
-    """What is not ours: without our mark all of it."""
+    """The files that are not ours; without our mark, all of them."""
     if not (out / MARK).is_file():
         return [path.name for path in files_in(out)]
     files = (path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_symlink() or not path.is_dir())

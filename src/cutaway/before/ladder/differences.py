@@ -33,7 +33,7 @@ Scores = Float64[np.ndarray, " scored"]  # ln p of each token
 
 
 class HeldOutWord(NamedTuple):
-    """A held-out word: which tokens are its (of all that are scored), and what stands before it."""
+    """A held-out word: its tokens among all that are scored, and the text before it."""
 
     text: str
     before: str
@@ -80,7 +80,7 @@ def places_of(parts: Parts, text: Tokenised) -> Places:
 
 
 def _places(piece: str, lengths: Int64[np.ndarray, " token"], times: Counter[str], frequent: set[str]) -> Places:
-    """Of one piece; its first token is not scored."""
+    """The places of one piece, whose first token is not scored."""
     last = np.cumsum(lengths) - 1  # the last byte of each token
     byte_of = np.cumsum([0, *(len(character.encode()) for character in piece)])
     kind, capital, first = np.full(len(last), len(KINDS) - 1), np.zeros(len(last), bool), np.zeros(len(last), bool)
@@ -106,7 +106,7 @@ def _kind(word: str, said: Sequence[str], times: Mapping[str, int], frequent: se
 
 
 def bits_by_place(places: Places, scores: Mapping[str, Scores]) -> list[dict[str, Any]]:
-    """Bits per byte of each rung, by kind; kinds that do not come are left out."""
+    """Bits per byte of each model, by kind of token; kinds that do not occur are left out."""
     rows = []
     for name, mask in places.masks().items():
         n_bytes = int(places.n_bytes[mask].sum())
@@ -117,7 +117,7 @@ def bits_by_place(places: Places, scores: Mapping[str, Scores]) -> list[dict[str
 
 
 def best_gains(places: Places, better: Scores, worse: Scores, n: int = 8) -> list[dict[str, Any]]:
-    """The words that one rung tells better than another by most bits, each word once."""
+    """The words for which one model gains most bits over another, each word once."""
     gains: dict[str, tuple[float, HeldOutWord]] = {}
     for word in places.words:
         gain = float((better[word.tokens] - worse[word.tokens]).sum()) / log(2)

@@ -1,11 +1,11 @@
-"""The rungs of the ladder: what each is, what it has learnt, and what that took.
+"""The models of the ladder, and how those that count are trained and scored.
 
-    order-0 … order-5    n-grams (Kneser–Ney) that look at so many tokens before the next one; order-0 at none
+    order-0 … order-5    n-grams (Kneser–Ney) that condition on so many tokens; order-0 on none
     classes              n-grams of Brown clusters
     lstm, transformer    networks (`train_network`)
 
-Counting takes no floating-point operations to speak of; its work is how many n-grams were counted. Its parameters are
-the numbers that it keeps: a probability for each n-gram, a weight for each context, for classes also a class and a
+Counting takes hardly any floating-point operations; its work is the number of n-grams counted. Its parameters are the
+numbers in its tables: a probability for each n-gram, a weight for each context, and for classes also a class and a
 probability for each token.
 """
 
@@ -28,13 +28,14 @@ from cutaway.before.ngrams.smoothing import train_ngrams
 from cutaway.before.units import Tokens
 
 ORDERS = tuple(range(6))
-CLASSES, CLASS_ORDER, KINDS_OF_A_CLASS = 100, 3, 2  # at most so many; tokens before the next; tokens of each at least
+CLASSES, CLASS_ORDER, KINDS_OF_A_CLASS = 100, 3, 2  # maximum number; context tokens; minimum tokens of a class
+CountedModel = NGramModel | ClassNGramModel
 NAMES = (*(f"order-{order}" for order in ORDERS), "classes", *NETWORKS)
 
 
 @dataclass(frozen=True)
 class Rung:
-    """What stands in a row of the table. `flops` or `counts`, whichever its training took; `agreement` as there."""
+    """One row of the table. Training took `flops` or `counts`; `agreement` is that of `verb_agreement`."""
 
     name: str
     about: str
@@ -52,22 +53,24 @@ class Rung:
 
 
 class Counting:
-    """The counted rungs of a text. Each counts for itself, so that its time is its own."""
+    """Trains the n-gram models of a text. Each counts anew, so that its time is its own."""
 
     def __init__(self, text: Tokenised) -> None:
         self.text, self.cut = text, Tokens(str(text.tokenizer_folder))
 
-    def model(self, name: str, out: Path, report: Callable[[float], None]) -> tuple[NGramModel | ClassNGramModel, int]:
-        """Of a rung, and how many n-grams were counted for it; the model is also written to `out`."""
-        model: NGramModel | ClassNGramModel
+    def model(self, name: str, out: Path, progress: Callable[[float], None]) -> tuple[CountedModel, int]:
+        """Returns a model and the number of n-grams counted for it, and writes the model to `out`."""
+        model: CountedModel
         if name == "classes":
             kinds, order = int((np.bincount(self.text.train) > 0).sum()) - 1, CLASS_ORDER + 1
             n = max(1, min(CLASSES, kinds // KINDS_OF_A_CLASS))
 
-            def told(done: int, total: int) -> None:
-                report(done / max(total, 1))
+            def on_merge(done: int, total: int) -> None:
+                progress(done / max(total, 1))
 
-            model = train_class_ngrams(self.text.train, len(self.cut.names), order, n, end=self.text.end, report=told)
+            model = train_class_ngrams(
+                self.text.train, len(self.cut.names), order, n, end=self.text.end, progress=on_merge
+            )
         else:
             order = int(name.removeprefix("order-")) + 1
             model = train_ngrams(self.text.train, len(self.cut.names), order, end=self.text.end)
@@ -75,15 +78,15 @@ class Counting:
         return model, order * len(self.text.train)
 
 
-def numbers_in(model: NGramModel | ClassNGramModel) -> int:
-    """How many it keeps."""
+def n_parameters(model: CountedModel) -> int:
+    """The number of parameters."""
     counted = model.model if isinstance(model, ClassNGramModel) else model
     kept = sum(len(table.log_p) + len(table.log_weight) for table in counted.tables)
     return kept + (2 * model.vocab_size if isinstance(model, ClassNGramModel) else 0)
 
 
 def scores_of_rung(model: Predictor, text: Tokenised) -> Scores:
-    """ln p of every held-out token but the first of each piece."""
+    """ln p of every held-out token except the first of each piece."""
     return np.concatenate([model.log_probabilities(ids)[1:] for ids in text.held_out])
 
 

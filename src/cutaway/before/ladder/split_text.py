@@ -1,11 +1,11 @@
-"""The text that the ladder is trained on and measured with: three parts of each file, and one way to cut them all.
+"""The text of the ladder: each file in three parts, and one tokenizer for all.
 
-    train      the first part: all rungs learn from it, and so do the tokens
-    valid      the next twentieth: networks keep the weights that tell it best
-    held out   the last tenth: every rung is scored on it, and on nothing else
+    train      the first part: for all models, and for the tokenizer
+    valid      the next twentieth: networks keep the weights that score best on it
+    held out   the last tenth: all models are scored on it, and on nothing else
 
-Tokens are bytes, or bytes merged (BPE) where there is text enough: nothing is unknown, and the tokens of a part spell
-its bytes. The first token of a held-out piece has no past, and nobody is scored on it.
+Tokens are bytes, or byte-level BPE where there is enough text: nothing is unknown, and the tokens of a part spell its
+bytes. The first token of a held-out piece has no context and is not scored.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ FEW = 50_000  # characters, below which the table says little
 
 @dataclass(frozen=True)
 class Parts:
-    """One piece of each file in each part."""
+    """The three parts of the text, with one piece of each file."""
 
     train: tuple[str, ...]
     valid: tuple[str, ...]
@@ -51,7 +51,7 @@ class Parts:
 
 
 def read_parts(files: Sequence[Path]) -> Parts:
-    """A file that is missing, empty, binary or too short is refused by name."""
+    """Splits the files; refuses one that is missing, empty, binary or too short."""
     texts = [_read(path) for path in files]
     share = min(1.0, MOST_HELD_OUT / (HELD_OUT * sum(map(len, texts))))
     found = [_parted(text, share, path) for text, path in zip(texts, files, strict=True)]
@@ -61,44 +61,44 @@ def read_parts(files: Sequence[Path]) -> Parts:
 def _read(path: Path) -> str:
     text = "".join(piece.text for piece in read_documents([path]))
     if "\0" in text:
-        raise InputError(f"{path} is binary: the character 0 stands in it, and in no text")
+        raise InputError(f"{path} is binary: it contains the character 0")
     if len(text) < LEAST:
         raise InputError(
-            f"{path} has {len(text)} characters: too little to learn from and to hold out; {LEAST} are the least"
+            f"{path} has {len(text)} characters: too little for training and for testing; at least {LEAST} are needed"
         )
     return text
 
 
 def _parted(text: str, share: float, path: Path) -> tuple[str, str, str]:
-    """Cut where words end, so that no word is half in one part and half in the next."""
+    """Splits a text at the ends of words."""
     last = _word_end(text, len(text) - max(round(len(text) * HELD_OUT * share), 4), path)
     first = _word_end(text, last - max(round(len(text) * VALID * share), 4), path)
     found = text[:first], text[first:last], text[last:]
     if not all(map(str.strip, found)):
-        raise InputError(f"{path} is too little: a part of it would be white space alone")
+        raise InputError(f"{path} is too short: a part of it would be only white space")
     return found
 
 
 def _word_end(text: str, at: int, path: Path) -> int:
-    """The last place up to `at` with white space behind it."""
+    """The last position up to `at` that is followed by white space."""
     while at > 1 and not text[at].isspace():
         at -= 1
     if at <= 1:
-        raise InputError(f"{path} has no words to part: white space is looked for where a part ends")
+        raise InputError(f"{path} has no white space where it could be split into parts")
     return at
 
 
 def refuse_marks(files: Sequence[Path], parts: Parts, tokenizer: Tokenizer) -> None:
-    """A text that spells <eos> would be cut there, and that token has no bytes to be scored."""
+    """Refuses a text that contains a special token such as <eos>, which would end it there."""
     for path, *texts in zip(files, parts.train, parts.valid, parts.held_out, strict=True):
         for mark in tokenizer.special_ids():
             if any(mark in text for text in texts):
-                raise InputError(f"{path} holds {mark}, which is a mark of the tokenizer: write it in another way")
+                raise InputError(f"{path} contains {mark}, a special token of the tokenizer: write it differently")
 
 
 @dataclass(frozen=True, eq=False)
 class Tokenised:
-    """`train` is one row, <eos> behind each piece; `held_out` one row for each piece, without an end."""
+    """The parts as ids: `train` in one row with <eos> after each piece; `held_out` a row for each piece."""
 
     folder: Path
     tokenizer: Tokenizer
@@ -113,7 +113,7 @@ class Tokenised:
         return self.tokenizer.eos_id
 
     def files(self, part: str) -> list[Path]:
-        """Where the text of a part lies."""
+        """The files of a part."""
         return sorted((self.folder / part).iterdir(), key=lambda path: int(path.stem))
 
     @property
@@ -126,12 +126,12 @@ class Tokenised:
 
     @cached_property
     def n_bytes(self) -> int:
-        """Of the held-out text that is scored."""
+        """Bytes of the held-out text that are scored."""
         return sum(int(self.lengths(ids[1:]).sum()) for ids in self.held_out)
 
 
 def tokenised(parts: Parts, folder: Path) -> Tokenised:
-    """Writes the parts into a folder, trains a tokenizer on the first, and cuts them."""
+    """Writes the parts into a folder, trains a tokenizer on the first, and encodes them."""
     for part in ("train", "valid", "held_out"):
         (folder / part).mkdir(parents=True, exist_ok=True)
         for number, text in enumerate(getattr(parts, part)):
@@ -147,7 +147,7 @@ def tokenised(parts: Parts, folder: Path) -> Tokenised:
     tokenizer = Tokenizer.load(folder / TOKENIZER)
     held_out = tuple(np.array(tokenizer.encode(text, special=False), np.int64) for text in parts.held_out)
     if min(map(len, held_out)) < 2:
-        raise InputError("too little is held out to be scored: two tokens of each file are the least")
+        raise InputError("too little is held out: each file needs at least two held-out tokens")
     end_id = tokenizer.eos_id
     corpus, other = (tokenised_documents(part, tokenizer, end_id=end_id) for part in (learnt, valid))
     unit = "bytes" if vocab_size is None else f"tokens of a vocabulary of {tokenizer.vocab_size:,}"

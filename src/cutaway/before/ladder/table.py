@@ -8,7 +8,7 @@ FEW_STEPS = 100  # fewer, and a network has hardly begun
 
 
 def table(found: dict[str, Any]) -> str:
-    """From `Found.to_dict`, or compare.json."""
+    """From `ComparisonResults.to_dict`, or compare.json."""
     trained, scored = found["trained_on"], found["scored_on"]
     lines = [
         f"Learnt from {trained['tokens']:,} {found['unit']}; scored on {scored['bytes']:,} held-out bytes"
@@ -27,7 +27,7 @@ def table(found: dict[str, Any]) -> str:
 
 
 def hurried(found: dict[str, Any]) -> list[str]:
-    """The networks that took too few steps to be compared, each in a sentence."""
+    """A sentence for each network that took too few steps to be compared."""
     return [
         f"{rung['name']} took {rung['steps']:,} steps only, too few to tell what it can learn"
         for rung in found["rungs"]
@@ -36,7 +36,7 @@ def hurried(found: dict[str, Any]) -> list[str]:
 
 
 def work(rung: dict[str, Any]) -> str:
-    """Floating-point operations, or how many n-grams were counted."""
+    """Floating-point operations, or the number of n-grams counted."""
     if rung["flops"] is None:
         return f"{rung['counts']:,} counts"
     mantissa, _, power = f"{rung['flops']:.1e}".partition("e")
@@ -90,7 +90,7 @@ def _row(*cells: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """On one line, and nothing in it ends the cell."""
+    """A text on one line, with nothing that ends the cell."""
     return (
         visible_text(" ".join(text.split()))
         .replace("|", "\\|")

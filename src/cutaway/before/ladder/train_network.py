@@ -1,10 +1,10 @@
-"""The two rungs that learn by gradient: the same recipe, loop, tokens and time for both, and about as many weights.
+"""The two networks of the ladder: the same recipe, training loop, tokens and time for both, and about as many weights.
 
     steps = steps_for("transformer", text, seconds=120, clock=time.perf_counter)
-    network, flops, taken = trained_network("transformer", text, out, steps=steps, seconds=120)
+    network, flops, taken = train_network("transformer", text, out, steps=steps, seconds=120)
 
-Some steps are tried first, to see how many fit into the time; then the run is planned to its end, so that the rate
-falls as it should. A machine that slows down on the way stops the run when the time is over.
+A few trial steps show how many fit into the time; so the whole run can be planned, and the learning rate falls as it
+should. If the machine slows down, the run stops when the time is over.
 """
 
 import json
@@ -35,11 +35,11 @@ from cutaway.training.run_curves import read_run
 from cutaway.training.trainer import Trainer
 
 NETWORKS = ("lstm", "transformer")
-WINDOW = 128  # tokens that a network is trained on, and sees at once when it is scored
-TRIED, WARM = 6, 2  # steps to see how long one takes, and how many of them do not count
-SPARE = 0.85  # of the time is planned for; the rest is for measuring, saving and surprises
+WINDOW = 128  # context length of a network in training and scoring
+TRIED, WARM = 6, 2  # trial steps, and how many of them are not timed
+SPARE = 0.85  # of the time is planned for steps; the rest is for evaluating and saving
 MOST = 20_000  # steps
-MEASURED = 4  # times in a run, and saved as often
+MEASURED = 4  # evaluations and checkpoints in a run
 BATCH = 16  # windows that are scored at once
 
 # About as many weights in the layers of both, 12 d² a block and 8 d² an LSTM layer; a GPU has time for larger ones.
@@ -56,8 +56,7 @@ Clock = Callable[[], float]
 
 
 class Network(Predictor):
-    """A language model with the face of the other rungs. It sees at most `window` tokens, and at least half of those
-    wherever there are as many."""
+    """A network as a `Predictor`. It sees at most `window` tokens, and at least half as many if there are."""
 
     def __init__(self, model: DecoderModel, end: int, window: int = WINDOW) -> None:
         self.model, self.end, self.window = model.eval(), end, window
@@ -65,16 +64,16 @@ class Network(Predictor):
 
     @torch.no_grad()
     def log_probabilities(self, ids: Ids) -> Float64[np.ndarray, " token"]:
-        """The first token has no past; there all are as likely."""
+        """ln p of each token; the first has no context, and all tokens are equally likely."""
         found = [np.full(min(1, len(ids)), -log(self.vocab_size))]
         windows = list(windows_of([np.asarray(ids, np.int64)], self.window, max(1, self.window // 2)))
         for lo in range(0, len(windows), BATCH):
             some = windows[lo : lo + BATCH]
             rows = np.zeros((len(some), max(len(one.ids) for one in some) - 1), np.int64)
             for row, one in zip(rows, some, strict=True):
-                row[: len(one.ids) - 1] = one.ids[:-1]  # padding stands on the right, where nobody looks
-            said = self._said(rows)
-            for row, one in zip(said, some, strict=True):
+                row[: len(one.ids) - 1] = one.ids[:-1]  # padded on the right, which causal attention ignores
+            log_p = self._log_p(rows)
+            for row, one in zip(log_p, some, strict=True):
                 places = np.arange(len(one.ids) - 1 - one.scored, len(one.ids) - 1)
                 found.append(row[places, one.ids[-one.scored :]])
         return np.concatenate(found)
@@ -84,20 +83,20 @@ class Network(Predictor):
         if not len(past):
             return np.full(self.vocab_size, 1 / self.vocab_size)
         rows = np.asarray(past[-self.window :], np.int64)[None]
-        return np.exp(self._said(rows)[0, -1])
+        return np.exp(self._log_p(rows)[0, -1])
 
-    def _said(self, rows: Any) -> Float64[np.ndarray, "row place vocab"]:
+    def _log_p(self, rows: Any) -> Float64[np.ndarray, "row place vocab"]:
         logits = self.model(torch.from_numpy(rows).to(self.model.device))
         return logits.double().log_softmax(-1).cpu().numpy()
 
 
 @dataclass
-class Watch:
-    """Listens to a run, and stops it when its time is over. `clock` says how many seconds have passed."""
+class RunTimer:
+    """Follows a run and stops it when its time is over. `clock` gives the time in seconds."""
 
     seconds: float
     clock: Clock = time.perf_counter
-    report: Callable[[float], None] = lambda done: None
+    progress: Callable[[float], None] = lambda done: None
     began: float = 0.0
     late: bool = False
     laps: list[float] = field(default_factory=list)
@@ -111,21 +110,21 @@ class Watch:
             return
         self.laps.append(self.clock())
         spent = self.laps[-1] - self.began
-        self.report(event["step"] / event["steps"])
+        self.progress(event["step"] / event["steps"])
         if spent >= self.seconds and event["step"] < event["steps"] and self.trainer is not None:
             self.late = True
             self.trainer.interruption.signal = SIGTERM
 
     def per_step(self) -> float:
-        """Seconds of a step, the first ones left out."""
+        """Seconds per step, without the first ones."""
         return (self.laps[-1] - self.laps[WARM - 1]) / (len(self.laps) - WARM)
 
 
 def network_recipe(name: str, text: Tokenised, steps: int, changes: Sequence[str] = ()) -> Recipe:
-    """The preset for text, made to fit; `changes` are those of --set."""
+    """The preset for text, adapted to this text; `changes` are those of --set."""
     window = min(WINDOW, len(text.train) - 2, text.n_valid - 1)
     if window < 1:
-        raise InputError("too little text: not even two tokens to learn from, or to validate with")
+        raise InputError("too little text: training and validation need at least two tokens each")
     size = LARGE if choose_device("auto").type == "cuda" else SMALL
     valid = json.dumps([str(path) for path in text.files("valid")])
     usual = (
@@ -139,16 +138,16 @@ def network_recipe(name: str, text: Tokenised, steps: int, changes: Sequence[str
 
 
 def steps_for(name: str, text: Tokenised, seconds: float, clock: Clock, changes: Sequence[str] = ()) -> int:
-    """How many steps fit into the time, as far as some tried ones tell."""
+    """How many steps fit into the time, estimated from a few trial steps."""
     recipe = network_recipe(name, text, TRIED, [*changes, f"train.steps={TRIED}", "data.valid=[]"])
-    watch = Watch(inf, clock)
+    timer = RunTimer(inf, clock)
     with tempfile.TemporaryDirectory() as folder:
-        _run(recipe, Path(folder), watch, resume=False)
-    left = seconds - (clock() - watch.began)
-    return int(min(max(SPARE * left / max(watch.per_step(), 1e-9), 1), MOST))
+        _run(recipe, Path(folder), timer, resume=False)
+    left = seconds - (clock() - timer.began)
+    return int(min(max(SPARE * left / max(timer.per_step(), 1e-9), 1), MOST))
 
 
-def trained_network(
+def train_network(
     name: str,
     text: Tokenised,
     out: Path,
@@ -157,15 +156,15 @@ def trained_network(
     seconds: float = inf,
     clock: Clock = time.perf_counter,
     changes: Sequence[str] = (),
-    report: Callable[[float], None] = lambda done: None,
+    progress: Callable[[float], None] = lambda done: None,
 ) -> tuple[Network, float, int]:
-    """The network, its floating-point operations, and how many steps it took.
+    """Returns the network, the floating-point operations of its training, and the number of steps.
 
-    A run that was left in `out` goes on; Ctrl-C leaves one there.
+    An interrupted run in `out` is continued; Ctrl-C leaves one there.
     """
-    recipe, watch = network_recipe(name, text, steps, changes), Watch(seconds, clock, report)
-    trainer, finished = _run(recipe, out, watch, resume=(out / "run" / "log.jsonl").exists())
-    if not finished and not watch.late:
+    recipe, timer = network_recipe(name, text, steps, changes), RunTimer(seconds, clock, progress)
+    trainer, finished = _run(recipe, out, timer, resume=(out / "run" / "log.jsonl").exists())
+    if not finished and not timer.late:
         raise KeyboardInterrupt
     if not finished:
         save(trainer.run.model, out, text.tokenizer)
@@ -175,12 +174,12 @@ def trained_network(
 
 
 def seconds_before(out: Path) -> float:
-    """How long the run in a folder has taken so far, as its log says."""
+    """The seconds that the run in a folder has taken so far, according to its log."""
     begun = (out / "run" / "log.jsonl").exists()
     return float(read_run(out).last.get("seconds", 0.0)) if begun else 0.0
 
 
-def _run(recipe: Recipe, out: Path, watch: Watch, *, resume: bool) -> tuple[Trainer, bool]:
-    trainer = watch.trainer = Trainer(recipe, out, [watch])
+def _run(recipe: Recipe, out: Path, timer: RunTimer, *, resume: bool) -> tuple[Trainer, bool]:
+    trainer = timer.trainer = Trainer(recipe, out, [timer])
     with trainer.open(resume):
         return trainer, trainer.run_to_end().finished

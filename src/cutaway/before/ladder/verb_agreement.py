@@ -1,9 +1,8 @@
-"""Agreement: «the men … were» and not «was». Does a rung find the form that the text has likelier than the other one?
+"""Verb agreement: "the men … were" and not "was". Does a model prefer the form in the text?
 
-Every held-out is, are, was and were is such a question: the past is the same, and of the two forms, each with the word
-behind it (so that it is whole, in bytes too), the likelier one is taken. Behind «they» or «it» the last word tells
-enough; behind others («there», «who», a noun) it takes the subject. English only: a text without these words has no
-questions.
+Every held-out is, are, was and were is such a question: after the same context, the likelier of the two forms is the
+answer, each with the word after it (so that it is complete, in bytes too). After "they" or "it" the last word decides;
+after others ("there", "who", a noun) the subject does. English only: a text without these words has no questions.
 """
 
 import re
@@ -25,7 +24,7 @@ LEAST = 20  # … and fewer are not told of: each would be five percent
 
 
 class Question(NamedTuple):
-    """Ids of the past with either form; they differ from `start` on."""
+    """The ids of the context with either form; they differ from `start` on."""
 
     right: list[int]
     wrong: list[int]
@@ -52,12 +51,12 @@ def _asked(text: Tokenised, places: Sequence[tuple[str, re.Match[str]]]) -> Iter
 
 
 def _word_begins(piece: str, at: int) -> int:
-    """The first white space from there on, or the beginning of the piece."""
+    """The first white space from `at` on, or the beginning of the piece."""
     return 0 if at <= 0 else next(i for i in range(at, len(piece)) if piece[i].isspace())
 
 
 def verb_agreement(model: Predictor, questions: Sequence[Question]) -> dict[str, float]:
-    """The shares of questions that are answered rightly; those of too few questions are left out."""
+    """The shares of questions that are answered correctly; shares of too few questions are left out."""
 
     def likelihood(ids: list[int], start: int) -> float:
         return float(model.log_probabilities(np.array(ids))[start:].sum())
@@ -72,6 +71,6 @@ def verb_agreement(model: Predictor, questions: Sequence[Question]) -> dict[str,
 
 
 def numbers_of(questions: Sequence[Question]) -> dict[str, int]:
-    """How many questions each share is of, where they are enough."""
+    """The number of questions for each share, where there are enough."""
     counts = {ALL: len(questions), BEHIND_OTHERS: sum(not q.behind_pronoun for q in questions)}
     return {name: n for name, n in counts.items() if n >= LEAST}

@@ -24,7 +24,7 @@ SHARP = 1000.0  # softmax of 1000 against 0 is 1 against 0, to the last bit
 
 
 def as_attention(chain: MaskedSkips, past: Sequence[str]) -> "LookUp":
-    """What `chain.votes(past)` looks up, as query, keys and values."""
+    """What `chain.votes(past)` computes, as query, keys and values."""
     import torch
 
     from cutaway.before.markov.look_up import LookUp

@@ -4,9 +4,9 @@
     votes               the sum of the rows of all active features: their one-hot rows times that matrix
     p(next | past)      votes / sum of the votes
 
-Chains differ only in the features that a text makes active. The lecture has no sign for the end: a text ends where
-nothing ever followed (the row of `please` is all zeros), and a word that ends one sentence but not another never ends
-what is generated. Whoever wants ends counted writes them into the sentences (`words.marked`).
+Chains differ only in the features that a text makes active. The lecture has no end-of-sentence token: a text ends
+where nothing ever followed (the row of `please` is all zeros), and a word that ends one sentence but not another never
+ends a generated text. To count ends, add them to the sentences (`marked`).
 """
 
 import math
@@ -26,7 +26,7 @@ LARGEST = 1 << 24  # numbers of one matrix: 128 MB
 
 
 class Matrix(NamedTuple):
-    """A matrix with the names of its rows and columns, in the order that `inside.pictures.HeatMap` takes them."""
+    """A matrix with the names of its rows and columns, in the order of the arguments of `pictures.HeatMap`."""
 
     values: Float[np.ndarray, "row column"]
     rows: tuple[str, ...]
@@ -38,7 +38,7 @@ class Matrix(NamedTuple):
 
 
 class Chain(ABC):
-    """Learnt from sentences by counting. A sentence is a sequence of words, or of any other strings.
+    """A Markov chain, trained by counting sentences: sequences of words or of any other strings.
 
     `weights` are how often each sentence occurs, or how probable it is; without them each occurs once.
     """
@@ -78,14 +78,14 @@ class Chain(ABC):
 
     @abstractmethod
     def features(self, past: Sequence[str]) -> list[Feature]:
-        """Those that are active behind these words; only the last `reach` of them matter."""
+        """The features that are active after these words, of which only the last `reach` matter."""
 
     @abstractmethod
     def __str__(self) -> str:
-        """What it is called."""
+        """The name of the kind of chain."""
 
     def row(self, feature: Feature | str) -> dict[str, float]:
-        """What follows a feature, and how probably; of one that nothing followed, nothing."""
+        """The probability of each word after a feature; empty if nothing followed it."""
         if isinstance(feature, str):  # nothing would ever follow it
             raise InputError(f"{feature!r} is a text: a feature is a tuple of words, as {tuple(feature.split())}")
         followers = self.counts.get(feature, {})
@@ -93,7 +93,7 @@ class Chain(ABC):
         return {word: count / total for word, count in followers.items()}
 
     def votes(self, past: Sequence[str]) -> dict[str, float]:
-        """The rows of all active features, added up; words that nobody votes for are left out."""
+        """The sum of the rows of all active features, without words that get no vote."""
         votes: defaultdict[str, float] = defaultdict(float)
         for feature in self.features(past):
             for word, share in self.row(feature).items():
@@ -101,20 +101,20 @@ class Chain(ABC):
         return dict(votes)
 
     def probabilities(self, past: Sequence[str]) -> dict[str, float]:
-        """Of each word that may come next: its share of the votes."""
+        """The probability of each next word: its share of the votes."""
         votes = self.votes(past)
         total = math.fsum(votes.values())
         return {word: vote / total for word, vote in votes.items()}
 
     def log_probabilities(self, text: Sequence[str]) -> list[float]:
-        """ln p of each word given those before it, from the first that has `order` words before it; −∞ of what was
-        never seen: the lecture smooths nothing."""
+        """ln p of each word given those before it, from the first with `order` words before it; −∞ for what was never
+        seen, since the lecture's chains are not smoothed."""
         pasts = (text[max(end - self.reach, 0) : end] for end in range(self.order, len(text)))
         found = (self.probabilities(past).get(word, 0.0) for past, word in zip(pasts, text[self.order :], strict=True))
         return [math.log(p) if p else -math.inf for p in found]
 
     def generate(self, start: Sequence[str], *, seed: int = 0, limit: int = 100) -> list[str]:
-        """`start` and at most `limit` more words, each drawn as its probability says, until nothing follows."""
+        """Continues `start` by at most `limit` sampled words, until nothing follows."""
         if len(start) < self.order:
             raise InputError(f"the {self} needs {self.order} words to start from: {len(start)} given")
         unknown = [word for word in start if word not in self.words]
@@ -129,7 +129,7 @@ class Chain(ABC):
         return self.between.join(map(plain_matrix, feature))
 
     def matrix(self, features: Sequence[Feature] | None = None, words: Sequence[str] | None = None) -> Matrix:
-        """The transition matrix: a row for each feature, a column for each word; of some, or of all it has seen."""
+        """The transition matrix: a row for each feature and a column for each word, of these or of all."""
         features = tuple(self.counts) if features is None else tuple(features)
         words = self.words if words is None else tuple(words)
         values = zero_matrix(len(features), len(words))
@@ -140,7 +140,7 @@ class Chain(ABC):
         return Matrix(values, *names, f"{self}: what follows", "feature", "next word", "probability")
 
     def table(self, rows: int = 40, followers: int = 6) -> str:
-        """The matrix for a terminal, without its zeros: the features that were followed most, the likeliest first."""
+        """The matrix for a terminal, without zeros: the most frequent features, with the likeliest words first."""
         most = sorted(self.counts, key=lambda feature: -sum(self.counts[feature].values()))[:rows]
         margin = max(len(self.name(feature)) for feature in most)
         lines = [f"{self}: {len(self.words):,} words, {len(self.counts):,} features"]
@@ -161,5 +161,5 @@ def zero_matrix(rows: int, columns: int) -> Float[np.ndarray, "row column"]:
 
 
 def plain_matrix(word: str) -> str:
-    """A word as it may stand in a terminal: control characters are written out."""
+    """A word with its control characters escaped, for a terminal."""
     return word if word.isprintable() else ascii(word)[1:-1]

@@ -10,7 +10,7 @@ from cutaway.model.attention import attention, scores_of
 
 
 class LookUp(NamedTuple):
-    """One look: `words` are the earlier words that are looked at, `vocab` the words of the chain."""
+    """One attention step: `words` are the earlier words that are attended to, `vocab` those of the chain."""
 
     words: tuple[str, ...]
     query: Float[Tensor, " vocab"]
@@ -22,10 +22,10 @@ class LookUp(NamedTuple):
         return scores_of(self.query[None, None, None], self.key[None, None], scale=1.0)[0, 0, 0]
 
     def votes(self) -> Float[Tensor, " vocab"]:
-        """Q·Kᵀ·V: nothing where the mask leaves nothing."""
+        """Q·Kᵀ·V: zeros if the mask keeps nothing."""
         return self.mask() @ self.value
 
     def attention(self, scale: float = SHARP) -> Float[Tensor, " vocab"]:
-        """softmax(scale · Q·Kᵀ)·V: the mean of the rows that are kept, or of all where the mask leaves nothing."""
+        """softmax(scale · Q·Kᵀ)·V: the mean of the rows that are kept, or of all if the mask keeps nothing."""
         query, key, value = self.query[None, None, None], self.key[None, None], self.value[None, None]
         return attention(query, key, value, scale=scale)[0, 0, 0]

@@ -42,7 +42,7 @@ class Skips(Chain):
 
 
 class MaskedSkips(Skips):
-    """The same counts, but only those features vote that the mask of the most recent word keeps."""
+    """The same counts, but only the features that the mask of the most recent word keeps vote."""
 
     def __init__(self, chain: Skips, masks: Mapping[str, Collection[str]]) -> None:
         self.words, self.counts, self.reach = chain.words, chain.counts, chain.reach
@@ -57,7 +57,7 @@ class MaskedSkips(Skips):
         return kept or active
 
     def mask_matrix(self, recent: Sequence[str] | None = None, earlier: Sequence[str] | None = None) -> Matrix:
-        """All masks stacked: a row for each most recent word, 1 where it keeps the feature of an earlier word."""
+        """All masks: a row for each most recent word, 1 where it keeps the feature of an earlier word."""
         recent = self.words if recent is None else tuple(recent)
         earlier = self.words if earlier is None else tuple(earlier)
         values = zero_matrix(len(recent), len(earlier))
@@ -71,7 +71,7 @@ class MaskedSkips(Skips):
 
 
 def informative(skips: Skips, first: MarkovChain, bits: float = 1.0) -> dict[str, set[str]]:
-    """Masks that keep each feature which would have saved so many bits on the text that was counted:
+    """Masks that keep each feature that saves at least so many bits on the training text:
 
         Σ over what followed it   count · log₂ (p(next | feature) / p(next | the most recent word alone))
 

@@ -1,4 +1,4 @@
-"""ARPA files, the form in which n-gram models travel (SRILM, KenLM): text, a line for each n-gram.
+"""ARPA files, the exchange format of n-gram models (SRILM, KenLM): text, one line per n-gram.
 
     \\data\\                            how many n-grams of each order
     ngram 1=4
@@ -7,8 +7,8 @@
     \\end\\
 
 <s> and </s> are the beginning and the end, <unk> is any other word; −99 stands for log 0. Numbers have nine digits, so
-that a 32-bit number comes back as it was, but for the last bit that a change of the base may cost. Files that are
-packed with gzip or xz are read as well, and told by their first bytes.
+that a 32-bit float is restored, except for the last bit, which the change of base may cost. Files compressed with gzip
+or xz are read as well, and recognised by their first bytes.
 """
 
 import re
@@ -37,22 +37,22 @@ OURS = {END: EOS, "<UNK>": UNKNOWN}
 
 
 def is_arpa(path: Path) -> bool:
-    """By its name, packed or not."""
+    """Whether a file is named as an ARPA file, compressed or not."""
     return re.search(r"\.arpa(\.gz|\.xz)?$", path.name) is not None
 
 
 def arpa_words(names: Sequence[str], end: int | None) -> list[str]:
-    """The names as they are written, with that of the beginning; those that cannot be are refused."""
+    """The words as they are written, <s> included; refuses those that cannot be written."""
     words = [*names, START]
     if end is not None:
         words[end] = END
     for word in words:
         if word.encode().split() != [word.encode()] or "\0" in word:
-            raise InputError(f"the word {word!r} cannot stand in an ARPA file (white space): write ids, names=None")
+            raise InputError(f"the word {word!r} does not fit an ARPA file (white space): write ids, names=None")
     times = Counter(OURS.get(word, word) for word in words)
     if twice := next((word for i, word in enumerate(names) if i != end and times[OURS.get(word, word)] > 1), None):
         raise InputError(
-            f"the name {twice!r} is given to two ids, and an ARPA file tells words apart by their names: "
+            f"the name {twice!r} is given to two ids, and an ARPA file identifies words by name: "
             "take it out of the text, or write a folder"
         )
     return words
@@ -85,7 +85,7 @@ def _log10(logs: np.ndarray) -> list[float]:
 
 
 def read_arpa(path: Path) -> tuple[NGramModel, tuple[str, ...]]:
-    """The model and its words, by id. A model without <unk> gets one that never comes."""
+    """Reads a model and its words by id. A model without <unk> gets one of probability 0."""
     file = _File(path)
     sizes = file.sizes()
     words: dict[str, int] = {}
@@ -124,7 +124,7 @@ def _numbered(path: Path, names: list[str]) -> dict[str, int]:
 def _keys(
     path: Path, ids: Int64[np.ndarray, "ngram order"], tables: list[NgramTable], words: dict[str, int]
 ) -> Int64[np.ndarray, " ngram"]:
-    """The keys of some n-grams, whose contexts stand in the tables of lower orders."""
+    """The keys of n-grams, whose contexts are in the tables of lower orders."""
     numbers = ids[:, 0]
     for n in range(1, ids.shape[1]):
         keys = numbers * len(words) + ids[:, n]
@@ -170,7 +170,7 @@ class _File:
         return CheckpointError(f"{self.path} is no ARPA file: line {self.at} {what}")
 
     def sizes(self) -> list[int]:
-        """How many n-grams of each order the head announces."""
+        """The number of n-grams of each order, from the header."""
         if self.line() != "\\data\\":
             raise self.wrong("should be \\data\\")
         sizes: list[int] = []

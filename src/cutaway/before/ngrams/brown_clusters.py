@@ -23,6 +23,7 @@ from math import log
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from cutaway.arguments import Progress, no_progress
 from cutaway.before.ngrams.counts import Ids, NgramCounts, count_ngrams
 from cutaway.before.ngrams.merge_costs import MergeCosts
 from cutaway.errors import ConfigError, InputError
@@ -48,7 +49,7 @@ class WordClasses:
         return its[np.argsort(-self.times[its], kind="stable")].tolist()
 
     def nearest(self, number: int | np.integer) -> list[int]:
-        """The other classes of the tree, those first that parted from it last."""
+        """The other classes, the nearest in the tree first."""
 
         def shared(other: int) -> int:
             pairs = zip(self.bits[number], self.bits[other], strict=False)
@@ -64,9 +65,9 @@ def brown_classes(
     *,
     end: int | None = None,
     most: int = MOST,
-    report: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> WordClasses:
-    """Cluster the `most` frequent tokens into so many classes. Behind each `end` another text begins."""
+    """Clusters the `most` frequent tokens into `classes` classes. Each `end` ends a text."""
     if classes < 1:
         raise ConfigError(f"classes={classes}: at least one is made")
     if most < classes:
@@ -80,15 +81,15 @@ def brown_classes(
     later, all_merges = text.words[classes:], len(text.words) - 1
     empty = FIRST + classes
     for done, word in enumerate(later):
-        report(done, all_merges)
+        progress(done, all_merges)
         slot_of[word] = empty
         window.add(empty, *text.beside(word, slot_of, len(window.pairs)))
         kept, empty, loss = window.best()
         window.merge(kept, empty, loss)
         slot_of[slot_of == empty] = kept
     information = window.information / text.total / log(2)
-    bits = _tree(window, report=lambda done: report(len(later) + done, all_merges))
-    report(all_merges, all_merges)
+    bits = _tree(window, progress=lambda done: progress(len(later) + done, all_merges))
+    progress(all_merges, all_merges)
     return _numbered(text, slot_of[:vocab_size], bits, end, information)
 
 
@@ -124,7 +125,7 @@ class _Text:
 
 
 def _by_slot(slots: np.ndarray, counts: np.ndarray, size: int) -> Float64[np.ndarray, " slot"]:
-    """Counts added up by slot; those of words that have no slot yet (−1) are left out."""
+    """Sums counts by slot, without those of words that have no slot yet (−1)."""
     return np.bincount(slots + 1, counts, size + 1)[1:].astype(np.float64)  # of nothing it would be of whole numbers
 
 
@@ -143,12 +144,12 @@ def _started(text: _Text, classes: int) -> tuple[MergeCosts, Int64[np.ndarray, "
     return MergeCosts(pairs, *margins, may_merge, text.total), slot_of
 
 
-def _tree(window: MergeCosts, report: Callable[[int], None]) -> dict[int, str]:
-    """Merge the clusters until one is left; the turns to each slot, from the root."""
+def _tree(window: MergeCosts, progress: Callable[[int], None]) -> dict[int, str]:
+    """Merges the clusters until one is left; returns the path to each slot from the root."""
     slots = np.flatnonzero(window.may_merge).tolist()
     merges: list[tuple[int, int]] = []
     while len(merges) < len(slots) - 1:
-        report(len(merges))
+        progress(len(merges))
         a, b, loss = window.best()
         window.merge(a, b, loss)
         merges.append((a, b))

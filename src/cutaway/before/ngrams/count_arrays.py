@@ -18,14 +18,14 @@ NGRAMS = Kind("n-gram model", "ngrams.json", FILES)
 
 
 def refuse_others(folder: Path) -> None:
-    """Counts are made in their folder, over what was counted there before, and over nothing else."""
+    """Refuses a folder with anything but earlier counts."""
     for path in files_in(folder):
         if not NGRAMS.knows(path.name) and not path.name.startswith(SCRATCH):
             raise InputError(f"{folder} has other files ({path.name}): name a folder of its own")
 
 
 class CountArrays:
-    """`Shelf()` keeps its arrays in memory, `Shelf(folder)` in files."""
+    """`CountArrays()` keeps its arrays in memory, `CountArrays(folder)` in files."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
@@ -33,14 +33,14 @@ class CountArrays:
             folder.mkdir(parents=True, exist_ok=True)
 
     def make(self, name: str, dtype: Any, size: int) -> np.ndarray:
-        """An array of that size, to be filled."""
+        """A new array of this size."""
         if self.folder is None or not size:  # an empty file cannot be mapped
             return self.put(name, np.empty(size, dtype))
         self.drop([name])
         return np.lib.format.open_memmap(self.path(name), "w+", np.dtype(dtype), (size,))
 
     def put(self, name: str, array: np.ndarray) -> np.ndarray:
-        """The array, from its file where there are files."""
+        """The array, mapped from its file if there is one."""
         if self.folder is None:
             return array
         self.drop([name])  # not written over: it may be mapped, perhaps by this very array
@@ -55,7 +55,7 @@ class CountArrays:
         return array
 
     def done(self, name: str, array: np.ndarray) -> np.ndarray:
-        """An array that was filled, mapped anew: the pages that were written no longer count as ours."""
+        """An array that has been filled, mapped anew, so that its pages no longer count as our memory."""
         return array if self.folder is None else self.get(name)
 
     def drop(self, names: Iterable[str]) -> None:
@@ -68,12 +68,12 @@ class CountArrays:
         return self.folder / f"{name}.npy"
 
     def seal(self, name: str, numbers: Mapping[str, Any]) -> None:
-        """Written last: a folder without it was never finished."""
+        """Writes the JSON file that comes last: without it a folder is incomplete."""
         if self.folder is not None:
             write_json(self.folder / f"{name}.json", numbers)
 
     def unseal(self, *names: str) -> None:
-        """Before anything is written: what was finished here no longer is."""
+        """Removes that file before anything is written."""
         for name in names:
             if self.folder is not None:
                 (self.folder / f"{name}.json").unlink(missing_ok=True)

@@ -36,7 +36,7 @@ Stream = UInt32[np.ndarray, " place"]  # ids, or numbers of n-grams, with the be
 
 
 class Level(NamedTuple):
-    """All n-grams of one order. `suffix`: the number of each without its first token, among those one order below."""
+    """All n-grams of one order. `suffix` is the number of each without its first token, one order below."""
 
     keys: Int64[np.ndarray, " ngram"]
     counts: UInt32[np.ndarray, " ngram"]
@@ -62,7 +62,7 @@ class NgramCounts:
         return self.vocab_size + 1
 
     def begun(self, order: int) -> int:
-        """The number of the first n-gram that begins with <sos>; all from there on do."""
+        """The number of the first n-gram that begins with <sos>, as do all after it."""
         first = self.vocab_size
         for level in self.levels[1:order]:
             first = int(np.searchsorted(level.keys, first * self.base))
@@ -70,7 +70,7 @@ class NgramCounts:
 
     @classmethod
     def open(cls, folder: Path) -> "NgramCounts":
-        """Those that `count_ngrams(…, folder=folder)` left there, mapped."""
+        """The counts that `count_ngrams(…, folder=folder)` wrote, mapped."""
         shelf = CountArrays(folder)
         numbers = shelf.numbers("counts")
         try:
@@ -85,7 +85,7 @@ class NgramCounts:
 def count_ngrams(
     ids: Ids, vocab_size: int, order: int, *, end: int | None = None, folder: Path | None = None, chunk: int = CHUNK
 ) -> NgramCounts:
-    """The n-grams of all orders up to `order`. `ids` may be mapped; behind each `end` another text begins.
+    """Counts the n-grams of all orders up to `order`. `ids` may be mapped; each `end` ends a text.
 
     With a folder the counts are files there, over those of an earlier call, and so is what is needed on the way;
     without one all stays in memory.
@@ -118,7 +118,7 @@ def count_ngrams(
 def started(
     ids: Ids, vocab_size: int, end: int | None, scratch: CountArrays | None = None, chunk: int = CHUNK
 ) -> Stream:
-    """The ids with <sos> before each text; behind a last `end` nothing begins."""
+    """The ids with <sos> before each text."""
     pieces = range(0, len(ids), chunk)
     texts = 1 if end is None else 1 + sum(int((ids[lo : lo + chunk] == end).sum()) for lo in pieces)
     texts -= bool(end is not None and len(ids) and ids[-1] == end)
@@ -128,7 +128,7 @@ def started(
         piece = ids[lo : lo + chunk]
         if piece.min() < 0 or piece.max() >= vocab_size:
             odd = piece[(piece < 0) | (piece >= vocab_size)][0]
-            raise InputError(f"the id {odd} is none of 0 … {vocab_size - 1}: vocab_size={vocab_size}")
+            raise InputError(f"the id {odd} is not in 0 … {vocab_size - 1}: vocab_size={vocab_size}")
         piece = piece.astype(np.uint32)
         if end is not None:
             piece = np.insert(piece, np.flatnonzero(piece == end) + 1, vocab_size)
@@ -139,7 +139,7 @@ def started(
 
 
 def _first(stream: Stream, vocab_size: int, shelf: CountArrays, chunk: int) -> Level:
-    """Of order 1: a token's number is its id."""
+    """The counts of order 1, where the number of a token is its id."""
     size = vocab_size + 1
     counts = np.zeros(size, np.uint32)
     for lo in range(0, len(stream), chunk):
@@ -149,7 +149,7 @@ def _first(stream: Stream, vocab_size: int, shelf: CountArrays, chunk: int) -> L
 
 
 class _Piece(NamedTuple):
-    """What one chunk of the text has: sorted keys, how often, and which numbers they get when all are merged."""
+    """The n-grams of one chunk of text: sorted keys, their counts, and their numbers after merging."""
 
     keys: np.ndarray
     counts: np.ndarray
@@ -159,7 +159,7 @@ class _Piece(NamedTuple):
 def _next(
     n: int, stream: Stream, before: Stream, vocab_size: int, shelf: CountArrays, scratch: CountArrays, chunk: int
 ) -> tuple[Level, Stream]:
-    """Order n from the numbers of order n − 1 at each position of the text; and the numbers of order n there."""
+    """Counts order n from the numbers of order n − 1 at each position; also returns those of order n."""
     numbers = scratch.make(f"numbers{n}", np.uint32, len(stream))
     numbers[0] = NONE
     chunks = [slice(lo, min(lo + chunk, len(stream))) for lo in range(1, len(stream), chunk)]
@@ -198,7 +198,7 @@ def _next(
 def _merged(
     n: int, pieces: list[_Piece], shelf: CountArrays, scratch: CountArrays, chunk: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The keys of all pieces, each once, and their counts; each piece is told its numbers."""
+    """Merges the keys and counts of all pieces, and numbers the keys of each piece."""
     done: list[tuple[np.ndarray, np.ndarray]] = []
     total = 0
     for i, slices in enumerate(_ranges([piece.keys for piece in pieces], chunk)):
@@ -222,7 +222,7 @@ def _merged(
 
 
 def _ranges(sorted_keys: list[np.ndarray], chunk: int) -> Iterator[list[slice]]:
-    """Slices of the lists that hold the same range of keys, about `chunk` keys together."""
+    """Slices of the lists with the same range of keys, together about `chunk` keys."""
     step = max(chunk // (8 * max(len(sorted_keys), 1)), 1)  # fine enough that a range is seldom much larger
     sample = np.sort(np.concatenate([keys[::step] for keys in sorted_keys]))
     cuts = np.unique(sample[:: max(chunk // step, 1)][1:])

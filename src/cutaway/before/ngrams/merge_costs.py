@@ -40,7 +40,7 @@ class MergeCosts:
         self.information = sum(self._cells(slot).sum() for slot in range(size))
 
     def add(self, slot: int, before: Row, behind: Row, left: float, right: float) -> None:
-        """A cluster in an empty slot; `before[c]` is n(c, slot) and `behind[c]` n(slot, c)."""
+        """Puts a cluster into an empty slot; `before[c]` is n(c, slot) and `behind[c]` n(slot, c)."""
         self.pairs[:, slot], self.pairs[slot] = before, behind
         self.left[slot], self.right[slot], self.may_merge[slot] = left, right, True
         self._look_at(slot, 1)
@@ -48,7 +48,7 @@ class MergeCosts:
         self.information += self._cells(slot).sum() + self._cells(slot, True).sum() - self._cells(slot)[slot]
 
     def losses(self) -> Square:
-        """By how much a merge lessens I; ∞ for what may not merge, and below the diagonal."""
+        """The loss of I by each merge; ∞ for forbidden ones, and below the diagonal."""
         margin = self._margins()
         one, other = self.pairs.sum(1), self.pairs.sum(0)
         loss = (one[:, None] + one) * self.log_left
@@ -61,13 +61,13 @@ class MergeCosts:
         return loss
 
     def best(self) -> tuple[int, int, float]:
-        """The two slots whose merge loses least, and what it loses; of equal ones the first."""
+        """The two slots whose merge loses least, and the loss; the first of equal ones."""
         loss = self.losses()
         a, b = divmod(int((loss <= loss.min() + TIE * self.total).argmax()), len(loss))
         return a, b, float(loss[a, b])
 
     def merge(self, a: int, b: int, loss: float) -> None:
-        """The cluster of b joins that of a."""
+        """Merges cluster b into a."""
         self._look_at(a, -1)
         self._look_at(b, -1)
         for table in (self.pairs, self.pairs.T):
@@ -83,7 +83,7 @@ class MergeCosts:
         self.information -= loss
 
     def _cells(self, slot: int, turned: bool = False) -> Row:
-        """The terms of I in a row, or in a column."""
+        """The terms of I in a row or column."""
         table, own, others = (self.pairs.T, self.right, self.left) if turned else (self.pairs, self.left, self.right)
         return f(table[slot]) + table[slot] * (np.log(self.total) - ln(own[slot]) - ln(others))
 
@@ -92,7 +92,7 @@ class MergeCosts:
         return self.pairs.sum(1) * ln(self.left) + self.pairs.sum(0) * ln(self.right)
 
     def _look_at(self, slot: int, sign: int) -> None:
-        """Put the terms of c = slot into all sums, or take them out."""
+        """Adds the terms of c = slot to all sums, or subtracts them."""
         for beside in (self.pairs[:, slot], self.pairs[slot]):
             seen = np.flatnonzero(beside)
             some = beside[seen]
@@ -101,7 +101,7 @@ class MergeCosts:
             self.shared[np.ix_(seen, seen)] += sign * terms
 
     def _renew(self, slot: int) -> None:
-        """All that is kept about a slot and each other one, from what stands in it now."""
+        """Recomputes everything about a slot and each other one."""
         self.f_pairs[slot], self.f_pairs[:, slot] = f(self.pairs[slot]), f(self.pairs[:, slot])
         sums = np.zeros(len(self.pairs))
         for table, f_table in ((self.pairs, self.f_pairs), (self.pairs.T, self.f_pairs.T)):
@@ -125,5 +125,5 @@ def f(x: Numbers) -> Any:
 
 
 def ln(x: Numbers) -> Any:
-    """Of whole numbers; ln 0 only ever stands beside 0, and may be 0."""
+    """ln of integers; ln 0 is only ever multiplied by 0, and is 0 here."""
     return np.log(np.maximum(x, 1.0))

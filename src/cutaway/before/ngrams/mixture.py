@@ -1,6 +1,6 @@
-"""Several models, each with its share of the vote: p(w | h) = Σ share · p(w | h) of each, shares that sum to 1.
+"""Linear interpolation of several models: p(w | h) = Σ share · p(w | h) of each, with shares that sum to 1.
 
-    fitted([words, classes], held_out)        the shares that fit a text best, found by expectation and maximisation
+    fit_mixture([words, classes], held_out)    the shares that fit a text best, found by expectation maximisation
 
 The text must be one that none of the models has learnt from: on its own text the model that learnt it by heart wins
 everything. (Jelinek & Mercer 1980.)
@@ -41,8 +41,8 @@ class Mixture(Predictor):
         return " + ".join(f"{share:.2f} · {model}" for share, model in zip(self.shares, self.models, strict=True))
 
 
-def fitted(models: Sequence[Predictor], ids: Ids) -> Mixture:
-    """The mixture that gives a text the largest probability, and never a smaller one than any of the models does."""
+def fit_mixture(models: Sequence[Predictor], ids: Ids) -> Mixture:
+    """The mixture with the largest probability of a text, at least that of the best single model."""
     if not len(ids):
         raise InputError("there is no text to fit the shares to")
     said = np.stack([model.log_probabilities(ids) for model in models])

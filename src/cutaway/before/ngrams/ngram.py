@@ -1,9 +1,9 @@
-"""n-gram models of ids: what comes next, from the last n − 1 tokens; where those were never seen, from fewer.
+"""n-gram models of ids: the next token from the last n − 1, or from fewer where those were never seen together.
 
     p(w | h) = what the table has for (h, w), or else weight(h) · p(w | h without its first token)
 
-All kinds of smoothing fit this one form (ARPA files hold nothing else); they differ in the numbers that they put into
-the tables (`smoothing`). A context that was never seen has the weight 1. (Shannon 1948; Katz 1987.)
+Every kind of smoothing fits this form (that of ARPA files); they differ in the numbers in the tables (`smoothing`). A
+context that was never seen has the weight 1. (Shannon 1948; Katz 1987.)
 
     model = train_ngrams(ids, vocab_size, order=5, end=tokenizer.eos_id, folder=Path("counts"))
     model.log_probabilities(other_ids)     ln p of each token
@@ -70,7 +70,7 @@ class NgramTable(NamedTuple):
 
 @dataclass(frozen=True)
 class NGramModel(Predictor):
-    """Ids 0 … vocab_size − 1; behind `end` another text begins. `about` says how its numbers were made."""
+    """Ids are 0 … vocab_size − 1; `end` ends a text. `about` describes how the model was trained."""
 
     vocab_size: int
     end: int | None
@@ -85,7 +85,7 @@ class NGramModel(Predictor):
         return f"{self.order}-gram model" + (f" ({self.about})" if self.about else "")
 
     def log_probabilities(self, ids: Ids, batch: int = BATCH) -> Float64[np.ndarray, " token"]:
-        """ln p of each token given those before it; the first one begins a text."""
+        """ln p of each token given those before it; the first begins a text."""
         stream = started(ids, self.vocab_size, self.end)
         reach, scores = self.order - 1, np.empty(len(stream))
         for lo in range(0, len(stream), batch):
@@ -107,7 +107,7 @@ class NGramModel(Predictor):
         return scores
 
     def next_probabilities(self, past: Ids | Sequence[int]) -> Float64[np.ndarray, " vocab"]:
-        """p of every token behind a text, which may be empty."""
+        """The probability of every token after a text, which may be empty."""
         last = [int(i) for i in past[max(len(past) - self.order + 1, 0) :]]
         if any(not 0 <= i < self.vocab_size for i in last):
             raise InputError(f"the ids {last} are not all in 0 … {self.vocab_size - 1}")
@@ -127,7 +127,7 @@ class NGramModel(Predictor):
         return p
 
     def number(self, ngram: Sequence[int]) -> int | None:
-        """Of an n-gram among those of its order; None where it was not seen."""
+        """The number of an n-gram among those of its order; None if it was never seen."""
         number = ngram[0]
         for token, table in zip(ngram[1:], self.tables[1:], strict=False):
             number = int(table.find(np.array([number * (self.vocab_size + 1) + token]))[0])
@@ -136,7 +136,7 @@ class NGramModel(Predictor):
         return number
 
     def ngrams(self, order: int, which: slice) -> Int64[np.ndarray, "ngram order"]:
-        """The ids of some n-grams, by their numbers."""
+        """The ids of n-grams, given their numbers."""
         columns, keys = [], np.asarray(self.tables[order - 1].keys[which])
         for n in range(order - 1, 0, -1):
             numbers, last = np.divmod(keys, self.vocab_size + 1)
@@ -145,12 +145,12 @@ class NGramModel(Predictor):
         return np.stack([*columns, keys][::-1], axis=1)
 
     def save(self, folder: Path) -> None:
-        """`open` maps it again, whatever its size. An earlier one in the folder is replaced, all its files at once."""
+        """Saves the model for `open`. An earlier one in the folder is replaced, all its files at once."""
         with replacing_folder(folder, NGRAMS) as fresh:
             self.write(fresh)
 
     def write(self, folder: Path) -> None:
-        """The same into a folder that nobody reads yet."""
+        """Writes the same files into a folder that nobody reads yet."""
         shelf = CountArrays(folder)
         for n, table in enumerate(self.tables, 1):
             for kind, array in zip(NgramTable._fields, table, strict=True):
@@ -163,7 +163,7 @@ class NGramModel(Predictor):
 
     @classmethod
     def open(cls, folder: Path) -> "NGramModel":
-        """A model that was saved, or trained in this folder; mapped."""
+        """A model that was saved or trained in this folder, mapped."""
         finish_replacing(folder)
         shelf = CountArrays(folder)
         numbers = shelf.numbers("ngrams")

@@ -24,13 +24,13 @@ Counted = NGramModel | ClassNGramModel
 
 
 def is_ngram_folder(path: Path) -> bool:
-    """Whether a path holds a model and no text."""
+    """Whether a path is a model, and not a text."""
     finish_replacing(path)
     return is_arpa(path) or (path / CUT).is_file()
 
 
 def write_ngram_folder(model: Counted, cut: Units, out: Path) -> None:
-    """Replaces what is there, all at once."""
+    """Writes a model folder; an earlier one is replaced, all its files at once."""
     if out.suffix == ARPA:
         if not isinstance(model, NGramModel) or cut.unit != Words.unit:
             odd = cut.unit if isinstance(model, NGramModel) else "classes"
@@ -43,14 +43,14 @@ def write_ngram_folder(model: Counted, cut: Units, out: Path) -> None:
 
 
 def write_cut(model: Counted, cut: Units, out: Path) -> None:
-    """Into a new folder, in which the tables of the model lie already."""
+    """Describes the tokens in a new folder, which has the tables of the model already."""
     if isinstance(cut, Tokens):
         cut.tokenizer.write(out)  # its name may mean another one elsewhere, or tomorrow
-    write_json(out / CUT, {"classes": isinstance(model, ClassNGramModel), **cut.saved()})
+    write_json(out / CUT, {"classes": isinstance(model, ClassNGramModel), **cut.to_dict()})
 
 
 def read_ngram_folder(path: Path) -> tuple[Counted, Units]:
-    """ARPA files, packed or not, are read as models of words."""
+    """Reads a model folder, or an ARPA file as a model of words."""
     finish_replacing(path)
     model: Counted
     if is_arpa(path):

@@ -7,10 +7,10 @@ smoothed as any other (`smoothing`). Each of the rare words, which are a class, 
 n₁ / (n₁ + 2 n₂) where some were seen once and some twice, to those that were never seen: <unk> is one of them.
 
     model = train_class_ngrams(ids, vocab_size, order=4, classes=200, end=end)
-    mixed = fitted([model, train_ngrams(ids, vocab_size, order=4, end=end)], held_out)        # `mixture`
+    mixed = fit_mixture([model, train_ngrams(ids, vocab_size, order=4, end=end)], held_out)        # `mixture`
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from cutaway.arguments import Progress, no_progress
 from cutaway.before.ngrams.brown_clusters import MOST, WordClasses, brown_classes
 from cutaway.before.ngrams.count_arrays import NGRAMS, CountArrays
 from cutaway.before.ngrams.counts import Ids
@@ -49,7 +50,7 @@ class ClassNGramModel(Predictor):
 
     @cached_property
     def within(self) -> Float64[np.ndarray, " vocab"]:
-        """p of each token within its class."""
+        """The probability of each token within its class."""
         times = self.classes.times.astype(np.float64)
         for number, bits in enumerate(self.classes.bits):
             if not bits:
@@ -68,16 +69,16 @@ class ClassNGramModel(Predictor):
         some = np.asarray(ids, np.int64)
         odd = some[(some < 0) | (some >= self.vocab_size)]
         if len(odd):
-            raise InputError(f"the id {odd[0]} is none of 0 … {self.vocab_size - 1}")
+            raise InputError(f"the id {odd[0]} is not in 0 … {self.vocab_size - 1}")
         return self.classes.of[some]
 
     def save(self, folder: Path) -> None:
-        """`open` maps it again. An earlier one in the folder is replaced, all its files at once."""
+        """Saves the model for `open`. An earlier one in the folder is replaced, all its files at once."""
         with replacing_folder(folder, NGRAMS) as fresh:
             self.write(fresh)
 
     def write(self, folder: Path) -> None:
-        """The same into a folder that nobody reads yet."""
+        """Writes the same files into a folder that nobody reads yet."""
         self.model.write(folder)
         shelf = CountArrays(folder)
         shelf.put("class", self.classes.of)
@@ -112,18 +113,18 @@ def train_class_ngrams(
     end: int | None = None,
     smoothing: str = "kneser-ney",
     most: int = MOST,
-    report: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> ClassNGramModel:
-    """Cluster, count the classes, and smooth; or only the latter, where there are classes."""
+    """Clusters the tokens, unless `classes` are given, counts the classes, and smooths."""
     if isinstance(classes, int):
-        classes = brown_classes(ids, vocab_size, classes, end=end, most=most, report=report)
+        classes = brown_classes(ids, vocab_size, classes, end=end, most=most, progress=progress)
     its_end = None if end is None else int(classes.of[end])
     model = train_ngrams(classes.of[ids], len(classes.bits), order, end=its_end, smoothing=smoothing)
     return ClassNGramModel(classes, model, end)
 
 
 def _shared(times: Int64[np.ndarray, " token"]) -> Float64[np.ndarray, " token"]:
-    """Counts of which each gives a little to those that were never seen."""
+    """Discounts counts in favour of what was never seen."""
     unseen = times == 0
     if not unseen.any() or unseen.all():
         return np.where(unseen, 1.0, times)

@@ -68,16 +68,16 @@ class NGrams:
         return np.fromiter((self._ids.get(word, unknown) for word in text), np.int64, len(text))
 
     def probabilities(self, past: Sequence[str]) -> dict[str, float]:
-        """Of each word that may come next, behind the beginning of a sentence."""
+        """The probability of each word that may come next, after the beginning of a sentence."""
         p = self.model.next_probabilities(self.ids(past))
         return dict(zip(self.words, p.tolist(), strict=True))
 
     def log_probabilities(self, text: Sequence[str]) -> list[float]:
-        """ln p of each word given those before it; whoever wants the end to count writes <eos> behind the text."""
+        """ln p of each word given those before it; add <eos> to the text to score its end."""
         return self.model.log_probabilities(self.ids(text)).tolist()
 
     def generate(self, start: Sequence[str] = (), *, seed: int = 0, limit: int = 100) -> list[str]:
-        """`start` and at most `limit` more words, until the sentence ends; none of them is <unk>."""
+        """Continues `start` by at most `limit` words, until the sentence ends; never with <unk>."""
         ids = self.model.generate(self.ids(start).tolist(), seed=seed, limit=limit, never=self._ids[UNK])
         return [*start, *(self.words[i] for i in ids[len(start) :])]
 

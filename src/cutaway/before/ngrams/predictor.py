@@ -11,24 +11,24 @@ from cutaway.errors import CheckpointError
 
 
 class Predictor(ABC):
-    """Ids 0 … vocab_size − 1; behind `end` another text begins."""
+    """A model of ids 0 … vocab_size − 1; `end` ends a text."""
 
     vocab_size: int
     end: int | None
 
     @abstractmethod
     def log_probabilities(self, ids: Ids) -> Float64[np.ndarray, " token"]:
-        """ln p of each token given those before it; the first one begins a text."""
+        """ln p of each token given those before it; the first begins a text."""
 
     @abstractmethod
     def next_probabilities(self, past: Ids | Sequence[int]) -> Float64[np.ndarray, " vocab"]:
-        """p of every token behind a text, which may be empty."""
+        """The probability of every token after a text, which may be empty."""
 
     def generate(
         self, start: Sequence[int] = (), *, seed: int = 0, limit: int = 100, never: int | None = None
     ) -> list[int]:
-        """`start` and at most `limit` more tokens, each drawn as its probability says, until a text ends. `never`: one
-        that is not drawn, such as <unk>, which nobody can say."""
+        """Continues `start` by at most `limit` sampled tokens, until a text ends; never by the token `never`, such as
+        <unk>."""
         text, random = list(start), np.random.default_rng(seed)
         may = np.arange(self.vocab_size) != (-1 if never is None else never)
         while len(text) < len(start) + limit:

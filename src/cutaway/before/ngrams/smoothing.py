@@ -29,9 +29,10 @@ from jaxtyping import Float64, Int64, UInt32
 from cutaway.before.ngrams.count_arrays import CountArrays
 from cutaway.before.ngrams.counts import CHUNK, Ids, NgramCounts, count_ngrams
 from cutaway.before.ngrams.ngram import NGramModel, NgramTable
+from cutaway.before.options import Smoothing
 from cutaway.errors import ConfigError
 
-SMOOTHINGS = ("kneser-ney", "back-off")
+SMOOTHINGS = tuple(map(str, Smoothing))
 Discounts = tuple[float, float, float]  # of counts of 1, of 2, and of 3 or more
 FALLBACK: Discounts = (0.5, 1.0, 1.5)
 
@@ -60,7 +61,7 @@ def train_ngrams(
 
 
 def smoothed(counts: NgramCounts, smoothing: str = "kneser-ney", chunk: int = CHUNK) -> NGramModel:
-    """The model of some counts, which lies where they lie."""
+    """The model of these counts, in the same folder or in memory."""
     _check(smoothing)
     shelf = CountArrays(counts.folder)
     shelf.unseal("ngrams")
@@ -105,7 +106,7 @@ def _raw(counts: NgramCounts, order: int) -> UInt32[np.ndarray, " ngram"]:
 
 
 def adjusted(counts: NgramCounts, order: int, chunk: int = CHUNK) -> UInt32[np.ndarray, " ngram"]:
-    """Kneser and Ney's counts: below the highest order, how many different tokens stand before an n-gram."""
+    """Kneser–Ney counts: below the highest order, the number of different tokens before an n-gram."""
     if order == counts.order:
         return _raw(counts, order)
     level, longer = counts.levels[order - 1], counts.levels[order].suffix
@@ -118,7 +119,7 @@ def adjusted(counts: NgramCounts, order: int, chunk: int = CHUNK) -> UInt32[np.n
 
 
 def discounts_of(times: UInt32[np.ndarray, " ngram"]) -> Discounts | None:
-    """D₁, D₂ and D₃ of modified Kneser–Ney; None where there is too little to tell."""
+    """D₁, D₂ and D₃ of modified Kneser–Ney; None if there are too few n-grams to estimate them."""
     n1, n2, n3, n4 = (int((times == r).sum()) for r in (1, 2, 3, 4))
     if not (n1 and n2 and n3 and n4):
         return None
@@ -137,7 +138,7 @@ class _Group(NamedTuple):
 
 
 def _groups(keys: Int64[np.ndarray, " ngram"], base: int, chunk: int) -> Iterator[_Group]:
-    """All n-grams, about `chunk` at a time; what follows a context is never parted, so that no sum depends on it."""
+    """All n-grams, about `chunk` at a time; those with one context stay together."""
     lo = 0
     while lo < len(keys):
         last = int(keys[min(lo + chunk, len(keys)) - 1]) // base

@@ -43,7 +43,7 @@ READER = dict(
 
 
 def reduced(text: str) -> str:
-    """In Shannon's 27 letters: small, without accents and apostrophes; all that is no letter is one space.
+    """The text in Shannon's 27 letters: lower case, no accents, no apostrophes; anything else becomes one space.
 
     >>> reduced("Don't — Émile's 3 cafés!")
     'dont emiles cafes'
@@ -53,13 +53,13 @@ def reduced(text: str) -> str:
 
 
 def folded(character: str) -> str | None:
-    """The letter as which a character counts; None for an apostrophe, which is left out."""
+    """The letter for a character; None for an apostrophe, which is dropped."""
     return reduced(f"a{character}a")[1:-1][:1] or None
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of the entropy in bits, from the guesses for `n` letters."""
+    """Bounds of the entropy in bits, from the guesses for `n` letters."""
 
     n: int
     lower: float
@@ -67,7 +67,7 @@ class Bounds:
 
 
 def bounds(ranks: Sequence[int]) -> Bounds:
-    """From the number of guesses that each letter took.
+    """The bounds, from the number of guesses that each letter took.
 
     The shares are put in falling order first, which Shannon takes for granted: who always needs two guesses knows as
     much as who always needs one, and without the order his lower bound would exceed the upper one.

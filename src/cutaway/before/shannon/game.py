@@ -1,9 +1,9 @@
-"""The guessing game: which letters of a text are guessed, from how many before them, and what was answered so far.
+"""The guessing game: the letters to guess, the number of letters known before each, and the guesses so far.
 
     game = Game.of(text, known=(0, 1, 4, 100), samples=100)
     game.context(game.rounds[0]), game.letter(game.rounds[0])
 
-A `Player` keeps a person's answers in a file, after each of them; who opens the file again goes on with the same game.
+A `Player` saves a person's guesses to a file after each one; opening the file again continues the game.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ class Round(NamedTuple):
 
 @dataclass(frozen=True)
 class Game:
-    """Letters of `text` from `first` on, `samples` for each number of letters known, drawn by the seed."""
+    """Guesses letters of `text` from `first` on: `samples` for each number of known letters, drawn with the seed."""
 
     text: str
     letters: str  # the alphabet
@@ -53,7 +53,7 @@ class Game:
         seed: int = 0,
         more: str = "",
     ) -> "Game":
-        """`whole`: all of the text is guessed, not only its end. `more` may bring letters that the text has not."""
+        """Guesses the whole text, or only its end; `more` is other text, which may have further letters."""
         text = text if all_letters else reduced(text)
         if len(text) < 2:
             what = "characters" if all_letters else "letters a–z"
@@ -68,7 +68,7 @@ class Game:
 
     @cached_property
     def rounds(self) -> list[Round]:
-        """In turns: one letter for each number of letters known, then the next."""
+        """The letters to guess, one for each number of known letters in turn."""
         drawn = [[Round(n, place) for place in self._places(n)] for n in self.known]
         return [each[i] for i in range(self.samples) for each in drawn if i < len(each)]
 
@@ -89,7 +89,7 @@ class Game:
 
     @cached_property
     def terms(self) -> dict[str, Any]:
-        """What has to be the same for a game to go on."""
+        """What must stay the same for a game to be continued."""
         return {
             "text": hashlib.sha256(self.text.encode()).hexdigest(),
             "letters": "27" if self.letters == LETTERS else "all",
@@ -101,7 +101,7 @@ class Game:
 
 
 class Player:
-    """A person's answers: for each round the letters that were guessed, the right one last."""
+    """A person's guesses: for each round the letters that were tried, the correct one last."""
 
     def __init__(self, game: Game, path: Path) -> None:
         self.game, self.path = game, path
@@ -116,7 +116,7 @@ class Player:
         return self.game.rounds[len(self.guesses)] if len(self.guesses) < len(self.game.rounds) else None
 
     def guess(self, letter: str) -> bool | None:
-        """Whether it is the letter; None for one that was tried already, or is none of the alphabet: it costs nothing.
+        """Whether this is the letter; None, without cost, if it was tried already or is not in the alphabet.
 
         Every guess that counts is on the disk before this returns.
         """
@@ -131,7 +131,7 @@ class Player:
         return right
 
     def ranks(self) -> dict[int, list[int]]:
-        """How many guesses each letter took, by the number of letters known."""
+        """The number of guesses for each letter, by the number of known letters."""
         found: dict[int, list[int]] = {known: [] for known in self.game.known}
         for one, guessed in zip(self.game.rounds, self.guesses, strict=False):
             found[one.known].append(len(guessed))
@@ -152,7 +152,7 @@ class Player:
         self.guesses, self.open = guesses, rest
 
     def _possible(self, guesses: list[Any], rest: str) -> bool:
-        """Whether these are answers to this game's rounds."""
+        """Whether these are guesses for the rounds of this game."""
         rounds = self.game.rounds
         right = len(guesses) <= len(rounds) and all(
             isinstance(guessed, str) and guessed[-1:] == self.game.letter(one) and len({*guessed}) == len(guessed)
@@ -162,7 +162,7 @@ class Player:
 
 
 def read_game(path: Path) -> dict[str, Any]:
-    """A saved game, whose numbers are numbers; whether they fit a text is for the `Player` to see."""
+    """Reads a saved game and checks its types; `Player` checks whether it fits the text."""
     try:
         saved = read_json(path)
     except CheckpointError as error:

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from jaxtyping import Float64
 
+from cutaway.arguments import Progress, no_progress
 from cutaway.decoding.rules.token_bytes import pieces_of
 from cutaway.model.model import DecoderModel
 from cutaway.tokens import Tokenizer
@@ -26,11 +27,10 @@ LIGHT = 0.01  # ways below this share of all that was found for a text are left 
 WAYS, ASKED = 3, 8  # at most so many of a text at once, and so often
 LONGEST = 48  # bytes of the last word that are taken back; of a longer one its last token
 NEVER = 1e-6  # what a letter gets that no token says: nothing is impossible
-Told = Callable[[int, int], None]
 
 
 class _Way(NamedTuple):
-    """Tokens behind which the model is asked; `rest` of text number `text` is still to be written."""
+    """Tokens to query the model with; `rest` of text number `text` is still to be written."""
 
     text: int
     ids: list[int]
@@ -39,7 +39,7 @@ class _Way(NamedTuple):
 
 
 class NextLetter:
-    """`fold` says which letter of the alphabet a character counts as, or None."""
+    """`fold` maps a character to a letter of the alphabet, or to None."""
 
     def __init__(
         self,
@@ -61,10 +61,8 @@ class NextLetter:
         # where nothing at all is known: a line begins, or else another text
         self.nothing = tokenizer.encode("\n", special=False) or list(model.config.end_ids or (0,))
 
-    def __call__(
-        self, texts: Sequence[str], report: Told = lambda done, total: None
-    ) -> Float64[np.ndarray, "text letter"]:
-        """The probability of each letter behind each text."""
+    def __call__(self, texts: Sequence[str], progress: Progress = no_progress) -> Float64[np.ndarray, "text letter"]:
+        """The probability of each letter after each text."""
         found = np.zeros((len(texts), len(self.letters)))
         ways = [self._begin(number, text) for number, text in enumerate(texts)]
         for asked in count():
@@ -73,7 +71,7 @@ class NextLetter:
                 some = ways[lo : lo + self.batch]
                 for way, p in zip(some, self._ask([way.ids for way in some]), strict=True):
                     new += self._follow(way, p, found[way.text])
-                report(min(lo + self.batch, len(ways)) if not asked else len(texts), len(texts))
+                progress(min(lo + self.batch, len(ways)) if not asked else len(texts), len(texts))
             ways = [] if asked == ASKED else self._heavy(new, found)
             if not ways:
                 break
@@ -82,7 +80,7 @@ class NextLetter:
         return found / found.sum(axis=1, keepdims=True)
 
     def _begin(self, number: int, text: str) -> _Way:
-        """With the last word, and the space before it, taken back."""
+        """The tokens without the last word and the space before it."""
         cut = max((i for i, character in enumerate(text) if character.isspace()), default=0)
         if len(text[cut:].encode()) > LONGEST:
             last = self.tokenizer.encode_full(text, special=False).offsets[-1][0]
@@ -93,7 +91,7 @@ class NextLetter:
 
     @torch.no_grad()
     def _ask(self, rows: list[list[int]]) -> Float64[np.ndarray, "row token"]:
-        """P of the next token behind each row, in the order of the pieces."""
+        """The probabilities of the next token after each row, in the order of the pieces."""
         longest = max(map(len, rows))
         ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows], device=self.model.device)
         last = torch.tensor([len(row) - 1 for row in rows], device=self.model.device)
@@ -102,7 +100,7 @@ class NextLetter:
         return scores.double().softmax(-1).cpu().numpy()[:, self.order]
 
     def _follow(self, way: _Way, p: Float64[np.ndarray, " token"], found: Float64[np.ndarray, " letter"]) -> list[_Way]:
-        """Adds what single tokens say of the next letter; and the ways on behind tokens that do not reach it."""
+        """Adds the probabilities of single tokens to the next letter, and follows tokens that do not reach it."""
         sums = np.concatenate([[0.0], p.cumsum()])
         low, high = self._beginning(way.rest)
         for spelled, letter in self.said:
@@ -117,7 +115,7 @@ class NextLetter:
         return new
 
     def _beginning(self, start: bytes, low: int = 0, high: int | None = None) -> tuple[int, int]:
-        """Which pieces begin so: sorted, they stand side by side."""
+        """The pieces with this beginning, which are adjacent when sorted."""
         if not start:
             return 0, len(self.pieces)
         high = len(self.pieces) if high is None else high

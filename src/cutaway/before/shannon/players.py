@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from cutaway.arguments import Progress, no_progress
 from cutaway.before.ngrams.counts import HIGHEST
 from cutaway.before.ngrams.smoothing import train_ngrams
 from cutaway.before.shannon.bounds import LETTERS, READER, Bounds, bounds, counted_guesses, folded
@@ -25,13 +26,12 @@ from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
 from cutaway.pictures import Lines
 from cutaway.tokens import Tokenizer
 
-Told = Callable[[int, int], None]
 Chances = Float64[np.ndarray, "text letter"]
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A player, by the number of letters known. `ranks` are the guesses that each letter took."""
+    """A player's results by the number of known letters. `ranks` are the guesses that each letter took."""
 
     name: str
     known: tuple[int, ...]
@@ -40,7 +40,7 @@ class Curve:
     ranks: tuple[tuple[int, ...], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON, which knows no nan."""
+        """For JSON, which has no NaN."""
         return {
             "name": self.name,
             "known": list(self.known),
@@ -53,7 +53,7 @@ class Curve:
 
     @property
     def drawn_as(self) -> str:
-        """Nobody measured the middle between two bounds, so its line does not bear the player's name alone."""
+        """The name of its line, which says if it is the middle between two bounds and not measured."""
         return f"{self.name}, middle" if all(map(isnan, self.bits)) else self.name
 
     def line(self) -> list[float]:
@@ -71,14 +71,14 @@ BITS = "bits for a letter"
 
 
 def counted_curve(game: Game) -> Curve:
-    """What the n-grams of the whole text say."""
+    """The entropy estimates from the n-grams of the whole text."""
     found = counted_guesses(ids_of_game(game, game.text), game.known[-1] + 1)
     bits = tuple(found[n] if n < len(found) else nan for n in game.known)
     return Curve("counted", game.known, bits, (NONE,) * len(bits))
 
 
-def ngram_curve(game: Game, text: str | None = None, report: Told = lambda done, total: None) -> Curve:
-    """n-gram models of each length that we count, which learn from another text or from what is not guessed."""
+def ngram_curve(game: Game, text: str | None = None, progress: Progress = no_progress) -> Curve:
+    """n-gram models of each length, trained on another text or on the part that is not guessed."""
     ids = ids_of_game(game, game.text[: game.first] if text is None else text)
     if not len(ids):
         raise InputError("there is no text to count n-grams in: give other text to learn from")
@@ -89,11 +89,11 @@ def ngram_curve(game: Game, text: str | None = None, report: Told = lambda done,
         model = train_ngrams(ids, len(game.letters), known + 1)
         return np.stack([model.next_probabilities(ids_of_game(game, text)) for text in texts])
 
-    return _played(game, "n-gram", chances, report)
+    return _curve(game, "n-gram", chances, progress)
 
 
 def model_curve(
-    game: Game, model: Model, tokenizer: Tokenizer, name: str = "model", report: Told = lambda done, total: None
+    game: Game, model: Model, tokenizer: Tokenizer, name: str = "model", progress: Progress = no_progress
 ) -> Curve:
     """A language model, whatever its tokens are."""
     if not isinstance(model, DecoderModel) or isinstance(model, EncoderDecoderModel):
@@ -105,11 +105,11 @@ def model_curve(
 
     def chances(known: int, texts: Sequence[str]) -> Chances:
         nonlocal done
-        found = next_letter(texts, lambda now, _: report(done + now, len(game.rounds)))
+        found = next_letter(texts, lambda now, _: progress(done + now, len(game.rounds)))
         done += len(texts)
         return found
 
-    return _played(game, name, chances, lambda done, total: None)
+    return _curve(game, name, chances, lambda done, total: None)
 
 
 def person_curve(player: Player, name: str = "you") -> Curve:
@@ -119,7 +119,7 @@ def person_curve(player: Player, name: str = "you") -> Curve:
 
 
 def reader_curve(game: Game) -> Curve:
-    """What Shannon's own reader reached, where he tried as many letters; the first two were hardly guessed."""
+    """The results of Shannon's own reader, for the same numbers of known letters."""
     each = tuple(Bounds(100 if n > 1 else 0, *READER[n + 1]) if n + 1 in READER else NONE for n in game.known)
     return Curve("reader 1951", game.known, (nan,) * len(each), each)
 
@@ -130,13 +130,13 @@ def ids_of_game(game: Game, text: str) -> Int64[np.ndarray, " letter"]:
 
 
 def ranks_of(chances: Chances, right: Int64[np.ndarray, " text"]) -> Int64[np.ndarray, " text"]:
-    """Which guess would be the right one, the likeliest first; equally likely ones in the order of the alphabet."""
+    """The rank of the correct letter, the likeliest first; ties in the order of the alphabet."""
     p = np.take_along_axis(chances, right[:, None], axis=1)
     before = (chances > p) | ((chances == p) & (np.arange(chances.shape[1]) < right[:, None]))
     return 1 + before.sum(axis=1)
 
 
-def _played(game: Game, name: str, chances: Callable[[int, Sequence[str]], Chances | None], report: Told) -> Curve:
+def _curve(game: Game, name: str, chances: Callable[[int, Sequence[str]], Chances | None], progress: Progress) -> Curve:
     bits, ranks = [], []
     for number, known in enumerate(game.known, 1):
         rounds = game.of_known(known)
@@ -144,12 +144,12 @@ def _played(game: Game, name: str, chances: Callable[[int, Sequence[str]], Chanc
         right = ids_of_game(game, "".join(map(game.letter, rounds)))
         bits.append(nan if p is None else float(-np.log2(np.take_along_axis(p, right[:, None], axis=1)).mean()))
         ranks.append(() if p is None else tuple(ranks_of(p, right).tolist()))
-        report(number, len(game.known))
+        progress(number, len(game.known))
     return Curve(name, game.known, tuple(bits), tuple(map(bounds, ranks)), tuple(ranks))
 
 
 def picture(curves: Sequence[Curve], title: str) -> Lines:
-    """All players by N: bits, and the bounds as bands; of a person, the middle between the bounds, and named so."""
+    """All players by N: bits, with the bounds as bands; for a person the middle between the bounds."""
     places = [known + 1 for known in curves[0].known]
     drawn = {curve.drawn_as: curve for curve in curves if not all(map(isnan, curve.line()))}
     bands = {

@@ -16,9 +16,8 @@ steps from one place, which would throw it far out, but one that shrinks with th
     row −= rate · Σ slope / (1 + rate · Σ curvature)         curvature: σ(1−σ)·|u|², the trace of the second derivatives
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,9 +27,11 @@ from jaxtyping import Bool, Float, Int, Int64
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from cutaway.arguments import Progress, no_progress
 from cutaway.before.ngrams.counts import Ids
+from cutaway.before.options import SkipGramOptions
 from cutaway.before.vectors.skip_gram_text import SkipGramText, Stretches
-from cutaway.errors import ConfigError, InputError
+from cutaway.errors import InputError
 from cutaway.folders import VECTORS, replacing_folder
 
 Middle = Float[Tensor, "stretch middle d"]
@@ -39,35 +40,8 @@ Drawn = Float[Tensor, "drawn d"]
 Near = Bool[Tensor, "stretch middle place"]
 
 
-@dataclass(frozen=True)
-class SkipGramConfig:
-    """`window`: each word looks at 1 … window words to both sides, drawn anew each time. `negatives`: k. `min_count`:
-    words that are rarer have no vector; None is 5, and 1 for a text of less than 100,000 words. `sample`: words with
-    a larger share of the text than about this are often passed over; 0 keeps all; None is 1/1000, and 0 for such a
-    short text, in which every word has a large share."""
-
-    d: int = 100
-    window: int = 5
-    negatives: int = 5
-    min_count: int | None = None
-    sample: float | None = None
-    rate: float = 0.05
-    epochs: int = 3
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("d", "window", "negatives", "epochs", "min_count"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name}={value}: at least 1")
-        if self.sample is not None and not 0 <= self.sample < inf:
-            raise ConfigError(f"sample={self.sample}: a share, 0 or more")
-        if not 0 < self.rate < inf:
-            raise ConfigError(f"rate={self.rate}: a positive number")
-
-
 class Slopes(NamedTuple):
-    """Of the loss, for each row of a batch: its gradient, and its curvature."""
+    """The gradient and the curvature of the loss, for each row of a batch."""
 
     middle: Middle
     around: Around
@@ -79,20 +53,20 @@ class Slopes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SkipGram:
-    """`vectors[i]` is that of the token `tokens[i]`; the most frequent ones come first."""
+    """Word vectors: `vectors[i]` is that of the token `tokens[i]`; the most frequent come first."""
 
     tokens: Int64[np.ndarray, " word"]
     vectors: Float[np.ndarray, "word d"]
 
     def save(self, folder: Path, names: Sequence[str]) -> None:
-        """vectors.npy and words.txt, as `checkpoints.word_vectors` reads them; `names[i]` is the token i.
+        """Writes vectors.npy and words.txt, which `checkpoints.word_vectors` reads; `names[i]` is token i.
 
         Earlier vectors in the folder are replaced, both files at once.
         """
         words = [names[i] for i in self.tokens.tolist()]
         odd = [word for word in words if "\n" in word]
         if odd:
-            raise InputError(f"the word {odd[0]!r} has a line end: words are written one a line")
+            raise InputError(f"the word {odd[0]!r} has a line end, but words are written one per line")
         with replacing_folder(folder, VECTORS) as fresh:
             np.save(fresh / "vectors.npy", self.vectors, allow_pickle=False)
             (fresh / "words.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
@@ -101,26 +75,26 @@ class SkipGram:
 def train_skip_gram(
     ids: Ids,
     vocab_size: int,
-    config: SkipGramConfig | None = None,
+    options: SkipGramOptions | None = None,
     *,
     end: int | None = None,
-    report: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> SkipGram:
-    """Vectors of the tokens of a text. `ids` may be mapped; behind each `end` another text begins."""
-    config = config or SkipGramConfig()
-    random = np.random.default_rng(config.seed)
-    text = SkipGramText(ids, vocab_size, end, config.window, config.min_count, config.sample)
+    """Trains vectors of the tokens of a text. `ids` may be mapped; each `end` ends a text."""
+    options = options or SkipGramOptions()
+    random = np.random.default_rng(options.seed)
+    text = SkipGramText(ids, vocab_size, end, options.window, options.min_count, options.sample)
     size = len(text.tokens)
-    middle = torch.from_numpy(random.uniform(-0.5, 0.5, (size, config.d)).astype(np.float32) / config.d)
-    around, curved = torch.zeros(size, config.d), torch.zeros(size)
-    total = config.epochs * len(ids)
-    for epoch in range(config.epochs):
+    middle = torch.from_numpy(random.uniform(-0.5, 0.5, (size, options.d)).astype(np.float32) / options.d)
+    around, curved = torch.zeros(size, options.d), torch.zeros(size)
+    total = options.epochs * len(ids)
+    for epoch in range(options.epochs):
         for stretches in text.stretches(random):
             done = epoch * len(ids) + stretches.done
-            rate = config.rate * max(1 - done / total, 1e-3)
-            skip_gram_step(middle, around, curved, stretches, config.negatives, rate)
-            report(done, total)
-    report(total, total)
+            rate = options.rate * max(1 - done / total, 1e-3)
+            skip_gram_step(middle, around, curved, stretches, options.negatives, rate)
+            progress(done, total)
+    progress(total, total)
     return SkipGram(text.tokens, middle.numpy())
 
 
@@ -132,7 +106,7 @@ def skip_gram_step(
     negatives: int,
     rate: float,
 ) -> None:
-    """One step down, in place. `curved` is room for sums, all 0 before and after."""
+    """One training step, in place. `curved` is a buffer for sums, all 0 before and after."""
     rows, places = batch.middle.flatten(), batch.around.flatten()
     v = middle[rows].view(*batch.middle.shape, -1)
     u = around[places].view(*batch.around.shape, -1)
@@ -144,7 +118,7 @@ def skip_gram_step(
 
 
 def loss(v: Middle, u: Around, drawn: Drawn, near: Near, negatives: int) -> Float[Tensor, ""]:
-    """Of all pairs that `near` keeps; each brings `negatives` pairs with drawn words."""
+    """The loss of all pairs in `near`, each with `negatives` negative samples."""
     kept = near.to(v.dtype)
     found = logsigmoid(v @ u.mT) * kept
     missed = logsigmoid(-(v @ drawn.T)).mean(-1) * kept.sum(-1) * negatives
@@ -152,7 +126,7 @@ def loss(v: Middle, u: Around, drawn: Drawn, near: Near, negatives: int) -> Floa
 
 
 def slopes(v: Middle, u: Around, drawn: Drawn, near: Near, negatives: int) -> Slopes:
-    """The gradient of `loss`, and its curvature row by row."""
+    """The gradient of `loss`, and its curvature for each row."""
     kept = near.to(v.dtype)
     share = kept.sum(-1, keepdim=True) * (negatives / len(drawn))
     p, q = torch.sigmoid(v @ u.mT), torch.sigmoid(v @ drawn.T)
@@ -178,7 +152,7 @@ def move(
     rate: float,
     curved: Float[Tensor, " word"],
 ) -> None:
-    """Each row by the sum over its places, against the slope, and less where the loss is curved."""
+    """Moves each row against the sum of its gradients, less where the loss is curved."""
     curved.index_add_(0, rows, curvature)
     size = rate / (1 + rate * curved[rows])
     curved[rows] = 0

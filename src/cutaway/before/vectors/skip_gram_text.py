@@ -1,11 +1,11 @@
-"""A text as skip-gram reads it: rare words dropped, frequent ones thinned out, and for each word those around it.
+"""A text as skip-gram reads it: without rare words, with frequent ones subsampled, and each word with its context.
 
     kept with probability    √(t/share) + t/share            share of the word in the text, t about 1/1000
     drawn with probability   times^¾ / Σ times^¾             so that rare words are drawn a little more often
-    window                   1 … w, each as likely: near words count more than far ones
+    window                   1 … w, uniformly: near words count more than far ones
 
-Words are dropped and thinned out before windows are laid, so that these reach further. No window crosses the end of a
-text. A million tokens are read at a time, and no window crosses that border either.
+Words are dropped before the windows are formed, so that these reach further. No window crosses the end of a text, nor
+the end of a chunk of a million tokens.
 """
 
 from collections.abc import Iterator
@@ -24,12 +24,12 @@ STRETCH = 32  # words in the middle of a stretch; around it stand as many more a
 BATCH = 4  # stretches; with more, words of one batch learn from vectors that have grown old
 DRAWN = 64  # words that are drawn for a batch
 SMALL = 100_000  # words, below which all have a vector, and none is passed over
-NOWHERE = -1  # the document of a place that only fills up
+NOWHERE = -1  # the document of padding
 
 
 class Stretches(NamedTuple):
-    """A batch: the words in the middle, the same with those around them, which of these are near, and the words that
-    were drawn; all as rows. `done`: tokens of the text that are behind us."""
+    """A batch: the middle words, the same with their context, which context words are in the window, and the negative
+    samples; all as rows of the matrix. `done` is the number of tokens read."""
 
     middle: Int64[Tensor, "stretch middle"]
     around: Int64[Tensor, "stretch place"]
@@ -39,7 +39,7 @@ class Stretches(NamedTuple):
 
 
 class SkipGramText:
-    """`tokens[row]` is a token that has a vector, the most frequent one first, and `times[row]` how often it stands."""
+    """`tokens[row]` are the tokens with a vector, the most frequent first, and `times[row]` their counts."""
 
     def __init__(
         self, ids: Ids, vocab_size: int, end: int | None, window: int, min_count: int | None, sample: float | None
@@ -72,19 +72,19 @@ class SkipGramText:
         self.up_to = np.cumsum(self.times**0.75) / (self.times**0.75).sum()
 
     def _pairs(self, chunk: Ids) -> bool:
-        """Whether two words with vectors stand in one document."""
+        """Whether two words with vectors occur in one document."""
         document = np.cumsum(chunk == self.end) if self.end is not None else np.zeros(len(chunk))
         document = document[self.row_of[chunk] >= 0]
         return bool((document[1:] == document[:-1]).any())
 
     def draw(self, random: np.random.Generator, shape: tuple[int, ...]) -> Int64[np.ndarray, "*shape"]:
-        """Words that stand in no pair, as rows."""
+        """Negative samples, as rows."""
         return np.searchsorted(self.up_to, random.random(shape), side="right").clip(max=len(self.tokens) - 1)
 
     def thinned(
         self, chunk: Ids, random: np.random.Generator
     ) -> tuple[Int64[np.ndarray, " word"], Int64[np.ndarray, " word"]]:
-        """The rows of the words that are kept, and the number of the document of each."""
+        """The rows of the words that are kept, and the number of their documents."""
         document = np.zeros(len(chunk), np.int64) if self.end is None else np.cumsum(chunk == self.end)
         rows = self.row_of[chunk]
         known = np.flatnonzero(rows >= 0)
@@ -112,7 +112,7 @@ class SkipGramText:
     def _laid(
         self, values: Int64[np.ndarray, " word"], n: int, fill: int, reach: int
     ) -> Int64[Tensor, "stretch place"]:
-        """n stretches with what stands around them, filled up at both ends."""
+        """n stretches with their context, padded at both ends."""
         more = n * STRETCH - len(values) + reach
         filled = np.pad(values, (reach, more), constant_values=fill)
         return torch.from_numpy(filled).unfold(0, STRETCH + 2 * reach, STRETCH)
@@ -127,7 +127,7 @@ class SkipGramText:
 
 
 def keep_probability(times: Int64[np.ndarray, " word"], sample: float) -> Float64[np.ndarray, " word"]:
-    """How often a word is kept: all but the frequent ones always."""
+    """The probability that a word is kept: 1 for all but the frequent ones."""
     if not sample:
         return np.ones(len(times))
     share = times / times.sum()

@@ -101,6 +101,12 @@ def _parameter(field: "Field[Any]") -> inspect.Parameter:
         inspect.Parameter.KEYWORD_ONLY,
         default=None if optional else field.default,
         annotation=Annotated[
-            kind | None if optional else kind, typer.Option(*flags, help=help, metavar=field.metadata.get("metavar"))
+            kind | None if optional else kind,
+            typer.Option(
+                *flags,
+                help=help,
+                metavar=field.metadata.get("metavar"),
+                show_default=field.metadata.get("show_default", True),
+            ),
         ],
     )

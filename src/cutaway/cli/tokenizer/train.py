@@ -1,7 +1,6 @@
 """`cutaway tokenizer train`: text files become a tokenizer."""
 
 from collections.abc import Iterator
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,49 +8,24 @@ import typer
 
 from cutaway.cli.shared.options import Json
 from cutaway.cli.shared.tables import json_text
+from cutaway.tokens.options import TokenizerOptions
 
 if TYPE_CHECKING:
     from cutaway.tokens import Tokenizer
 
 
-class Kind(StrEnum):
-    """The KINDS of `cutaway.tokens.train_tokenizer`; here so that --help need not import them."""
-
-    word = "word"
-    char = "char"
-    byte = "byte"
-    bpe = "bpe"
-    wordpiece = "wordpiece"
-    unigram = "unigram"
-
-
-SAMPLES = 8  # stretches of text, all over the files, on which the tokenizer is tried at the end
+SAMPLES = 8  # pieces of text, from all over the files, on which the tokenizer is tested at the end
 SAMPLE = 1 << 15  # characters of each
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILES", help="Text in UTF-8, plain or packed with gzip or xz.")]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder for tokenizer.json.")]
-Which = Annotated[Kind, typer.Option("--kind", help="What an entry of the vocabulary is.")]
-Vocab = Annotated[
-    int | None, typer.Option("--vocab", min=1, help="Entries, special tokens included. Not needed: word, char, byte.")
-]
-Lowercase = Annotated[bool, typer.Option("--lowercase", help="Make no difference between A and a.")]
-Mask = Annotated[bool, typer.Option("--mask", help="Add <mask>, for models that fill gaps; wordpiece has [MASK].")]
-Tags = Annotated[str, typer.Option("--tags", metavar="de,en", help="Add <2de>, <2en>: the language to translate to.")]
-MinFrequency = Annotated[
-    int, typer.Option("--min-frequency", min=1, help="What stands less often in the text gets no entry.")
-]
 Force = Annotated[bool, typer.Option("--force", help="Replace the tokenizer that is in the folder.")]
 
 
 def train(
     files: Files,
     out: Out,
-    kind: Which = Kind.bpe,
-    vocab: Vocab = None,
-    lowercase: Lowercase = False,
-    mask: Mask = False,
-    tags: Tags = "",
-    min_frequency: MinFrequency = 1,
+    options: TokenizerOptions,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -64,22 +38,14 @@ def train(
     started = time.perf_counter()
     texts = _Texts(files)
     with texts.progress:
-        tokenizer = train_tokenizer(
-            texts,
-            kind=kind.value,
-            vocab_size=vocab,
-            lowercase=lowercase,
-            mask=mask,
-            tags=[tag.strip() for tag in tags.split(",") if tag.strip()],
-            min_frequency=min_frequency,
-        )
+        tokenizer = train_tokenizer(texts, options=options)
     tokenizer.save(out)
     tried = _tried(tokenizer, texts.samples())
     file = out / "tokenizer.json"
     found = {
-        "kind": kind.value,
+        "kind": options.kind,
         "vocab_size": tokenizer.vocab_size,
-        "asked": vocab,
+        "asked": options.vocab_size,
         "special": tokenizer.special_ids(),
         "file": str(file),
         "bytes": file.stat().st_size,
@@ -91,7 +57,7 @@ def train(
 
 
 def _check(files: list[Path], out: Path, force: bool) -> None:
-    """Nothing is read before it is clear that it may be written."""
+    """Refuses a folder that may not be replaced, before anything is read."""
     from cutaway.data.text_files import file_size
     from cutaway.folders import TOKENIZER, check_folder
 
@@ -101,7 +67,7 @@ def _check(files: list[Path], out: Path, force: bool) -> None:
 
 
 class _Texts:
-    """The text of the files, in stretches, once. Shows how far it is, and keeps a few stretches to try."""
+    """The text of the files, piece by piece, once. Shows the progress, and keeps a sample of the pieces."""
 
     def __init__(self, files: list[Path]) -> None:
         from random import Random
@@ -127,7 +93,7 @@ class _Texts:
         self.progress.update(self.bar, description="learning", total=None)
 
     def _keep(self, text: str) -> None:
-        """So that in the end each stretch had the same chance."""
+        """Reservoir sampling: all pieces are equally likely to be kept."""
         self.characters += len(text)
         self.n_pieces += 1
         place = len(self.kept) if len(self.kept) < SAMPLES else self.random.randrange(self.n_pieces)
@@ -135,13 +101,13 @@ class _Texts:
             self.kept[place : place + 1] = [text[: text.rfind("\n", 0, SAMPLE) + 1 or SAMPLE]]
 
     def samples(self) -> list[str]:
-        if not self.kept:  # kind byte reads nothing
+        if not self.kept:  # the kind byte reads nothing
             self._keep(next(self.pieces).text)
         return self.kept
 
 
 def _tried(tokenizer: "Tokenizer", samples: list[str]) -> dict[str, Any]:
-    """How well the tokenizer does on a sample of the text, and a line of it."""
+    """Measures the tokenizer on the sample, and shows a line of it."""
     encoded = tokenizer.encode_batch(samples, special=False)
     characters, n = sum(map(len, samples)), sum(map(len, encoded))
     lines = [line for sample in samples for line in sample.split("\n") if line.strip()]
@@ -166,7 +132,7 @@ def _report(found: dict[str, Any]) -> None:
     console.print(f"wrote    {found['file']}, {human(found['bytes'], 'B')}, after {found['seconds']} s")
     console.print(f"entries  {found['vocab_size']:,}, of them {len(found['special'])} special:", *found["special"])
     if asked is not None and found["vocab_size"] < asked:
-        console.print(f"         fewer than the {asked:,} asked for: the text has no more")
+        console.print(f"         fewer than the {asked:,} requested: the text is too short")
     unknown = f", {sample['unknown']:.2%} unknown" if sample["unknown"] else ""
     console.print(
         f"sample   {sample['characters_per_token']:.2f} characters a token{unknown} "

@@ -1,6 +1,7 @@
 """certificate.json: strict, whole, and known to be stale when the model is another."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +130,18 @@ def test_sentences_are_asked_where_there_is_a_tokenizer() -> None:
 def test_a_padding_token_is_never_asked() -> None:
     asked = questions(tiny("roberta", vocab_size=4, pad_id=1), None, 0)
     assert {id for row in asked.rows for id in row} == {0, 2, 3}
+
+
+def test_a_file_that_came_or_went_makes_it_stale(folder: Path, certificate: Certificate) -> None:
+    """A tokenizer is part of what answers, even where nothing else changed."""
+    assert certificate.changed(folder) == []
+    (folder / "tokenizer.json").rename(folder / "kept")
+    assert certificate.changed(folder) == ["tokenizer.json"]
+    bare = replace(certificate, files={name: certificate.files[name] for name in ("config.json", "model.safetensors")})
+    assert bare.changed(folder) == []
+    (folder / "kept").rename(folder / "tokenizer.json")
+    assert bare.changed(folder) == ["tokenizer.json"]
+    (folder / "model.safetensors").rename(folder / "model-1.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "model-1.safetensors"}}))
+    shards = ["model-1.safetensors", "model.safetensors", "model.safetensors.index.json"]
+    assert certificate.changed(folder) == shards

@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from cutaway import cli
 from cutaway.checkpoints import load
+from cutaway.cli.train import Shown, amount, duration
 from cutaway.training.recipe import to_toml
 
 
@@ -122,3 +123,35 @@ def test_a_run_is_not_overwritten_by_accident(recipe: Path) -> None:
     again = cutaway("train", recipe, "--out", "one", "--set", "train.steps=2")
     assert again.exit_code == 2
     assert "continue it with --resume" in again.stderr
+
+
+def test_the_time_left_is_that_of_the_steps_that_this_run_has_made(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    """A run that goes on from step 100 has made 10 steps at step 110, whatever the run before it took."""
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    for first, step, steps, seconds, left in (
+        (0, 10, 110, 10, "100 s"), (100, 110, 200, 10, "90 s"), (100, 200, 200, 50, "0 s"), (50, 60, 660, 10, "10 min"),
+    ):  # fmt: skip
+        shown = Shown(quiet=False)
+        start = {"name": "a", "parameters": 1, "machine": "m", "examples": 1, "steps_per_epoch": 1, "unit": "tokens"}
+        shown({"event": "start", "step": first, "steps": steps, **start})
+        now += seconds
+        told = {"loss": 1.0, "rate": 1.0, "tokens_per_second": 1.0, "share_of_peak": 0.1, "skipped": 0}
+        shown({"event": "step", "step": step, "steps": steps, **told})
+        assert f"step {step}/{steps}  {left} left" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0, "0 s"), (0.6, "1 s"), (119.4, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2.0 h"), (12_345, "3.4 h")],
+)
+def test_how_long_is_said_in_seconds_minutes_or_hours(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("n", "said"),
+    [(0, "0"), (999, "999"), (1000, "1 k"), (45_678, "45.7 k"), (1e6, "1 M"), (3.21e6, "3.21 M"), (2e9, "2 G")],
+)
+def test_large_numbers_are_said_with_three_digits(n: float, said: str) -> None:
+    assert amount(n) == said

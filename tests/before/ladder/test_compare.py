@@ -319,3 +319,19 @@ def test_of_a_large_text_so_much_is_held_out_and_no_more(tmp_path):
         assert found == pytest.approx(wanted, rel=0.001)
         shares = [len(part) / size for part, size in zip(parts.held_out, sizes, strict=True)]
         assert shares == pytest.approx([shares[0]] * len(sizes), rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"seed": 1}, r"seed \(0, now 1\)"), ({"start": "It"}, "start "), ({"steps": 5}, r"steps \(4, now 5\)"),
+     ({"steps": None}, "steps "), ({"changes": (*TINY[:-1], "train.threads=2")}, "changes ")],
+)  # fmt: skip
+def test_a_comparison_goes_on_only_as_it_was_begun(change, said, ladder):
+    _, out = ladder
+    files = [out.parent / name for name in ("text.txt", "other.txt")]
+    asked = {"steps": 4, "changes": TINY, "resume": True}
+    with pytest.raises(CheckpointError, match=f"was begun with another {said}"):
+        compare(files, out, **asked | change)
+    for others in (files[::-1], files[:1]):
+        with pytest.raises(CheckpointError, match="was begun with another text"):
+            compare(others, out, **asked)

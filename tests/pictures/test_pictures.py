@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.picture_examples import KINDS, example
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from PIL import Image
@@ -585,3 +585,73 @@ def test_a_picture_that_was_saved_before_a_field_came_is_read() -> None:
         Picture.from_dict(data)
     with pytest.raises(InputError, match="1 for 2"):
         CircuitGraph(["a", "b"], [0, 1], [], layer_names=["x"])
+
+
+@pytest.mark.parametrize("values", [[-3.0, 1.0], [-1.0, 3.0], [-3.0, -1.0], [-3.0, 0.0], [-3.0, 3.0]])
+@pytest.mark.parametrize("kind", ["auto", "diverging"])
+def test_a_scale_reaches_as_far_as_the_number_furthest_from_0(kind: str, values: list[float]) -> None:
+    scale = Scale.of(np.array(values), kind)
+    assert (scale.low, scale.high, scale.kind) == (-3.0, 3.0, "diverging")
+    steps = scale.steps(np.array([-3.0, -1.5, 0.0, 1.5, 3.0])).tolist()
+    assert steps == [1, 65, 128, 191, 255]
+    assert Scale.of(-np.array(values), kind).low == (-3.0 if kind == "diverging" or max(values) > 0 else 0.0)
+
+
+QUARTERS = st.integers(-400, 400).map(lambda n: n / 4)
+
+
+@settings(max_examples=30)
+@given(
+    arrays.arrays(np.float64, 4, elements=QUARTERS),
+    arrays.arrays(np.float64, (2, 4), elements=QUARTERS),
+    QUARTERS | st.none(),
+)
+def test_dots_intervals_and_level_all_lie_on_the_axis(x: np.ndarray, pair: np.ndarray, level: float | None) -> None:
+    dots = Dots(list("abcd"), {"x": x}, {"x": np.sort(pair, axis=0)}, level=level)
+    ticks = dots.ticks()
+    assert ticks[0] <= min(x.min(), pair.min(), *([] if level is None else [level]))
+    assert ticks[-1] >= max(x.max(), pair.max(), *([] if level is None else [level]))
+    (width, _), _ = dots.drawing()
+    strokes = re.findall(r' d="(M[^"]*H[^"]*)"', dots.svg())
+    ends = [float(end) for stroke in strokes for end in re.findall(r"[MH](-?[\d.]+)", stroke)]
+    assert all(0 <= end <= width for end in ends)
+    assert {len(line) for line in dots.text(40).splitlines()[1:5]} == {40}
+
+
+def test_the_table_of_pooled_heads_names_the_words_of_the_strongest_weight() -> None:
+    """A pixel of a thumbnail stands for several: what is named is the first of them, in the numbers of all words."""
+    words = [f"word{n}" for n in range(200)]
+    patterns = np.full((1, 3, 200, 200), 1e-3)
+    places = [(0, 0), (137, 61), (199, 198)]
+    for head, (query, key) in enumerate(places):
+        patterns[0, head, query, key] = 0.9
+    picture = heads(patterns, words, words)
+    assert picture.pools == (4, 4)
+    _, rows = picture.table()
+    for (query, key), row in zip(places, rows, strict=True):
+        first = (query // 4 * 4, key // 4 * 4)
+        assert row[2:] == ["0.9", words[first[0]], words[first[1]], f"{first[0]} → {first[1]}"]
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("largest", [1e-30, 3.0, 7e4, 1e30, 1e300])
+def test_large_numbers_of_either_sign_come_back(largest: float, sign: float) -> None:
+    values = np.random.default_rng(0).random(SMALL + 1)
+    values = sign * largest * values / values.max()
+    packed = pack_array(values)
+    assert "float16" in packed
+    assert np.abs(unpack_array(packed) - values).max() <= largest * 2**-11
+    both = np.concatenate([values, -values / 1000])
+    assert np.abs(unpack_array(pack_array(both)) - both).max() <= largest * 2**-11
+
+
+def test_arcs_of_negative_weights_are_lines_of_another_colour() -> None:
+    arcs = Arcs([[-0.9, 0.02], [0.5, -0.04]], ["a", "b"], ["c", "d"], least=0.03)
+    assert set(arcs.drawn) == {(0, 0), (1, 0), (1, 1)}
+    space = "{http://www.w3.org/2000/svg}"
+    every = ElementTree.fromstring(arcs.svg()).iter(f"{space}g")
+    groups = [group for group in every if group.get("class") in ("s0", "s1")]
+    found = {group.findtext(f"{space}title"): group.get("class") for group in groups}
+    assert found == {"«a» → «c»: −0.9": "s1", "«b» → «c»: 0.5": "s0", "«b» → «d»: −0.04": "s1"}
+    wide = {group.findtext(f"{space}title"): group.find(f"{space}path").get("stroke-width") for group in groups}
+    assert float(wide["«a» → «c»: −0.9"]) == max(map(float, wide.values())) == 4.0

@@ -12,6 +12,7 @@ from tokenizers import models, normalizers, pre_tokenizers, trainers
 from transformers import BertTokenizer, GPT2Tokenizer, OpenAIGPTTokenizer, RobertaTokenizer
 
 from cutaway.tokens import Tokenizer, find_tokenizer
+from cutaway.tokens.roles import stated_roles
 
 
 def write_wordpiece(folder: Path, **config: object) -> None:
@@ -116,3 +117,21 @@ def test_tokenizer_json_comes_first_and_nothing_is_none(tmp_path: Path):
     found = find_tokenizer(tmp_path)
     assert found is not None
     assert found.vocab_size == 1
+
+
+ROLES = ["unk", "pad", "bos", "eos", "cls", "sep", "mask"]
+
+
+@pytest.mark.parametrize("as_object", [False, True])
+def test_of_two_files_of_roles_the_newer_one_counts(tmp_path: Path, as_object: bool):
+    def said(mark: str, roles: list[str]) -> str:
+        return json.dumps({f"{role}_token": {"content": mark + role} if as_object else mark + role for role in roles})
+
+    (tmp_path / "special_tokens_map.json").write_text(said("old ", ROLES))
+    assert stated_roles(tmp_path) == {role: f"old {role}" for role in ROLES}
+    (tmp_path / "tokenizer_config.json").write_text(said("new ", ROLES[:4]))
+    assert stated_roles(tmp_path) == {role: ("new " if role in ROLES[:4] else "old ") + role for role in ROLES}
+    (tmp_path / "special_tokens_map.json").unlink()
+    assert stated_roles(tmp_path) == {role: f"new {role}" for role in ROLES[:4]}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({f"{role}_token": None for role in ROLES}))
+    assert stated_roles(tmp_path) == {}

@@ -227,3 +227,15 @@ def test_without_validation_the_last_weights_are_the_model(tmp_path: Path) -> No
     assert told(events, "evaluate") == []
     assert "none: the recipe names no validation data" in (tmp_path / "out" / "README.md").read_text()
     assert holds(load(tmp_path / "out"), weights_at(tmp_path / "out", 4))
+
+
+@pytest.mark.parametrize(("metric", "right"), [("loss", [2, 3]), ("accuracy", [2, 4])])
+def test_what_is_no_number_is_never_the_best(
+    metric: str, right: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it comes first: nothing would ever be better than that."""
+    measured = iter([float("nan"), 0.5, 0.2, 0.7])
+    monkeypatch.setattr("cutaway.training.train.validate", lambda *args, **more: {"loss": 1.0, metric: next(measured)})
+    outcome, events = run(toy("classify", tmp_path, evaluate={"every": 1, "metric": metric}), tmp_path / "out")
+    assert [event["step"] for event in told(events, "evaluate") if event["best"]] == right
+    assert outcome.scores[metric] == {"loss": 0.2, "accuracy": 0.7}[metric]

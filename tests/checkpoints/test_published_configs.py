@@ -364,3 +364,27 @@ def test_a_number_that_a_config_leaves_out_is_the_one_that_transformers_takes(mo
 def test_a_marian_that_computes_otherwise_is_still_refused(name: str):
     with pytest.raises(ConfigError, match=f"{name}=True is not supported"):
         hf_marian.config_in(Keys(OPUS_MT_EN_DE | {name: True}, "config.json"), "translate")
+
+
+OTHERWISE: dict[str, dict[str, Any]] = {  # what a folder may say that would be another computation
+    "bert": {"is_decoder": True, "position_embedding_type": "relative_key", "pruned_heads": {"0": [1]},
+             "pooler_type": "mean"},
+    "roberta": {"is_decoder": True, "position_embedding_type": "relative_key"},
+    "roformer": {"rotary_value": True, "embedding_size": 64, "is_decoder": True},
+    "openai-gpt": {"n_special": 40},
+    "gpt2": {"scale_attn_weights": False, "scale_attn_by_inverse_layer_idx": True},
+    "llama": {"mlp_bias": True, "rope_interleaved": True},
+    "marian": {"static_position_embeddings": False, "share_encoder_decoder_embeddings": False},
+    "vit": {"pooler_act": "relu", "pooler_output_size": 5},
+    "t5": {"is_decoder": True, "new_key": 1},
+    "mistral": {"is_decoder": True, "new_key": 1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("model_type", "key"), [(name, key) for name, keys in OTHERWISE.items() for key in keys])
+def test_what_would_be_another_computation_is_refused_by_name(model_type: str, key: str, tmp_path: Path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    read_config(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type, key: OTHERWISE[model_type][key]}))
+    with pytest.raises(ConfigError, match=key):
+        read_config(tmp_path)

@@ -229,3 +229,15 @@ def test_rows_of_either_part_that_the_model_cannot_read_are_refused(which: str, 
         model, _ = starting_model(recipe, {**dataset.numbers, "max_len": max_len}, CPU)
         with pytest.raises(ConfigError, match="are longer than the model's max_len") if refused else nullcontext():
             refuse_long_rows(recipe, dataset, model)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"pad_id": 3}, {"start_id": 4}, {"end_ids": [5, 6]}, {"dropout": 0.4}, {"attention_dropout": 0.4},
+     {"pooling": "mean"}],
+)  # fmt: skip
+def test_what_is_no_part_of_the_body_may_change(changes: dict[str, Any], tmp_path: Path) -> None:
+    save(tiny("bert", dtype=torch.float32), tmp_path / "old")
+    model, _ = starting_model(from_folder("masked", tmp_path, tmp_path / "old", **changes), {}, CPU)
+    (name, value), *_ = changes.items()
+    assert model.config.to_dict()[name] == value

@@ -2,7 +2,9 @@
 
 import shutil
 import tomllib
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -239,3 +241,24 @@ def test_what_is_no_number_is_never_the_best(
     outcome, events = run(toy("classify", tmp_path, evaluate={"every": 1, "metric": metric}), tmp_path / "out")
     assert [event["step"] for event in told(events, "evaluate") if event["best"]] == right
     assert outcome.scores[metric] == {"loss": 0.2, "accuracy": 0.7}[metric]
+
+
+@pytest.mark.parametrize(
+    ("metric", "best"), [("loss", 3), ("perplexity", 3), ("bits_per_byte", 3), ("loss_label", 3), ("f1", 2), ("mcc", 2)]
+)
+def test_which_way_a_metric_is_better(metric: str, best: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = Trainer(toy("lines", tmp_path, evaluate={"metric": metric}), tmp_path / "out", [])
+    measured = iter([0.5, 0.7, 0.2])
+    monkeypatch.setattr(trainer, "_validate", lambda: {"loss": 1.0, metric: next(measured)})
+    monkeypatch.setattr("cutaway.training.train.look_back", lambda *args, **more: None)
+    monkeypatch.setattr("cutaway.training.train.weights_of", lambda *args: nullcontext())
+    monkeypatch.setattr("cutaway.training.train.samples", lambda *args: [])
+    told_of: list[dict[str, Any]] = []
+    trainer.run = SimpleNamespace(best=None, best_step=None, waited=0, step=0, model=None, average=None, tokens=0)
+    trainer.dataset = SimpleNamespace(valid=object())
+    trainer.log, trainer.lap = told_of.append, SimpleNamespace(start=lambda tokens: None)
+    monkeypatch.setattr(trainer, "_seconds", lambda: 0.0)
+    for step in (1, 2, 3):
+        trainer.run.step = step
+        trainer._measure()
+    assert [one["step"] for one in told_of if one["best"]] == [1, best]

@@ -17,9 +17,19 @@ from cutaway.before.chomsky.experiment import run_experiment
 from cutaway.certificate.inputs import questions
 from cutaway.inside.circuits.ioi import make_prompts
 from cutaway.inside.patching.ablation import ablate_sweep
+from cutaway.inside.patching.patch import Ablate, Place, intervene, record
 from cutaway.toys import names, reversal
 
 IDS = some_ids(3, 6)
+
+
+def resampled() -> None:
+    model = tiny("gpt2")
+    for more in ({}, {"source": record(model, IDS, places="decoder.0.residual_after")}):
+        with intervene(model, Ablate(Place("decoder.0.residual_after"), "resample", **more)):
+            model(IDS)
+
+
 DRAWS: dict[str, Callable[[], object]] = {
     "generate": lambda: generate(speaker(), byte_level(), "Hi", max_tokens=4, temperature=1.0, seed=3),
     "questions": lambda: questions(tiny("gpt2"), None, 0),
@@ -27,7 +37,10 @@ DRAWS: dict[str, Callable[[], object]] = {
     "names": lambda: names.train_names(steps=1, batch=2, n_layers=1),
     "reversal": lambda: reversal.train_reversal(steps=1, batch=2),
     "languages": lambda: run_experiment(["local"], ["none", "lstm"], longest=4, steps=1, n_words=2, pool=9),
-    "resampling": lambda: ablate_sweep(tiny("gpt2"), IDS, metric=METRIC, how="resample", source=IDS.flip(0), rows=3),
+    "resampling": resampled,
+    "resampling in a sweep": lambda: ablate_sweep(
+        tiny("gpt2"), IDS, metric=METRIC, how="resample", source=IDS.flip(0), rows=3
+    ),
     "deletion": lambda: deletion_curve(
         tiny("gpt2"), IDS[:1], scores=torch.arange(6.0)[None], metric=METRIC, n_random=2, batch_tokens=32
     ),

@@ -1,5 +1,6 @@
 """Whole runs: the same twice to the last bit, what is kept, when it stops, and what lies in the folder."""
 
+import re
 import shutil
 import tomllib
 from contextlib import nullcontext
@@ -9,12 +10,15 @@ from typing import Any
 
 import pytest
 import torch
+from helpers.tiny_models import tiny
 from helpers.toy_recipes import KINDS, toy, values
 
+from cutaway.bundled.cards import read_front_matter
 from cutaway.checkpoints import load, load_tokenizer
 from cutaway.checkpoints.tensors import open_tensors
 from cutaway.errors import ConfigError
 from cutaway.model.model import Model
+from cutaway.training.model_card import model_card
 from cutaway.training.recipe import Recipe, recipe_from
 from cutaway.training.run_log import RunLog
 from cutaway.training.train import Outcome, Trainer, train
@@ -262,3 +266,40 @@ def test_which_way_a_metric_is_better(metric: str, best: int, tmp_path: Path, mo
         trainer.run.step = step
         trainer._measure()
     assert [one["step"] for one in told_of if one["best"]] == [1, best]
+
+
+FACTS: dict[str, Any] = {"scores": {"loss": 1.23456, "perplexity": 3.4}, "unit": "tokens", "step": 1200,
+                         "tokens": 34_567, "seconds": 1234.6, "machine": "a machine", "flops": 1.5e12, "skipped": 3,
+                         "weights": "These are the weights."}  # fmt: skip
+
+
+def test_a_card_has_every_fact_in_its_row(tmp_path: Path) -> None:
+    recipe = toy("lines", tmp_path, name="mine", about="One.\nTwo.", licence="CC0-1.0")  # type: ignore[arg-type]
+    model = tiny("gpt2")
+    card = model_card(recipe, model, FACTS)
+    assert read_front_matter(card) == {
+        "about": "One. Two.", "license": "CC0-1.0", "score": "loss 1.2346 on the validation examples",
+    }  # fmt: skip
+    rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", card, re.MULTILINE))
+    date = rows.pop("date")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", date)
+    assert rows == {
+        "family, task": "gpt2, language_model", "parameters": f"{model.n_parameters():,}", "objective": "next_token",
+        "start": "new weights", "training data": "`text.txt`", "licence of the data": "CC0-1.0",
+        "steps, tokens seen": "1,200, 34,567", "training time": "1,235 s on a machine", "operations": "1.50e+12",
+        "steps skipped (no finite loss)": "3", "score": "value", "loss": "1.2346", "perplexity": "3.4000",
+    }  # fmt: skip
+    assert "# mine\n\nOne.\nTwo.\n" in card
+    assert "\nThese are the weights.\n" in card
+
+
+def test_a_card_without_scores_licence_or_words_says_so(tmp_path: Path) -> None:
+    card = model_card(toy("lines", tmp_path), tiny("gpt2"), FACTS | {"scores": {}})
+    assert read_front_matter(card) == {"about": "A gpt2 model trained with Cutaway."}
+    assert "| none: the recipe names no validation data | |" in card
+    assert "| licence of the data | not stated in the recipe |" in card
+    other = toy("lines", tmp_path, evaluate={"metric": "perplexity"})
+    assert (
+        read_front_matter(model_card(other, tiny("gpt2"), FACTS))["score"]
+        == "perplexity 3.4000 on the validation examples"
+    )

@@ -1,5 +1,6 @@
 """What `export` says of an engine's answers."""
 
+import pytest
 import torch
 
 from cutaway.checkpoints.agreement import Agreement, compare_answers

@@ -8,7 +8,7 @@ import pytest
 from helpers.tiny_models import tiny
 from torch import nn
 
-from cutaway.families import FAMILIES, config_class, sizes
+from cutaway.families import FAMILIES, build, config_class, sizes
 from cutaway.model.norms import LayerNorm, RMSNorm
 
 # What a config of a family says where nothing else is asked; all that is not here is None.
@@ -341,3 +341,23 @@ def test_the_epsilon_of_a_config_is_that_of_every_norm(name: str) -> None:
     found = [part.eps for part in model.modules() if isinstance(part, LayerNorm | RMSNorm | nn.LayerNorm)]
     assert found
     assert set(found) == {0.125}
+
+
+PARAMETERS = {
+    "transformer-tiny": 1_949_696, "transformer-small": 11_468_800, "transformer-base": 63_082_496,
+    "transformer-big": 214_245_376, "bert-tiny": 4_433_468, "bert-mini": 11_267_900, "bert-small": 29_058_876,
+    "bert-medium": 41_668_412, "bert-base": 110_106_428, "bert-large": 336_226_108, "roberta-base": 124_695_897,
+    "roberta-large": 355_410_009, "roformer-small": 30_046_928, "roformer-base": 124_099_664, "gpt": 116_534_784,
+    "gpt2": 124_439_808, "gpt2-medium": 354_823_168, "gpt2-large": 774_030_080, "gpt2-xl": 1_557_611_200,
+    "stories15m": 15_191_712, "smollm2-135m": 134_515_008, "llama-7b": 6_738_415_616, "llama2-7b": 6_738_415_616,
+    "llama3-8b": 8_030_261_248, "mistral-7b": 7_241_732_096, "t5-small": 60_506_624, "t5-base": 222_903_552,
+    "t5-large": 737_668_096, "t5-v1.1-small": 76_961_152, "t5-v1.1-base": 247_577_856, "vit-ti-16": 5_717_416,
+    "vit-s-16": 22_050_664, "vit-b-16": 86_567_656, "vit-b-32": 88_224_232, "vit-l-16": 304_326_632, "lstm": 8_298_496,
+    "lstm-translator": 10_272_576,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", NAMED)
+def test_the_number_of_parameters_of_every_size(size: str) -> None:
+    """A bias more or less shows in none of its answers: what a softmax reads may be moved as one likes."""
+    assert build(size, device="meta").n_parameters() == PARAMETERS[size]

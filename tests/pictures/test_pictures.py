@@ -1,5 +1,6 @@
 """Every number of a picture can be read back, none has a wrong colour, and 512 tokens stay small."""
 
+import base64
 import io
 import json
 import re
@@ -770,3 +771,19 @@ def test_a_map_in_letters_says_every_number_or_the_strongest_of_its_neighbours()
     assert drawn[1].strip() != drawn[2].strip()  # one is for, one is against
     few = HeatMap([[1.0, -2.0], [np.nan, 0.25]], rows=["a", "b"], columns=["x", "y"]).text(40).splitlines()
     assert [line.split() for line in few[1:]] == [["x", "y"], ["a", "1", "−2"], ["b", "–", "0.25"]]
+
+
+@pytest.mark.parametrize("root", [False, True])
+@pytest.mark.parametrize(("low", "high", "kind"), [(0.0, 4.0, "sequential"), (-3.0, 3.0, "diverging")])
+def test_a_legend_has_all_colours_evenly_spread_and_numbers_where_theirs_are(
+    low: float, high: float, kind: str, root: bool
+) -> None:
+    scale = Scale(low, high, kind, root)
+    svg = ElementTree.fromstring(HeatMap([[low, high]], low=low, high=high, colours=kind, root=root).svg())
+    bar = [image for image in svg.iter(f"{SVG}image") if image.get("height") == "10"]
+    (uri,) = (value for value in bar[0].attrib.values() if value.startswith("data:"))
+    steps = decoded(base64.b64decode(uri.partition(",")[2])).ravel().astype(int)
+    wanted = np.linspace(1, 255, len(steps))
+    assert np.abs(steps - wanted).max() <= 1
+    for share, value in scale.ticks():
+        assert abs(int(scale.steps(np.array([value]))[0]) - (1 + share * 254)) <= 1

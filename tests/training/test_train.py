@@ -303,3 +303,15 @@ def test_a_card_without_scores_licence_or_words_says_so(tmp_path: Path) -> None:
         read_front_matter(model_card(other, tiny("gpt2"), FACTS))["score"]
         == "perplexity 3.4000 on the validation examples"
     )
+
+
+@pytest.mark.parametrize("batches", [0, 1, 3])
+def test_so_many_batches_are_measured_as_the_recipe_says(
+    batches: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        "cutaway.training.train.validate", lambda *args, **more: asked.append(more["batches"]) or {"loss": 1.0}
+    )
+    run(toy("lines", tmp_path, evaluate={"batches": batches, "every": 2}), tmp_path / "out")
+    assert asked == [batches, batches]

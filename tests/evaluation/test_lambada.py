@@ -135,7 +135,7 @@ def test_only_what_was_cut_is_told():
     tokenizer = byte_level()
     model = writer("gpt2", start_id=1, max_len=12)
     lengths = set()
-    for n in range(1, 20):
+    for n in range(1, 30):
         passage = LastWord("QZ7"[n % 3] * (n % 2 + 1) + " KX9"[n % 4] * (n // 2), "b")
         whole = [1, *tokenizer.encode(f"{passage.context} {passage.word}", special=False)]
         lengths.add(len(whole))

@@ -284,7 +284,9 @@ def test_what_is_no_number_is_never_the_best(
 ) -> None:
     """Also where it comes first: nothing would ever be better than that."""
     measured = iter([float("nan"), 0.5, 0.2, 0.7])
-    monkeypatch.setattr("cutaway.training.trainer.validate", lambda *args, **more: {"loss": 1.0, metric: next(measured)})
+    monkeypatch.setattr(
+        "cutaway.training.trainer.validate", lambda *args, **more: {"loss": 1.0, metric: next(measured)}
+    )
     outcome, events = run(toy("classify", tmp_path, evaluate={"every": 1, "metric": metric}), tmp_path / "out")
     assert [event["step"] for event in told(events, "evaluate") if event["best"]] == right
     assert outcome.scores[metric] == {"loss": 0.2, "accuracy": 0.7}[metric]
@@ -346,3 +348,15 @@ def test_a_card_without_scores_licence_or_words_says_so(tmp_path: Path) -> None:
         read_front_matter(model_card(other, tiny("gpt2"), FACTS))["score"]
         == "perplexity 3.4000 on the validation examples"
     )
+
+
+@pytest.mark.parametrize("batches", [0, 1, 3])
+def test_so_many_batches_are_measured_as_the_recipe_says(
+    batches: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        "cutaway.training.train.validate", lambda *args, **more: asked.append(more["batches"]) or {"loss": 1.0}
+    )
+    run(toy("lines", tmp_path, evaluate={"batches": batches, "every": 2}), tmp_path / "out")
+    assert asked == [batches, batches]

@@ -14,8 +14,8 @@ from tokens.test_tokenizer import byte_level
 
 from cutaway import deletion_curve, generate
 from cutaway.before.chomsky.experiment import run_experiment
-from cutaway.certificate.inputs import questions
-from cutaway.inside.circuits.ioi import make_prompts
+from cutaway.certificate.inputs import short_inputs
+from cutaway.inside.circuits.ioi import ioi_prompts
 from cutaway.inside.patching.ablation import ablate_sweep
 from cutaway.inside.patching.interventions import Ablate, Place, intervene, record_activations
 from cutaway.toys import names, reversal
@@ -32,11 +32,11 @@ def resampled() -> None:
 
 DRAWS: dict[str, Callable[[], object]] = {
     "generate": lambda: generate(speaker(), byte_level(), "Hi", max_tokens=4, temperature=1.0, seed=3),
-    "questions": lambda: questions(tiny("gpt2"), None, 0),
-    "prompts": lambda: make_prompts(names.word_tokenizer(), 4, seed=1),
+    "questions": lambda: short_inputs(tiny("gpt2"), None, 0),
+    "prompts": lambda: ioi_prompts(names.word_tokenizer(), 4, seed=1),
     "names": lambda: names.train_names(steps=1, batch=2, n_layers=1),
     "reversal": lambda: reversal.train_reversal(steps=1, batch=2),
-    "languages": lambda: run_experiment(["local"], ["none", "lstm"], longest=4, steps=1, n_words=2, pool=9),
+    "languages": lambda: run_experiment(["local"], ["none", "lstm"], length=4, steps=1, words=2, pool=9),
     "resampling": resampled,
     "resampling in a sweep": lambda: ablate_sweep(
         tiny("gpt2"), IDS, metric=METRIC, how="resample", source=IDS.flip(0), rows=3

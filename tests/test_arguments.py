@@ -156,6 +156,8 @@ def test_the_names_of_hugging_face_lead_to_ours(loaded: dict[str, Any]) -> None:
     ):  # fmt: skip
         with pytest.raises(UnknownArgument, match=f"did you mean {meant}"):
             cutaway.generate(*loaded["gpt2"], "the dog", **{name: 2})
+    with pytest.raises(UnknownArgument, match="did you mean wanted"):
+        evaluate(*loaded["label"], ["a film"], labels=[0])
 
 
 def test_every_public_function_looks_at_its_arguments() -> None:

@@ -27,7 +27,6 @@ import os
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from math import isfinite
 from numbers import Integral, Real
 from pathlib import Path
@@ -80,9 +79,9 @@ def option(
     default: Any,
     help: str,
     *,
-    least: float | None = None,
-    above: float | None = None,
-    most: float | None = None,
+    least: int | float | None = None,
+    above: int | float | None = None,
+    most: int | float | None = None,
     **command: Any,
 ) -> Any:
     """A field of an `Options` class: its default, what it does, and its bounds: at least, above, at most.
@@ -151,6 +150,8 @@ def _check_known(function: Callable[..., Any], names: Iterable[str], known: Coll
     """Refuses an argument that the function does not have, and names the one that may be meant."""
     for name in names:
         if name not in known:
+            from difflib import get_close_matches
+
             meant = [other for other in OTHER_NAMES.get(name, ()) if other in known] or get_close_matches(name, known)
             hint = f"did you mean {meant[0]}?" if meant else f"its arguments are {', '.join(known)}"
             raise UnknownArgument(f"{function.__name__} has no argument {name!r}: {hint}")
@@ -163,7 +164,9 @@ def checked(function: F) -> F:
     """The function, with its arguments checked when it is called."""
     signature = inspect.signature(function)
     hints: dict[str, Any] = {}
-    stand_in, kind = next(iter(options_in(signature).items()), ("", None))
+    stand_ins = options_in(signature).items()
+    keywords = [one for one in stand_ins if signature.parameters[one[0]].kind is inspect.Parameter.KEYWORD_ONLY]
+    stand_in, kind = next(iter(keywords), ("", None))
     options = [] if kind is None else [one.name for one in fields(kind)]
     known = [*(name for name in signature.parameters if name != stand_in), *options]
     takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in signature.parameters.values())

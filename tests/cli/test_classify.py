@@ -109,7 +109,7 @@ def test_a_bad_picture_is_named_and_the_others_are_answered(tmp_path: Path) -> N
         assert ran.exit_code == 2
         assert f"error: {bad} cannot be read" in ran.stderr
         assert ran.stderr.rstrip().endswith("error: 1 picture could not be read")
-        assert ran.stderr.count("is all of one colour") == 1
+        assert ran.stderr.count("has only one colour") == 1
         plainly = CliRunner().invoke(cli.app, more, input=given)
         assert len(plainly.stdout.splitlines()) == (4 if lines else 3)
     assert CliRunner().invoke(cli.app, [*asked, str(bad)]).exit_code == 2

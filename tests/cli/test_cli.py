@@ -86,12 +86,14 @@ OFFERED = {
         "--length-penalty",
         "--limit",
         "--no-start",
+        "--precision",
         "--prune",
         "--resamples",
         "--second-column",
         "--seed",
         "--source-column",
         "--split",
+        "--start",
         "--stride",
         "--target-column",
         "--text-column",
@@ -312,7 +314,7 @@ def test_version():
 
 
 def test_no_arguments_show_the_help():
-    assert "Commands:" in CliRunner().invoke(cli.app, []).output
+    assert "Use a model:" in CliRunner().invoke(cli.app, []).output
 
 
 def test_an_unknown_command_is_wrong_input_and_names_the_near_one():

@@ -252,5 +252,5 @@ def test_two_tokens_have_no_look_away_from_themselves_and_the_first(models: dict
 
 def test_a_plain_picture_is_warned_of(models: dict[str, Path], tmp_path: Path) -> None:
     Image.fromarray(np.full((8, 8, 3), 7, np.uint8)).save(tmp_path / "plain.png")
-    assert "all of one colour" in run("inspect", models["vit"], tmp_path / "plain.png", "--show", "answer").stderr
+    assert "has only one colour" in run("inspect", models["vit"], tmp_path / "plain.png", "--show", "answer").stderr
     assert run("inspect", models["vit"], models["a.png"], "--show", "answer").stderr == ""

@@ -59,7 +59,7 @@ def test_models_are_listed(shelf: Path, monkeypatch: pytest.MonkeyPatch):
     next(shelf.glob("en-de/model-00001-*")).write_bytes(b"")
     assert "cannot be read: " in cutaway("models").stdout
     monkeypatch.delenv("CUTAWAY_MODELS")
-    assert "no model is here by name: set CUTAWAY_MODELS" in cutaway("models").stdout
+    assert "no model is available by name: set CUTAWAY_MODELS" in cutaway("models").stdout
 
 
 def test_every_command_takes_a_name(shelf: Path, tmp_path: Path):

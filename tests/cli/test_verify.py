@@ -96,7 +96,7 @@ def test_what_breaks_off_is_said_and_is_exit_code_1(folder: Path, monkeypatch: p
 def test_it_certifies_where_translate_runs(folder: Path, there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
-    def load(path: Path, *, device: str) -> Any:
+    def load(path: Path, *, device: str, **more: Any) -> Any:
         asked.append(device)
         raise InputError("enough")
 

@@ -113,13 +113,13 @@ def test_pictures_from_files_and_arrays(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "asked", "said"),
     [
-        (lambda: tiny("gpt2"), ("a",), "has no classes: one with task='classify'"),
+        (lambda: tiny("gpt2"), ("a",), "has no classes: use one with task='classify'"),
         (classifier, ("a", "b", "c"), r"classify\(model, tokenizer, text\)"),
         (lambda: classifier().train(), ("a",), r"call model\.eval"),
         (classifier, (["a", 3],), "text 2 is 3"),
-        (lambda: tiny("bert", task="next_sentence"), ("a",), "asked of a pair"),
-        (lambda: tiny("bert", task="tag", n_classes=2), (("a", "man"),), "reads one text"),
-        (lambda: tiny("bert", task="tag", n_classes=2), (" ",), "reads one text"),
+        (lambda: tiny("bert", task="next_sentence"), ("a",), "this model reads pairs"),
+        (lambda: tiny("bert", task="tag", n_classes=2), (("a", "man"),), "reads single texts"),
+        (lambda: tiny("bert", task="tag", n_classes=2), (" ",), "reads single texts"),
     ],
 )
 def test_errors_name_the_fix(words: Tokenizer, model, asked: tuple, said: str) -> None:

@@ -80,8 +80,8 @@ def test_as_many_words_as_there_are(words: Tokenizer) -> None:
 @pytest.mark.parametrize(
     ("model", "text", "options", "said"),
     [
-        (lambda: tiny("gpt2"), "a [MASK]", {}, "no head that fills blanks: one with task='masked_language_model'"),
-        (lambda: tiny("bert", task="classify", n_classes=2), "a [MASK]", {}, "no head that fills blanks"),
+        (lambda: tiny("gpt2"), "a [MASK]", {}, "cannot fill blanks: use one with task='masked_language_model'"),
+        (lambda: tiny("bert", task="classify", n_classes=2), "a [MASK]", {}, "cannot fill blanks"),
         (masked, "a dog", {}, r"text 1 has no blank: write \[MASK\]"),
         (masked, "a " * 40 + "[MASK]", {}, "43 tokens; this model reads at most 32: shorten"),
         (masked, "a [MASK]", {"k": 0}, "k=0"),
@@ -94,5 +94,5 @@ def test_errors_name_the_fix(words: Tokenizer, model, text: str, options: dict, 
 
 
 def test_a_tokenizer_without_a_mask_is_refused() -> None:
-    with pytest.raises(InputError, match="no token for a blank"):
+    with pytest.raises(InputError, match="has no mask token"):
         fill(masked(), bert_tokenizer(WORDS), "a [MASK]")

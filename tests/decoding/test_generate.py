@@ -347,7 +347,7 @@ def test_a_text_that_other_rules_keep_from_matching_is_no_text(tokenizer):
     with pytest.raises(InputError, match=r"by the rules no_repeat_ngram=1, allow='a\{9\}b'"):
         generate(speaker(), tokenizer, "Hi", allow="a{9}b", no_repeat_ngram=1, max_tokens=20)
     rule = Matching("a{9}b", tokenizer)  # that does not know of a limit
-    with pytest.raises(InputError, match=r"'a+' is no match, but max_tokens=3: raise it"):
+    with pytest.raises(InputError, match=r"'a+' does not match, but max_tokens=3: raise it"):
         generate(speaker(), tokenizer, "Hi", rules=[rule], max_tokens=3)
 
 
@@ -473,7 +473,7 @@ def test_a_megabyte_to_stop_at_costs_nothing(tokenizer):
         ({"allow": "[a-z]{500}", "max_tokens": 5}, "tokens, but max_tokens=5: raise it"),
         (
             {"allow": "[a-c]{2000}", "max_tokens": 1000},
-            "tokens, but this model has room for 94 behind this prompt (max_len=96)",
+            "tokens, but this model has room for 94 after this prompt (max_len=96)",
         ),
         ({"allow": "ab", "min_tokens": 10}, "by the rules min_tokens=10, allow='ab': loosen"),
         ({"allow": "dog", "bad_words": ["dog"]}, "by the rules bad_words=('dog',), allow='dog': loosen"),

@@ -129,10 +129,10 @@ def test_an_engine_is_kept_and_not_for_other_weights():
     model = wide("gpt2", torch.float32)
     asked = [Job(prompt=[1, 2], limit=9)]
     before = run_jobs(model, asked)
-    kept = vars(model)["_shelf"].kept[2]
+    kept = vars(model)["_engine_pool"].kept[2]
     assert run_jobs(model, asked) == before
-    assert vars(model)["_shelf"].kept[2] is kept
+    assert vars(model)["_engine_pool"].kept[2] is kept
     model.decoder[0].attention.output.weight.data = model.decoder[0].attention.output.weight.data * -3
     other = run_jobs(model, asked)
-    assert vars(model)["_shelf"].kept[2] is not kept
+    assert vars(model)["_engine_pool"].kept[2] is not kept
     assert other[0][0].score != before[0][0].score

@@ -8,7 +8,7 @@ from helpers.tiny_models import tiny
 from tokens.test_tokenizer import byte_level
 
 from cutaway.errors import InputError
-from cutaway.evaluation import Sureness, evaluate
+from cutaway.evaluation import evaluate
 from cutaway.evaluation.blanks import fill_blanks
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
@@ -68,7 +68,7 @@ def test_blanks_are_whole_words_and_places_without_one_are_no_answer(tokenizer: 
 
 def test_the_seed_draws_the_blanks(tokenizer: Tokenizer) -> None:
     model = filler(tokenizer)
-    first, again, other = (evaluate(model, tokenizer, TEXTS, sure=Sureness(seed, 50)) for seed in (0, 0, 1))
+    first, again, other = (evaluate(model, tokenizer, TEXTS, seed=seed, resamples=50) for seed in (0, 0, 1))
     assert first.scores == again.scores
     assert first.scores["loss"] != other.scores["loss"]
     assert first.intervals["loss"].low < first.scores["loss"] < first.intervals["loss"].high
@@ -82,10 +82,10 @@ def test_a_model_that_knows_the_answer_is_always_right(tokenizer: Tokenizer) -> 
     last = next(p for p in model.head.parameters() if p.shape == (tokenizer.vocab_size,))
     with torch.no_grad():
         last[word] += 1000.0
-    report = evaluate(model, tokenizer, ["dog " * 50], sure=Sureness(resamples=0))
+    report = evaluate(model, tokenizer, ["dog " * 50], resamples=0)
     assert report.scores["accuracy"] == 1.0
     assert report.scores["loss"] < 1e-6
-    assert evaluate(model, tokenizer, ["man " * 50], sure=Sureness(resamples=0)).scores["accuracy"] == 0.0
+    assert evaluate(model, tokenizer, ["man " * 50], resamples=0).scores["accuracy"] == 0.0
 
 
 def test_what_cannot_be_asked_is_refused(tokenizer: Tokenizer) -> None:
@@ -96,5 +96,5 @@ def test_what_cannot_be_asked_is_refused(tokenizer: Tokenizer) -> None:
         evaluate(model, tokenizer, ["a man"], context=2)
     rows = fill_blanks(model, tokenizer, documents(tokenizer), context=3)  # a token by itself
     assert len(rows.nats) == sum(map(len, documents(tokenizer)))
-    with pytest.raises(InputError, match="no token that hides a word"):
+    with pytest.raises(InputError, match="has no mask token"):
         evaluate(model, byte_level(), ["a man"])

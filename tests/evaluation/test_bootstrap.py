@@ -7,9 +7,10 @@ from evaluation.test_bleu import corpora
 from sacrebleu.significance import PairedTest
 
 from cutaway.errors import InputError
-from cutaway.evaluation import Sureness, bootstrap
+from cutaway.evaluation import bootstrap
 from cutaway.evaluation.bleu import bleu_counts, chrf_counts
-from cutaway.evaluation.bootstrap import Interval, compare, corpus, each, interval, mean_of, ratio_of
+from cutaway.evaluation.bootstrap import compare, corpus, each, interval, mean_of, ratio_of
+from cutaway.evaluation.options import BootstrapOptions
 from cutaway.evaluation.scores import accuracy, pearson
 
 
@@ -40,7 +41,8 @@ def test_one_example_has_no_interval():
     """Drawn a thousand times it is the same thousand times, which looks like certainty."""
     assert interval(mean_of([0.3]), 1, seed=0) is None
     assert interval(mean_of([0.3, 0.4]), 2, seed=0) is not None
-    assert Sureness().of({"one": lambda: None, "two": lambda: Interval(0.0, 1.0)}) == {"two": Interval(0.0, 1.0)}
+    assert bootstrap.intervals({"one": mean_of([1.0])}, 1, BootstrapOptions()) == {}
+    assert bootstrap.intervals({"one": mean_of([1.0, 2.0])}, 2, BootstrapOptions(resamples=0)) == {}
 
 
 @pytest.mark.parametrize("counts", [bleu_counts, chrf_counts])

@@ -82,7 +82,7 @@ def test_the_tag_of_a_language():
     tokenizer.backend.add_special_tokens([AddedToken("<2de>"), AddedToken(">>fra<<")])
     assert tag_for(tokenizer, "de") == tokenizer.id("<2de>")
     assert tag_for(tokenizer, "fra") == tokenizer.id(">>fra<<")
-    with pytest.raises(InputError, match=r"which language is wanted\? Say to=de or to=fra"):
+    with pytest.raises(InputError, match=r"choose to=de or to=fra"):
         tag_for(tokenizer, None)
     with pytest.raises(InputError, match="to='en': this model knows de, fra"):
         tag_for(tokenizer, "en")

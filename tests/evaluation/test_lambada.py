@@ -3,6 +3,7 @@
 import json
 import math
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +15,11 @@ from helpers.tiny_models import DECODERS
 from tokens.test_tokenizer import byte_level
 
 from cutaway.errors import InputError
-from cutaway.evaluation import LastWord, Sureness, evaluate
+from cutaway.evaluation import LastWord, evaluate
 from cutaway.evaluation.examples import read_examples
 from cutaway.evaluation.lambada import read_last_words
 
-FEW = Sureness(resamples=50)
+FEW: dict[str, Any] = {"resamples": 50}
 PASSAGES = [
     LastWord("The quick brown fox jumps over the lazy", "dog"),
     LastWord("I ate an", "apple"),
@@ -31,7 +32,7 @@ PASSAGES = [
 @pytest.mark.parametrize("batch_tokens", [1, 4096])
 def test_log_p_and_the_likeliest_tokens_are_those_of_a_plain_pass(name, batch_tokens):
     model, tokenizer = writer(name, start_id=1), byte_level()
-    report = evaluate(model, tokenizer, PASSAGES, batch_tokens=batch_tokens, sure=FEW)
+    report = evaluate(model, tokenizer, PASSAGES, batch_tokens=batch_tokens, **FEW)
     log_ps, rights = [], []
     for passage, item in zip(PASSAGES, report.items, strict=True):
         ids = [1, *tokenizer.encode(f"{passage.context} {passage.word}", special=False)]
@@ -61,7 +62,7 @@ def test_a_word_is_found_only_with_all_its_tokens(forgets, wanted):
     known = torch.tensor([follows.get(id, 0) for id in range(400)])
     model.hidden = lambda ids, **more: torch.nn.functional.one_hot(known[ids], 400).double()
     n = len(tokenizer.encode(" xq", special=False))
-    report = evaluate(model, tokenizer, [LastWord("So:", "xq")], sure=FEW)
+    report = evaluate(model, tokenizer, [LastWord("So:", "xq")], **FEW)
     assert report.scores["accuracy"] == (wanted if forgets is None or n == 2 else float(-forgets > n))
 
 
@@ -69,15 +70,15 @@ def test_who_knows_nothing_is_as_surprised_as_by_a_die():
     model, tokenizer = writer(start_id=1), byte_level()
     for parameter in model.parameters():
         parameter.data.zero_()
-    report = evaluate(model, tokenizer, PASSAGES, sure=FEW)
+    report = evaluate(model, tokenizer, PASSAGES, **FEW)
     assert report.scores["perplexity"] == pytest.approx(400 ** report.settings["tokens_per_word"], rel=1e-6)
 
 
 def test_company_and_order_change_nothing():
     model, tokenizer = writer(start_id=1), byte_level()
-    together = evaluate(model, tokenizer, PASSAGES, sure=FEW).items
-    turned = evaluate(model, tokenizer, PASSAGES[::-1], sure=FEW).items[::-1]
-    alone = [evaluate(model, tokenizer, [passage], sure=FEW).items[0] for passage in PASSAGES]
+    together = evaluate(model, tokenizer, PASSAGES, **FEW).items
+    turned = evaluate(model, tokenizer, PASSAGES[::-1], **FEW).items[::-1]
+    alone = [evaluate(model, tokenizer, [passage], **FEW).items[0] for passage in PASSAGES]
     for one, two, three in zip(together, turned, alone, strict=True):
         assert one["log_p"] == pytest.approx(two["log_p"]) == pytest.approx(three["log_p"])
         assert one["right"] == two["right"] == three["right"]
@@ -85,22 +86,22 @@ def test_company_and_order_change_nothing():
 
 def test_the_start_token_is_the_models():
     tokenizer = byte_level()
-    behind = {start: evaluate(writer(start_id=start), tokenizer, PASSAGES, sure=FEW) for start in (None, 1)}
+    behind = {start: evaluate(writer(start_id=start), tokenizer, PASSAGES, **FEW) for start in (None, 1)}
     assert (behind[None].settings["behind"], behind[1].settings["behind"]) == (None, "<sos>")
-    without = evaluate(writer(start_id=1), tokenizer, PASSAGES, start=False, sure=FEW)
+    without = evaluate(writer(start_id=1), tokenizer, PASSAGES, start=False, **FEW)
     assert without.scores == behind[None].scores != behind[1].scores
 
 
 def test_a_token_that_begins_no_text_for_generate_begins_none_here():
     """One that ends texts, too, stands between two."""
-    ends = evaluate(writer(start_id=2, end_ids=(2,)), byte_level(), PASSAGES, sure=FEW)
+    ends = evaluate(writer(start_id=2, end_ids=(2,)), byte_level(), PASSAGES, **FEW)
     assert ends.settings["behind"] is None
-    assert ends.scores == evaluate(writer(), byte_level(), PASSAGES, sure=FEW).scores
+    assert ends.scores == evaluate(writer(), byte_level(), PASSAGES, **FEW).scores
 
 
 def test_a_long_passage_loses_its_beginning():
     model, tokenizer = writer(start_id=1, max_len=8), byte_level()
-    report = evaluate(model, tokenizer, PASSAGES[:2], sure=FEW)
+    report = evaluate(model, tokenizer, PASSAGES[:2], **FEW)
     ids = tokenizer.encode("The quick brown fox jumps over the lazy dog", special=False)
     n = len(ids) - len(tokenizer.encode("The quick brown fox jumps over the lazy", special=False))
     assert report.items[0]["log_p"] == pytest.approx(by_hand(model, [1, *ids[-8:]], 9 - n))

@@ -6,7 +6,7 @@ import torch
 from helpers.tiny_models import tiny
 
 from cutaway.data.sentence_pairs import SentencePairs
-from cutaway.evaluation import Sureness, evaluate
+from cutaway.evaluation import evaluate
 from cutaway.evaluation.next_sentence import score_next_sentences
 from cutaway.model.heads import PretrainingHead
 from cutaway.model.model import Model
@@ -90,13 +90,13 @@ def test_who_always_says_yes_is_right_where_it_follows_and_nowhere_else(tokenize
 
 def test_evaluate_asks_models_that_learnt_it_and_says_when_there_is_too_little(tokenizer: Tokenizer) -> None:
     model = pretrained(tokenizer)
-    report = evaluate(model, tokenizer, TEXTS, context=CONTEXT, sure=Sureness(resamples=50))
+    report = evaluate(model, tokenizer, TEXTS, context=CONTEXT, resamples=50)
     right = score_next_sentences(model, tokenizer, documents(tokenizer), context=CONTEXT)
     assert report.scores["next_sentence"] == right.mean()
     assert report.settings["pairs"] == len(right)
     assert report.intervals["next_sentence"].low < right.mean() < report.intervals["next_sentence"].high
     short = evaluate(model, tokenizer, ["the dog ran."], context=CONTEXT)
     assert "next_sentence" not in short.scores
-    assert "was not asked" in short.notes[0]
+    assert "were not scored" in short.notes[0]
     blanks_only = tiny("bert", vocab_size=tokenizer.vocab_size, task="masked_language_model", max_len=32)
     assert set(evaluate(blanks_only, tokenizer, TEXTS, context=CONTEXT).scores) == {"loss", "accuracy"}

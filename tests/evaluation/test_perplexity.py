@@ -220,7 +220,7 @@ def test_what_cannot_be_scored_is_refused():
         surprisal(model, some_ids(2, 3))
     with pytest.raises(InputError, match="n_bytes=0"):
         bits_per_byte(model, text, 0)
-    with pytest.raises(InputError, match="no language model"):
+    with pytest.raises(InputError, match="is not a language model"):
         surprisal(tiny("transformer"), text)
     with pytest.raises(InputError, match=r"model.eval\(\)"):
         surprisal(tiny("gpt2").train(), text)

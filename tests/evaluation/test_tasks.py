@@ -2,6 +2,8 @@
 
 import json
 import math
+import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +15,8 @@ from tokens.test_tokenizer import byte_level
 
 from cutaway.decoding import translate_all
 from cutaway.decoding.single_pass import answers_to, first_tokens, rows_of
-from cutaway.errors import InputError
-from cutaway.evaluation import Sureness, evaluate
+from cutaway.errors import InputError, MissingExtra
+from cutaway.evaluation import evaluate
 from cutaway.evaluation.bleu import bleu, chrf
 from cutaway.evaluation.perplexity import surprisal
 from cutaway.evaluation.scores import accuracy, f1, macro_f1, matthews, pearson, span_f1, spearman
@@ -23,7 +25,7 @@ from cutaway.objectives.masked import joined
 from cutaway.tokens import Tokenizer
 from cutaway.tokens.train_tokenizer import train_tokenizer
 
-FEW = Sureness(resamples=50)
+FEW: dict[str, Any] = {"resamples": 50}
 WORDS = "[UNK] a man sleeps he is awake the dog ##s runs no one saw it".split()
 SENTENCES = ["a man sleeps", "he is awake", "the dog runs", "no one saw it", "a dog saw the man", "it is a man"]
 PAIRS = list(zip(SENTENCES, reversed(SENTENCES), strict=True))
@@ -70,12 +72,12 @@ def test_classes(words, texts):
     model = classifier(labels=("yes", "no", "maybe"))
     said = [int(alone(model, words, text).argmax()) for text in texts]
     wanted = [0, 1, 2, 0, 1, said[5]]
-    report = evaluate(model, words, texts, wanted, sure=FEW)
+    report = evaluate(model, words, texts, wanted, **FEW)
     expected = {"accuracy": accuracy, "macro_f1": macro_f1, "matthews": matthews}
     assert report.scores == {name: score(said, wanted) for name, score in expected.items()}
     names = [model.config.labels[number] for number in wanted]
-    assert evaluate(model, words, texts, names, sure=FEW).scores == report.scores
-    assert evaluate(model, words, texts, np.array(wanted), sure=FEW).scores == report.scores
+    assert evaluate(model, words, texts, names, **FEW).scores == report.scores
+    assert evaluate(model, words, texts, np.array(wanted), **FEW).scores == report.scores
     assert (report.task, report.n, report.settings) == ("classify", 6, {"cut": 0})
     assert report.intervals.keys() == report.scores.keys()
     assert all(found.low <= report.scores[name] <= found.high for name, found in report.intervals.items())
@@ -87,7 +89,7 @@ def test_intervals_lie_around_their_scores(words):
     texts = [*SENTENCES, *PAIRS] * 2
     wanted = [int(alone(model, words, text).argmax()) for text in texts]
     wanted[0] = (wanted[0] + 1) % 3
-    report = evaluate(model, words, texts, wanted, sure=Sureness(resamples=200))
+    report = evaluate(model, words, texts, wanted, resamples=200)
     assert report.scores["accuracy"] == pytest.approx(23 / 24)
     for name, found in report.intervals.items():
         assert 0.5 < found.low <= report.scores[name] <= found.high == pytest.approx(1.0), name
@@ -97,7 +99,7 @@ def test_two_classes_have_the_f1_of_the_second(words):
     model = classifier(n_classes=2)
     said = [int(alone(model, words, text).argmax()) for text in SENTENCES]
     wanted = [1, 0, 1, 1, 0, 1]
-    report = evaluate(model, words, SENTENCES, wanted, sure=FEW)
+    report = evaluate(model, words, SENTENCES, wanted, **FEW)
     assert report.scores.keys() == {"accuracy", "f1", "matthews"}
     assert report.scores["f1"] == f1(said, wanted)
 
@@ -106,21 +108,21 @@ def test_numbers(words):
     model = classifier(task="regress", n_classes=None)
     said = [float(alone(model, words, text)[0]) for text in SENTENCES]
     wanted = [0.5, 1, 2, "3.5", 4, 5]
-    report = evaluate(model, words, SENTENCES, wanted, sure=FEW)
+    report = evaluate(model, words, SENTENCES, wanted, **FEW)
     numbers = [float(x) for x in wanted]
     assert report.scores == pytest.approx({"pearson": pearson(said, numbers), "spearman": spearman(said, numbers)})
-    with pytest.raises(InputError, match="a label is none"):
+    with pytest.raises(InputError, match="a label is not a number"):
         evaluate(model, words, ["a"], ["yes"])
 
 
 def test_what_does_not_fit_is_cut_and_counted(words):
     model = classifier(max_len=6)
-    report = evaluate(model, words, SENTENCES, [0] * 6, sure=FEW)
+    report = evaluate(model, words, SENTENCES, [0] * 6, **FEW)
     assert report.settings == {"cut": 1}  # 5 words + 2 special tokens
     assert report.notes == (
         "1 of 6 texts are longer than this model reads and were cut, of a pair the longer one first",
     )
-    assert evaluate(classifier(), words, SENTENCES, [0] * 6, sure=FEW).notes == ()
+    assert evaluate(classifier(), words, SENTENCES, [0] * 6, **FEW).notes == ()
     cls_id, sep_id = words.cls_id, words.sep_id
     (row,) = rows_of(words, ["a dog saw the man"], 6)
     assert row.ids == [cls_id, *words.encode("a dog saw the", special=False), sep_id]
@@ -177,7 +179,7 @@ def test_tags(words):
         answer = model(torch.tensor([row.ids]))[0]
         said.append([LABELS[int(answer[at].argmax())] for at in places])
     wanted = [["O", *tags[1:]] for tags in said]
-    report = evaluate(model, words, TAGGED, wanted, sure=FEW)
+    report = evaluate(model, words, TAGGED, wanted, **FEW)
     assert report.scores["span_f1"] == span_f1(said, wanted)
     right = sum(a == b for pair in zip(said, wanted, strict=True) for a, b in zip(*pair, strict=True))
     assert report.scores["accuracy"] == right / 10
@@ -185,7 +187,7 @@ def test_tags(words):
     with pytest.raises(InputError, match="sentence 1 has 3 words and 1 tags"):
         evaluate(model, words, TAGGED[:1], [["O"]])
     plain = tiny("bert", task="tag", n_classes=3, labels=("D", "N", "V"))
-    assert evaluate(plain, words, TAGGED[:1], [["D", "N", "V"]], sure=FEW).scores.keys() == {"accuracy"}
+    assert evaluate(plain, words, TAGGED[:1], [["D", "N", "V"]], **FEW).scores.keys() == {"accuracy"}
 
 
 # --- translations, texts, pictures ------------------------------------------------------------------------------------
@@ -194,12 +196,12 @@ def test_tags(words):
 def test_translations():
     tokenizer, model = byte_level(), translator()
     references = [text or "nothing" for text in TEXTS]
-    report = evaluate(model, tokenizer, TEXTS, references, sure=FEW, beam=2, max_len=20)
+    report = evaluate(model, tokenizer, TEXTS, references, **FEW, beam=2, max_len=20)
     written = translate_all(model, tokenizer, TEXTS, beam=2, max_len=20)
     assert report.scores == {"BLEU": bleu(written, references).value, "chrF2": chrf(written, references).value}
     assert report.signatures["BLEU"] == bleu(written, references).signature
     assert report.intervals.keys() == {"BLEU", "chrF2"}
-    assert report.settings == {"beam": 2, "max_len": 20}
+    assert report.settings == {"beam": 2, "length_penalty": 1.0, "max_len": 20}
     with pytest.raises(InputError, match="1 sources for 2 references"):
         evaluate(model, tokenizer, ["a"], ["a", "b"])
 
@@ -208,7 +210,7 @@ def test_translations():
 def test_texts(start_id):
     tokenizer, model = byte_level(), tiny("gpt2", vocab_size=400, start_id=start_id)
     texts = ["The quick brown fox jumps over the lazy dog. " * 4, "naïve café"]
-    report = evaluate(model, tokenizer, texts, context=16, sure=FEW)
+    report = evaluate(model, tokenizer, texts, context=16, **FEW)
     documents = tokenizer.encode_batch(texts, special=False)
     found = surprisal(model, documents, context=16, stride=8, start_id=start_id)
     n_bytes = sum(len(text.encode()) for text in texts)
@@ -235,9 +237,9 @@ def heard(monkeypatch, name):
 def test_every_option_of_a_text_arrives(monkeypatch):
     told, counts = heard(monkeypatch, "surprisal"), []
     tokenizer, model = byte_level(), tiny("gpt2", dtype=torch.float32, vocab_size=400, start_id=1)
-    whole = evaluate(model, tokenizer, ["a man sleeps"], sure=FEW)
-    options = {"context": 9, "stride": 2, "batch": 3, "start": False, "precision": torch.bfloat16}
-    evaluate(model, tokenizer, ["a man sleeps"], sure=FEW, progress=lambda *done: counts.append(done), **options)
+    whole = evaluate(model, tokenizer, ["a man sleeps"], **FEW)
+    options = {"context": 9, "stride": 2, "batch": 3, "start": False, "autocast": torch.bfloat16}
+    evaluate(model, tokenizer, ["a man sleeps"], **FEW, progress=lambda *done: counts.append(done), **options)
     defaults, asked = ({**more, "progress": None} for _, more in told)
     assert defaults == {
         "context": 32, "stride": 16, "batch": 8, "start_id": 1, "autocast": None, "progress": None,
@@ -256,10 +258,11 @@ def test_masked_words_are_asked_without_special_tokens_and_by_the_seed(monkeypat
     assert words.encode("a man") != words.encode("a man", special=False)
     model = tiny("bert", task="pretrain", vocab_size=words.vocab_size)
     pieces = ["a man sleeps ", "he is awake"]
-    report = evaluate(model, words, [pieces, "it is a man"], sure=Sureness(7, 20), context=9, batch=2)
+    report = evaluate(model, words, [pieces, "it is a man"], seed=7, resamples=20, context=9, batch=2)
     documents = [[id for text in its for id in words.encode(text, special=False)] for its in (pieces, ["it is a man"])]
     for (_, _, read), more in (*filled, *paired):
         assert read == documents
+        del more["progress"]
         assert more == {"context": 9, "seed": 7, "batch": 2}
     assert len(filled) == len(paired) == 1
     assert report.settings["context"] == 9
@@ -268,22 +271,34 @@ def test_masked_words_are_asked_without_special_tokens_and_by_the_seed(monkeypat
 def test_a_word_behind_the_cut_is_tagged_o(words):
     """Whichever number that label has; and as many tags as words, no more and no fewer."""
     model = tiny("bert", task="tag", n_classes=3, labels=("B-X", "I-X", "O"), max_len=5)
-    report = evaluate(model, words, [["a", "man", "sleeps", "he", "is"]], [["B-X"] * 3 + ["O"] * 2], sure=FEW)
+    report = evaluate(model, words, [["a", "man", "sleeps", "he", "is"]], [["B-X"] * 3 + ["O"] * 2], **FEW)
     assert report.settings == {"cut": 1, "words": 5}
     assert report.scores["accuracy"] >= 0.4
-    assert (
-        evaluate(model, words, [["a", "man", "sleeps", "he", "is"]], [["B-X"] * 5], sure=FEW).scores["accuracy"] <= 0.6
-    )
+    assert evaluate(model, words, [["a", "man", "sleeps", "he", "is"]], [["B-X"] * 5], **FEW).scores["accuracy"] <= 0.6
     with pytest.raises(InputError, match="sentence 1 has 1 words and 2 tags"):
         evaluate(model, words, [["a"]], [["O", "O"]])
 
 
 def test_a_translations_settings_are_what_was_asked():
     tokenizer, model = byte_level(), translator()
-    report = evaluate(
-        model, tokenizer, ["Hi"], ["Hi"], sure=FEW, max_len=4, terms=None, progress=lambda done, total: None
-    )
-    assert report.settings == {"beam": 4, "max_len": 4}
+    report = evaluate(model, tokenizer, ["Hi"], ["Hi"], **FEW, max_len=4, progress=lambda done, total: None)
+    assert report.settings == {"beam": 4, "length_penalty": 1.0, "max_len": 4}
+
+
+def test_an_option_without_effect_is_refused():
+    with pytest.raises(InputError, match="beam=2 has no effect on the task language_model, only on translate"):
+        evaluate(tiny("gpt2", vocab_size=400), byte_level(), ["a man"], beam=2)
+    with pytest.raises(InputError, match="stride=2 has no effect on the task translate, only on language_model"):
+        evaluate(translator(), byte_level(), ["a"], ["a"], stride=2)
+
+
+def test_sacrebleu_is_missed_before_anything_is_translated(monkeypatch):
+    from cutaway.evaluation import tasks
+
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    monkeypatch.setattr(tasks, "translate_all", lambda *_, **__: pytest.fail("translated"))
+    with pytest.raises(MissingExtra, match="sacrebleu"):
+        evaluate(translator(), byte_level(), ["a"], ["a"])
 
 
 def test_pictures():
@@ -293,9 +308,9 @@ def test_pictures():
     numbers = (pixels / 255 - np.array(mean)[:, None, None]) / np.array(std)[:, None, None]
     said = model(torch.tensor(numbers, dtype=torch.float32)).argmax(dim=1).numpy()
     wanted = np.where(np.arange(20) < 15, said, 0)
-    report = evaluate(model, None, pixels, wanted, mean=mean, std=std, batch=7, sure=FEW)
+    report = evaluate(model, None, pixels, wanted, mean=mean, std=std, batch=7, **FEW)
     assert report.scores == {"accuracy": float((said == wanted).mean())}
-    assert evaluate(model, None, numbers, wanted, sure=FEW).scores == report.scores
+    assert evaluate(model, None, numbers, wanted, **FEW).scores == report.scores
     with pytest.raises(InputError, match="2 numbers for pictures of 3 channels"):
         evaluate(model, None, pixels, wanted, mean=(0.5, 0.5))
 
@@ -304,12 +319,12 @@ def test_pictures():
 
 
 def test_a_report_is_json_and_says_how_long_it_took(words):
-    report = evaluate(classifier(), words, SENTENCES, [0] * 6, sure=Sureness(resamples=20, level=0.9))
+    report = evaluate(classifier(), words, SENTENCES, [0] * 6, resamples=20, level=0.9)
     said = json.loads(json.dumps(report.to_dict(), allow_nan=False))
     assert said["scores"] == report.scores
     assert said["intervals"]["accuracy"]["level"] == 0.9
     assert report.seconds > 0
-    assert evaluate(classifier(), words, SENTENCES, [0] * 6, sure=Sureness(resamples=0)).intervals == {}
+    assert evaluate(classifier(), words, SENTENCES, [0] * 6, resamples=0).intervals == {}
 
 
 def test_what_cannot_be_evaluated_is_refused(words):

@@ -1,18 +1,19 @@
 """Analogies and likeness: block by block as all at once, and with `gensim` beside us."""
 
 import gzip
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
 from cutaway.errors import InputError
-from cutaway.evaluation import Sureness, word_similarity
+from cutaway.evaluation import word_similarity
 from cutaway.evaluation.word_similarity import Analogy, Likeness, analogies, likeness
 from cutaway.evaluation.word_tests import read_word_test
 from cutaway.inside.word_vectors import WordVectors
 
-FEW = Sureness(resamples=20)
+FEW: dict[str, Any] = {"resamples": 20}
 RNG = np.random.default_rng(0)
 WORDS = [f"w{i}" for i in range(60)] + ["W0", "W7"]
 MATRIX = RNG.normal(size=(62, 10)).astype(np.float32)
@@ -37,7 +38,7 @@ def answers(by: str, questions: list[Analogy]) -> list[str]:
 def test_block_by_block_is_word_by_word(monkeypatch, by, at_once):
     monkeypatch.setattr(word_similarity, "WORDS_AT_ONCE", at_once[0])
     monkeypatch.setattr(word_similarity, "QUESTIONS_AT_ONCE", at_once[1])
-    report = analogies(VECTORS, QUESTIONS, by=by, sure=FEW)
+    report = analogies(VECTORS, QUESTIONS, by=by, **FEW)
     assert [item["said"] for item in report.items] == answers(by, QUESTIONS)
 
 
@@ -46,7 +47,7 @@ def test_the_score_by_sections_and_what_was_left_out():
         Analogy(q.a, q.b, q.c, said, q.section) for q, said in zip(QUESTIONS, answers("add", QUESTIONS), strict=True)
     ]
     mixed = right[:20] + QUESTIONS[20:] + [Analogy("w1", "w2", "w3", "nobody", "capitals")]
-    report = analogies(VECTORS, mixed, sure=FEW)
+    report = analogies(VECTORS, mixed, **FEW)
     expected = np.mean(
         [q.wanted.lower() == said.lower() for q, said in zip(mixed, answers("add", mixed[:50]), strict=False)]
     )
@@ -55,11 +56,11 @@ def test_the_score_by_sections_and_what_was_left_out():
     assert {name: group.n for name, group in report.groups["field"].items()} == {"semantic": 25, "syntactic": 25}
     assert set(report.groups["kind"]) == {"capitals", "gram1-plural"}
     with pytest.raises(InputError, match="none has four words"):
-        analogies(VECTORS, mixed[-1:], sure=FEW)
+        analogies(VECTORS, mixed[-1:], **FEW)
 
 
 def test_only_the_first_words_are_searched_and_asked():
-    report = analogies(VECTORS, QUESTIONS, most=40, sure=FEW)
+    report = analogies(VECTORS, QUESTIONS, most=40, **FEW)
     assert all(WORDS.index(item["said"]) < 40 for item in report.items)
     assert all(WORDS.index(word) < 40 for item in report.items for word in item["asked"])
     assert "the first 40 words" in report.signatures["accuracy"]
@@ -79,7 +80,7 @@ def test_analogies_are_gensims(tmp_path, most):
     theirs = KeyedVectors(10)
     theirs.add_vectors(WORDS, MATRIX)
     score, sections = theirs.evaluate_word_analogies(str(path), restrict_vocab=most)
-    ours = analogies(VECTORS, read_word_test([path]), most=most, sure=FEW)
+    ours = analogies(VECTORS, read_word_test([path]), most=most, **FEW)
     assert ours.n == len(sections[-1]["correct"]) + len(sections[-1]["incorrect"])
     assert ours.scores["accuracy"] == pytest.approx(score)
     near = theirs.most_similar("w3", topn=5)
@@ -93,7 +94,7 @@ def test_likeness_is_scipys_and_gensims(tmp_path):
     from gensim.models import KeyedVectors
 
     pairs = [Likeness(WORDS[i], WORDS[i + 7], float(i % 9)) for i in range(40)]
-    report = likeness(VECTORS, [*pairs, Likeness("w1", "nobody", 3.0)], sure=FEW)
+    report = likeness(VECTORS, [*pairs, Likeness("w1", "nobody", 3.0)], **FEW)
     cosines = [VECTORS.similarity(pair.a, pair.b) for pair in pairs]
     assert report.scores["spearman"] == pytest.approx(spearmanr(cosines, [pair.said for pair in pairs]).statistic)
     assert (report.n, report.settings["asked"], len(report.notes)) == (40, 41, 1)
@@ -108,7 +109,7 @@ def test_likeness_is_scipys_and_gensims(tmp_path):
 
 def test_likeness_knows_the_first_words_and_no_option_that_it_has_not():
     pairs = [Likeness(WORDS[i], WORDS[i + 1], float(i)) for i in range(8)]
-    assert likeness(VECTORS, pairs, most=5, sure=FEW).n == 4
+    assert likeness(VECTORS, pairs, most=5, **FEW).n == 4
     with pytest.raises(InputError, match="of 8 pairs these vectors know the words of 0"):
         likeness(VECTORS, pairs, most=1)
     with pytest.raises(TypeError, match="mistake"):

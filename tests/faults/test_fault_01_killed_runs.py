@@ -29,8 +29,8 @@ SAVING = {  # what a save does, in its order → the calls that belong to it
     "manifest": "manifest.json",
     "rename": "rename write_checkpoint",
     "flush": "fsync write_checkpoint",
-    "hide the old": "rename keep",
-    "remove the old": "unlink keep",
+    "hide the old": "rename keep_newest",
+    "remove the old": "unlink keep_newest",
 }
 
 

@@ -26,7 +26,7 @@ def test_fault_02_killed_at_any_call_that_reaches_the_disk_a_whole_checkpoint_is
     whole = killed_at(starter, Path(shutil.copytree(template, tmp_path / "whole")), -1)
     (made,) = (event["made"] for event in whole.of("calls"))
     renamed = made.index("rename write_checkpoint")
-    assert made[-1] == "rmdir keep"
+    assert made[-1] == "rmdir keep_newest"
     for call, name in enumerate(made):
         folder = Path(shutil.copytree(template, tmp_path / str(call)))
         assert killed_at(starter, folder, call).killed

@@ -8,7 +8,7 @@ from typing import Any, Self
 import jaxtyping
 from beartype import BeartypeConf, FrozenDict, beartype
 
-FIRST, THEN = 16, 64  # calls of a function in a test: so many are all checked, then one in so many
+FIRST, THEN = 4, 1024  # calls of a function in a test: so many are all checked, then one in so many
 
 # jaxtyping decorates methods one by one, and beartype understands Self only when it decorates the whole class.
 check = beartype(conf=BeartypeConf(hint_overrides=FrozenDict({Self: Any})))
@@ -32,8 +32,13 @@ def sampled(*, typechecker: Any) -> Callable[[Any], Any]:
     """What the hook calls for every function and class."""
 
     def decorate(it: Any) -> Any:
+        if inspect.isfunction(it):
+            return _sometimes(_jaxtyped(typechecker=typechecker)(it), it)
+        plain = vars(it).get("__init__")
         checked = _jaxtyped(typechecker=typechecker)(it)
-        return _sometimes(checked, it) if inspect.isfunction(it) else checked
+        if plain is not None and checked.__init__ is not plain:  # of a dataclass
+            checked.__init__ = _sometimes(checked.__init__, plain)
+        return checked
 
     return decorate
 

@@ -11,7 +11,7 @@ from helpers.parity.twins import twins_of
 from tokens.test_tokenizer import byte_level
 from transformers import GPT2Config, LlamaConfig
 
-from cutaway.evaluation import LastWord, Sureness, evaluate
+from cutaway.evaluation import LastWord, evaluate
 from cutaway.evaluation.winograd import Schema, readings
 
 PASSAGES = [LastWord("I ate an", "apple"), LastWord("The quick brown fox", "jumps"), LastWord("a b c", "d")]
@@ -31,7 +31,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_last_words_and_readings_are_theirs(tmp_path: Path, case: str):
     both, tokenizer = twins_of(CASES[case](), tmp_path, torch.float32), byte_level()
-    report = evaluate(both.ours, tokenizer, PASSAGES, start=False, sure=Sureness(resamples=0))
+    report = evaluate(both.ours, tokenizer, PASSAGES, start=False, resamples=0)
     losses, rights = [], []
     for passage in PASSAGES:
         context = tokenizer.encode(passage.context, special=False)

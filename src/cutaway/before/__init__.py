@@ -18,7 +18,7 @@
 
 4. Masks: for each last word, keep only the features that tell.
 
-       masked = MaskedSkips(skips, {"ran": {"battery", "program"}})     set by hand, or `informative(skips, first)`
+       masked = MaskedSkips(skips, {"ran": {"battery", "program"}})  set by hand, or `informative(skips, first)`
        masked.votes("check whether the battery ran".split())  {"down": 1.0}
 
 5. Attention: the mask of the last word is looked up, too. A one-hot query against all masks as keys, Q·Kᵀ, finds it.

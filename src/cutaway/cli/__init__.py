@@ -1,16 +1,18 @@
-"""The command line: one file per command, imported when it is asked for.
+"""The command line: one file per command, imported when it is needed.
 
-Exit codes: 0 done · 1 a command found something broken · 2 wrong input, said in one line on stderr · 130 Ctrl-C ·
-141 whoever read stdout has gone, as other programs say it to the shell.
+Exit codes: 0 done · 1 a command found something broken · 2 wrong input, with one line on stderr · 130 Ctrl-C ·
+141 the reader of stdout has gone (128 + SIGPIPE).
 
-A new command is a line in COMMANDS and a file whose function bears the file's name. `--help` imports every file, to
-read its docstring and options, so a file imports torch, and rooms that do, inside its function. A command of two words
-stands in a folder named as the first, and the first has a line in GROUPS.
+A new command is a line in SECTIONS and a file with a function of the file's name. `--help` imports every file for its
+docstring and options, so a file imports torch, and rooms that do, inside its function. A command of two words is in a
+folder named after the first word, which has a line in GROUPS.
 """
 
 import re
 import sys
+from collections.abc import Callable
 from importlib import import_module
+from inspect import cleandoc
 from typing import Annotated, Any
 
 import typer
@@ -21,45 +23,57 @@ from cutaway.cli.shared.streams import safe_streams, unwritable
 from cutaway.cli.shared.wording import in_options
 from cutaway.errors import CutawayError, InputError
 
-COMMANDS = {  # command → file in this folder
-    "chomsky": "chomsky",
-    "circuit": "circuit",
-    "classify": "classify",
-    "compare": "compare",
-    "demo": "demo",
-    "describe": "describe",
-    "doctor": "doctor",
-    "embed": "embed",
-    "evaluate": "evaluate",
-    "export": "export",
-    "fill": "fill",
-    "generate": "generate",
-    "import": "import_",
-    "inspect": "inspect",
-    "lens": "lens",
-    "models": "models",
-    "ngram": "ngram",
-    "pack": "pack",
-    "patch": "patch",
-    "plot": "plot",
-    "runs": "runs",
-    "shannon": "shannon",
-    "tokenizer show": "tokenizer.show",
-    "tokenizer train": "tokenizer.train",
-    "train": "train",
-    "translate": "translate",
-    "vectors": "vectors",
-    "verify": "verify",
+SECTIONS = {  # what `cutaway --help` says → command → file in this folder
+    "Use a model": {
+        "demo": "demo",
+        "models": "models",
+        "translate": "translate",
+        "generate": "generate",
+        "fill": "fill",
+        "classify": "classify",
+        "embed": "embed",
+        "evaluate": "evaluate",
+    },
+    "Look inside": {
+        "inspect": "inspect",
+        "lens": "lens",
+        "patch": "patch",
+        "circuit": "circuit",
+        "describe": "describe",
+        "verify": "verify",
+    },
+    "Train": {
+        "train": "train",
+        "runs": "runs",
+        "plot": "plot",
+        "tokenizer show": "tokenizer.show",
+        "tokenizer train": "tokenizer.train",
+    },
+    "What came before": {
+        "ngram": "ngram",
+        "vectors": "vectors",
+        "shannon": "shannon",
+        "chomsky": "chomsky",
+        "compare": "compare",
+    },
+    "Files, and this machine": {
+        "import": "import_",
+        "export": "export",
+        "pack": "pack",
+        "doctor": "doctor",
+    },
 }
-MOST, MOST_SEED = 2**53, 2**63 - 1  # larger numbers mean nothing, and are no integers to torch and NumPy
-NO_MEMORY = ("can't allocate memory", "out of memory", "Storage size calculation overflowed")  # as torch says it
+COMMANDS = {name: file for section in SECTIONS.values() for name, file in section.items()}
+HELP = {"help_option_names": ["-h", "--help"]}
+MOST, MOST_SEED = 2**53, 2**63 - 1  # larger numbers are not exact, or no integers of torch and NumPy
+NO_MEMORY = ("can't allocate memory", "out of memory", "Storage size calculation overflowed")  # in torch's errors
 GROUPS = {  # the first of two words → what the commands are for
-    "tokenizer": "Train a tokenizer; see how one cuts a text.",
+    "tokenizer": "Train a tokenizer, or show how one splits a text.",
 }
 
 
 class _Lazy(TyperGroup):
-    before = ""  # of the commands' names: "tokenizer " in the group of that name
+    before = ""  # the first word of the commands: "tokenizer " in the group of that name
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -68,17 +82,22 @@ class _Lazy(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         name = self.before + cmd_name
-        single = typer.Typer(add_completion=False, no_args_is_help=name in GROUPS, rich_markup_mode=None)
+        single = typer.Typer(
+            add_completion=False, no_args_is_help=name in GROUPS, rich_markup_mode=None, context_settings=HELP
+        )
         if name in GROUPS:
             inner = type("_LazyGroup", (_Lazy,), {"before": f"{name} "})
             single.callback(cls=inner, help=GROUPS[name])(lambda: None)
         elif name in COMMANDS:
-            file = COMMANDS[name]
-            function = getattr(import_module(f"cutaway.cli.{file}"), file.rpartition(".")[2])
-            single.command(cmd_name, cls=_Command)(with_fields(function))
+            single.command(cmd_name, cls=_Command, context_settings=HELP)(with_fields(_function_of(name)))
         else:
             return None
         return typer.main.get_command(single)
+
+
+def _function_of(command: str) -> Callable[..., None]:
+    file = COMMANDS[command]
+    return getattr(import_module(f"cutaway.cli.{file}"), file.rpartition(".")[2])
 
 
 class _Command(TyperCommand):
@@ -91,13 +110,21 @@ class _Command(TyperCommand):
 
 
 class _LazyCommands(_Lazy):
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The commands by section, each with the first sentence of its help."""
+        for title, section in SECTIONS.items():
+            helps = {name.split()[0]: GROUPS.get(name.split()[0]) or _function_of(name).__doc__ for name in section}
+            sentences = {name: re.split(r"(?<=[.?])\s", cleandoc(text or ""))[0] for name, text in helps.items()}
+            with formatter.section(title):
+                formatter.write_dl([(name, " ".join(text.split())) for name, text in sentences.items()])
+
     def main(self, *args: Any, **options: Any) -> Any:
         with safe_streams():
             try:
                 try:
                     return super().main(*args, **options)
                 finally:
-                    sys.stdout.flush()  # here, where what goes wrong can be said
+                    sys.stdout.flush()  # here, where an error can still be reported
             except OSError as error:
                 code = unwritable(error)
                 if code is None:
@@ -122,8 +149,8 @@ class _LazyCommands(_Lazy):
         except (RuntimeError, MemoryError) as error:
             if ctx.params["debug"] or not _out_of_memory(error):
                 raise
-            asked = re.search(r"tried to allocate ([\d.]+ ?\w+)", str(error), re.IGNORECASE)
-            much = f" for {asked[1]}" if asked else ""
+            size = re.search(r"tried to allocate ([\d.]+ ?\w+)", str(error), re.IGNORECASE)
+            much = f" for {size[1]}" if size else ""
             print(
                 f"error: not enough memory{much}: smaller batches (train.tokens) or shorter texts need less",
                 file=sys.stderr,
@@ -131,42 +158,47 @@ class _LazyCommands(_Lazy):
             raise typer.Exit(2) from None
 
     def _options(self, ctx: Any) -> set[str]:
-        """Those of the command that was asked for, or of all in its group."""
-        asked: Any = self.get_command(ctx, ctx.invoked_subcommand)
-        each: list[Any] = [asked]
-        if isinstance(asked, TyperGroup):
-            each = [asked.get_command(ctx, name) for name in asked.commands]
+        """The options of the invoked command, or of all commands in its group."""
+        command: Any = self.get_command(ctx, ctx.invoked_subcommand)
+        each: list[Any] = [command]
+        if isinstance(command, TyperGroup):
+            each = [command.get_command(ctx, name) for name in command.commands]
         return {name for command in each for option in command.params for name in option.opts}
 
 
 def _out_of_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or any(said in str(error) for said in NO_MEMORY)
+    return isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY)
 
 
 app = typer.Typer(
-    cls=_LazyCommands, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
+    cls=_LazyCommands,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings=HELP,
 )
 
 
-def _print_version(wanted: bool) -> bool:
-    if wanted:
+def _print_version(flag: bool) -> bool:
+    if flag:
         from cutaway import __version__
 
         print(f"cutaway {__version__}")
         raise typer.Exit
-    return wanted
+    return flag
 
 
 @app.callback()
 def _cutaway(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say which version this is.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", envvar="CUTAWAY_DEBUG", help="Show the traceback of an error.")
+        bool, typer.Option("--debug", envvar="CUTAWAY_DEBUG", help="Show the traceback of errors.")
     ] = False,
 ) -> None:
-    """The Transformer, whole, and with its cover off."""
+    """Train, run and look inside Transformers. Start with: cutaway demo"""
 
 
 def main() -> None:

@@ -51,10 +51,11 @@ def classify(
     precision: In = Precision.auto,
     as_json: Json = False,
 ) -> None:
-    """Classify or tag texts or pictures, or rate them with a number; a tab separates the two texts of a pair.
+    """Classify texts or pictures, tag words, or predict numbers.
 
-    Each line of the input gives one line: the class and its probability, the number, or a tag for each word. Pictures
-    are file names; one that cannot be read is reported and skipped, and the exit code is then 2.
+    A tab separates the two texts of a pair. Each line of the input gives one line: the class and its probability, the
+    number, or a tag for each word. Pictures are file names; one that cannot be read is reported and skipped, and the
+    exit code is then 2.
     """
     texts = given_texts(texts, lines)
     precision = chosen_precision(precision, model)

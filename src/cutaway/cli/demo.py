@@ -46,7 +46,10 @@ Answer = tuple[dict[str, Any], list[Any]]  # as data, and as it is shown
 
 
 def demo(sentence: Given = None, reverse: Reverse = False, steps: Steps = None, as_json: Json = False) -> None:
-    """See the bundled models at work: translate, go on with a story, fill a blank, recognise a digit."""
+    """See the bundled models at work.
+
+    They translate, continue a story, fill a blank and recognise a digit.
+    """
     if reverse:
         from cutaway.cli.demo_reverse import STEPS, WORDS, learn_to_reverse
 

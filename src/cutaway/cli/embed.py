@@ -71,10 +71,11 @@ def embed(
     words: WordOptions,
     as_json: Json = False,
 ) -> None:
-    """Turn each text into a vector of length 1; each line of the input gives one line of numbers.
+    """Turn texts into vectors, or find the words nearest to a word.
 
-    With --out the vectors go to that file only, unless --json or --output is given, too. --near and --analogy show
-    words instead; --model may then be a file of word vectors: GloVe, word2vec, .vec, .npy.
+    A vector has length 1. Each line of the input gives one line of numbers. With --out the vectors go to that file
+    only, unless --json or --output is given, too. --near and --analogy show words instead; --model may then be a file
+    of word vectors: GloVe, word2vec, .vec, .npy.
     """
     out = vectors.out
     if words.near is not None or words.analogy is not None:

@@ -42,7 +42,7 @@ def fill(
     precision: In = Precision.auto,
     as_json: Json = False,
 ) -> None:
-    """Fill the blanks of texts: [MASK], <mask> or ___; each line of the input gives one line."""
+    """Fill the blanks of texts: [MASK], <mask> or ___. Each line of the input gives one line."""
     texts = given_texts(texts, lines)
     precision = chosen_precision(precision, model)
     loaded, found = load_ready(model, precision)

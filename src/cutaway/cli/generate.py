@@ -41,7 +41,7 @@ def generate(
     precision: In = Precision.auto,
     as_json: Json = False,
 ) -> None:
-    """Continue a text with a language model: greedy decoding, sampling or beam search."""
+    """Continue a text, by greedy decoding, sampling or beam search."""
     with importing():
         from cutaway.decoding.generate import stream_text, write_texts
         from cutaway.model.model import DecoderModel

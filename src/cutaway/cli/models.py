@@ -1,4 +1,4 @@
-"""`cutaway models`: the models that are here by name."""
+"""`cutaway models`: the models that are available by name."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def models(as_json: Json = False) -> None:
-    """List the models that can be called by name: what they do, size, licence, score."""
+    """List the models that are available by name, with task, size, licence and score."""
     from cutaway.bundled import models as here
 
     found = here()
@@ -19,7 +19,7 @@ def models(as_json: Json = False) -> None:
     elif found:
         _show(found)
     else:
-        print("no model is here by name: set CUTAWAY_MODELS to a folder of model folders (docs/models.md)")
+        print("no model is available by name: set CUTAWAY_MODELS to a folder of model folders (docs/models.md)")
 
 
 def _show(found: "list[ModelInfo]") -> None:

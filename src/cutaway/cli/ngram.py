@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cutaway.before.options import NGramOptions, Smoothing
-from cutaway.cli.evaluate import Split
-from cutaway.cli.shared.options import Json
+from cutaway.cli.shared.options import Json, Split
 from cutaway.cli.shared.tables import json_text
 from cutaway.errors import InputError
 

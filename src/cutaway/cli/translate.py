@@ -13,7 +13,6 @@ from cutaway.arguments import Options, option
 from cutaway.cli.shared.line_commands import LineOptions, answer_lines, fingerprint, given_texts, hint_at_files
 from cutaway.cli.shared.models import In, Precision, Where, chosen_precision, load_ready, tokenizer_for_text
 from cutaway.cli.shared.options import Json
-from cutaway.cli.shared.tables import json_text, show_alignment
 from cutaway.decoding.options import TranslationOptions
 from cutaway.errors import InputError
 
@@ -46,7 +45,7 @@ def translate(
     precision: In = Precision.auto,
     as_json: Json = False,
 ) -> None:
-    """Translate texts, or the lines of a file or a pipe; each line of the input gives one line."""
+    """Translate texts, or the lines of a file or a pipe. Each line of the input gives one line."""
     texts = given_texts(texts, lines)
     glossary = _terms(terms.term, terms.terms)
     precision = chosen_precision(precision, model)
@@ -117,6 +116,8 @@ def _terms_hash(terms: dict[str, str]) -> str | None:
 def _line(found: "Translation", scores: bool, align: bool, as_json: bool) -> str:
     """One text's answer as one line: JSON, or columns with tabs between."""
     if as_json:
+        from cutaway.cli.shared.tables import json_text
+
         return json_text(found.to_dict())
     columns: list[str] = []
     alone = found.requested == 1 and not scores and not align
@@ -133,6 +134,7 @@ def _show(found: "Translation", scores: bool, align: bool) -> None:
     from rich.text import Text
 
     from cutaway.cli.shared.console import Console
+    from cutaway.cli.shared.tables import show_alignment
 
     console = Console()
     for one in found.n_best:

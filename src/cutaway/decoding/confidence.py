@@ -1,7 +1,7 @@
-"""How sure a language model was of each word that it wrote, and what else it might have written there.
+"""How sure a language model was of each word that it generated, and what else it might have generated there.
 
-A word's probability is the product of those of its tokens, log p(w) = Σ log p(token | all before it): the model's own,
-whatever the temperature and the rules by which the words were drawn.
+A word's probability is the product of those of its tokens, log p(w) = Σ log p(token | all before it): the model's own
+probabilities, before temperature and other rules.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import torch
 
 from cutaway.decoding.alignment import members, word_spans
 from cutaway.decoding.detokenize import Speller
-from cutaway.decoding.fill import Word, likeliest_words, writable
+from cutaway.decoding.fill import Word, likeliest_words, words_of
 from cutaway.decoding.generate import prompt_ids
 from cutaway.model.finite import check_scores
 from cutaway.model.model import DecoderModel
@@ -20,7 +20,7 @@ from cutaway.tokens import Tokenizer
 
 @dataclass(frozen=True)
 class TokenConfidence:
-    """A word of a text, its probability, and the likeliest tokens to begin a word in its place."""
+    """A word of a text, its probability, and the most likely first tokens in its place."""
 
     text: str
     probability: float
@@ -31,7 +31,7 @@ class TokenConfidence:
 def confidence_of(
     model: DecoderModel, tokenizer: Tokenizer, prompt: str, written: Sequence[int], *, k: int = 5
 ) -> list[TokenConfidence]:
-    """The words of what was written behind a prompt, marks by themselves; `written` are its tokens."""
+    """The words and punctuation marks of a text generated after a prompt; `written` are its tokens."""
     front, ends = prompt_ids(model, tokenizer, prompt), model.config.end_ids or ()
     ids = [id for id in written if id not in ends]
     if not ids:
@@ -47,7 +47,7 @@ def confidence_of(
     text = speller.close()
     words = word_spans(text)
     table = members(text, words, spans)
-    candidates = likeliest_words(scores, writable(model, tokenizer), k, tokenizer)
+    candidates = likeliest_words(scores, words_of(model, tokenizer), k, tokenizer)
     firsts = table.argmax(dim=1).tolist() if words else []
     return [
         TokenConfidence(text[a:b], probability, candidates[first])

@@ -20,7 +20,7 @@ LOST = "\ufffd"  # for a byte that is no character
 
 
 class Speller:
-    """Hears the tokens of one text behind its prompt; `said` is what can be shown of it so far."""
+    """Turns the tokens of one text into text as they come; `said` is what can be shown so far."""
 
     def __init__(
         self, tokenizer: Tokenizer, prompt: Sequence[int], *, ends: Collection[int] = (), stops: Sequence[str] = ()
@@ -30,31 +30,31 @@ class Speller:
         self.ids = list(prompt[-CONTEXT:])
         self.spelled = len(self.ids)
         self.heard = 0
-        self.said, self.held = "", ""  # the rest may yet become a stop string
+        self.said, self.held = "", ""  # `held` may still become a stop string
         self.stopped = False
         self.open = bytearray()  # the bytes of a character that is not complete
         self.broken = False  # whether the bytes in a row, of which those are the last, hold some that are no character
 
     def hear(self, ids: Sequence[int]) -> bool:
-        """All that is written by now; whether that is enough: then `heard` says how many tokens were."""
+        """Takes all new tokens so far; returns whether a stop string is complete, after `heard` tokens."""
         for id in ids[self.heard :]:
             if self.stopped:
                 break
-            # a model's vocabulary may be padded to a round number: those places stand for nothing
+            # a vocabulary may be padded to a round number: those ids stand for nothing
             if id not in self.silent and id < self.tokenizer.vocab_size:
                 self._take(id)
             self.heard += 1
         return self.stopped
 
     def close(self) -> str:
-        """Nothing more will come: the whole text."""
+        """The whole text, when no more tokens will come."""
         self._lose(len(self.open))
         self._spell(sure=True)
         self.said, self.held = self.said + self.held, ""
         return self.said
 
     def copy(self) -> "Speller":
-        """Another that has heard the same."""
+        """A copy with the same state."""
         other = copy(self)
         other.ids, other.open = self.ids.copy(), self.open.copy()
         return other
@@ -95,7 +95,7 @@ class Speller:
             self._say(n * LOST)
 
     def _spell(self, *, sure: bool = False) -> None:
-        """What was not yet; where the last character looks incomplete, only if it is `sure` to stay so."""
+        """Decodes the new tokens; if the last character looks incomplete, only when `sure` that it stays so."""
         if self.stopped or self.spelled == len(self.ids):
             return
         context = max(0, self.spelled - CONTEXT)
@@ -110,7 +110,7 @@ class Speller:
         self._say(new)
 
     def _goes_on(self, id: int) -> bool:
-        """Whether this is a byte in the midst of a character: nothing can be spelled from there on."""
+        """Whether this is a byte inside a character, where decoding cannot begin."""
         byte = BYTE.fullmatch(self.tokenizer.token(id))
         return byte is not None and 0x80 <= int(byte[1], 16) < 0xC0
 
@@ -127,7 +127,7 @@ class Speller:
         self.said, self.held = self.said + self.held[:safe], self.held[safe:]
 
     def _could_stop(self) -> int:
-        """The length of the longest end of what is held that a stop string begins with."""
+        """The length of the longest suffix of the held text that may become a stop string."""
         most = len(self.held)
         lengths = (n for stop in self.stops for n in range(1, min(len(stop), most + 1)) if self.held.endswith(stop[:n]))
         return max(lengths, default=0)

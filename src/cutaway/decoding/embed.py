@@ -1,10 +1,10 @@
-"""Texts as vectors: what a model makes of a text, as one point, so that texts of like meaning lie near each other.
+"""Texts as vectors, so that texts with similar meanings are close to each other.
 
     vectors = embed(model, tokenizer, ["A man plays.", "Someone makes music."])      # text × d_model, each of length 1
-    vectors @ vectors.T                                                              # how alike they are
+    vectors @ vectors.T                                                              # their cosine similarities
 
-`pool="mean"` is the mean of all its tokens' states (Reimers & Gurevych 2019, Sentence-BERT); `"first"` the state of
-[CLS], which only an encoder's has seen the whole.
+`pool="mean"` is the mean of the states of all tokens (Reimers & Gurevych 2019, Sentence-BERT); `"first"` is the state
+of [CLS], which has seen the whole text in an encoder only.
 """
 
 from collections.abc import Sequence
@@ -39,9 +39,10 @@ def embed(
     as_trained: bool = False,
     progress: Progress = no_progress,
 ) -> Float[np.ndarray, "text d_model"]:
-    """One vector of length 1 for each text, whatever else is in the batch.
+    """One vector of length 1 for each text, independent of the rest of the batch.
 
-    A text that is longer than the model reads is refused, unless `cut` says after how many tokens texts end.
+    A text that is longer than the model reads is refused; `cut` cuts texts after so many tokens. `as_trained` puts
+    special tokens around them as `cutaway train` does, not as the tokenizer does.
     """
     _check(model, pool, cut)
     rows = rows_of(tokenizer, texts, cut, as_trained=as_trained)
@@ -67,7 +68,7 @@ def _check(model: Model, pool: str, cut: int | None) -> None:
     if pool not in ("mean", "first"):
         raise InputError(f"pool={pool!r} is neither 'mean' nor 'first'")
     if model.config.family == "vit":
-        raise InputError("this model reads pictures: texts are for a model with a vocabulary")
+        raise InputError("this model reads pictures: use one that reads text")
     if pool == "first" and isinstance(model, DecoderModel) and not isinstance(model, EncoderDecoderModel):
-        raise InputError("a decoder's first token has seen nothing but itself: use pool='mean'")
+        raise InputError("the first token of a decoder has seen only itself: use pool='mean'")
     check_cut(model, cut)

@@ -1,10 +1,10 @@
-"""How a text goes on, in one line.
+"""Continues texts: greedy decoding, sampling or beam search, in one line.
 
-    generate(model, tokenizer, "Once upon a time")                                     # the likeliest words
-    generate(model, tokenizer, "Once upon a time", temperature=0.8, top_p=0.9, seed=7) # drawn ones
+    generate(model, tokenizer, "Once upon a time")                                     # greedy
+    generate(model, tokenizer, "Once upon a time", temperature=0.8, top_p=0.9, seed=7) # sampled
     for piece in generate(model, tokenizer, "Once upon a time", stream=True): print(piece, end="")
 
-Several prompts are written side by side; each text is the same as if it were written alone.
+Several prompts are decoded at the same time; each text is the same as if it were decoded alone.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ Ended = Literal["end", "stop", "limit", "full"]
 
 @dataclass(frozen=True)
 class Generated:
-    """One text, and why it ended: the model ended it, a stop string or the limit did, or the model is full."""
+    """One text, and why it ended: by an end token, a stop string, the limit, or because the model is full."""
 
     text: str
     ids: list[int]
@@ -76,13 +76,13 @@ def generate(
 def write_texts(
     model: DecoderModel, tokenizer: Tokenizer, prompts: Sequence[str], options: GenerationOptions
 ) -> list[list[Generated]]:
-    """What `generate` gives, with all that is known about each text; the best first, drawn ones by their seeds."""
+    """The texts of `generate` with ids, scores and endings; the best first, sampled ones by their seeds."""
     if not prompts:
         return []
     plan = _Plan(model, tokenizer, prompts, options)
     found = dict(plan.engine().run(plan.jobs))
     answers = [plan.texts_of(number, found[number]) for number in range(len(plan.jobs))]
-    each = len(plan.jobs) // len(prompts)  # drawn texts have a job each, those of a beam share one
+    each = len(plan.jobs) // len(prompts)  # sampled texts have a job each, those of a beam share one
     return [
         [one for job in answers[first : first + each] for one in job][: options.n_best]
         for first in range(0, len(answers), each)
@@ -119,7 +119,7 @@ def stream_text(
 
 
 class _Plan:
-    """The jobs that write some texts, and who spells what they write."""
+    """The jobs for some prompts, and how their tokens become text."""
 
     def __init__(
         self,
@@ -171,14 +171,14 @@ class _Plan:
     def _bound(self, limit: int) -> str:
         if limit == self.options.max_tokens:
             return f"max_tokens={limit:,}: raise it"
-        return f"this model has room for {limit:,} behind this prompt (max_len={self.model.max_len:,})"
+        return f"this model has room for {limit:,} after this prompt (max_len={self.model.max_len:,})"
 
     def texts_of(self, number: int, found: Sequence[Hypothesis]) -> list[Generated]:
-        """The texts of one job, the best first. Those that a stop string has made equal are one."""
+        """The texts of one job, the best first; those that are equal after a stop string are given once."""
         texts = []
         for place, hypothesis in enumerate(found):
             speller = self.spellers[number]
-            if place:  # each has a speller of its own
+            if place:  # the first has one already
                 speller = Speller(speller.tokenizer, self.jobs[number].prompt, ends=self.ends, stops=self.options.stops)
             texts.append(self._written(hypothesis, speller, self.jobs[number].limit))
         texts = self._matching(texts, self.jobs[number])
@@ -189,20 +189,20 @@ class _Plan:
         return list(once.values()) if self.options.stops else texts
 
     def _matching(self, texts: list[Generated], job: Job) -> list[Generated]:
-        """What other rules have kept from becoming a match is no text."""
+        """Drops texts that do not match `allow` because other rules were in the way."""
         for rule in job.rules:
             if isinstance(rule, Matching):
                 kept = [one for one in texts if one.ended == "stop" or rule.matches(one.text)]
                 if not kept:
                     raise InputError(
-                        f"{rule} and the other rules: {texts[0].text!r} is no match, but {self._bound(job.limit)}"
+                        f"{rule} and the other rules: {texts[0].text!r} does not match, but {self._bound(job.limit)}"
                     )
                 texts = kept
         return texts
 
     def _written(self, found: Hypothesis, speller: Speller, limit: int) -> Generated:
         ids, score, ended = found.ids, found.score, found.ids[-1] in self.ends
-        if speller.hear(ids[:-1]) and ended:  # the end says no more than the stop string did: see `Stopping`
+        if speller.hear(ids[:-1]) and ended:  # the end token came after the stop string: see `Stopping`
             ids, score = ids[:-1], score * len(ids) / (len(ids) - 1)
         speller.hear(ids)
         text = speller.close()
@@ -210,7 +210,7 @@ class _Plan:
 
 
 def room(model: DecoderModel, prompt: Sequence[int], options: GenerationOptions) -> int:
-    """How many tokens may be written behind a prompt: as many as wished, or as the model has room for."""
+    """How many tokens may be generated after a prompt: `max_tokens`, or as many as the model has room for."""
     if model.max_len is None:
         return options.max_tokens
     return min(options.max_tokens, model.max_len - len(prompt) + 1)
@@ -221,7 +221,7 @@ def ending(speller: Speller, by_itself: bool, is_full: bool) -> Ended:
 
 
 def prompt_ids(model: DecoderModel, tokenizer: Tokenizer, text: str) -> list[int]:
-    """A prompt as the model reads it: behind its start token, if that stands before texts (`Tokenizer.begins_with`)."""
+    """A prompt's tokens, after the start token if texts begin with it (`Tokenizer.begins_with`)."""
     if not isinstance(text, str):
         raise InputError(f"the prompt is a {type(text).__name__}, not a text")
     ids = tokenizer.encode(text, special=False)
@@ -229,7 +229,7 @@ def prompt_ids(model: DecoderModel, tokenizer: Tokenizer, text: str) -> list[int
     if start is not None and (not ids or tokenizer.begins_with(start, model.config.end_ids or ())):
         ids = [start, *ids]
     if not ids:
-        raise InputError(f"the prompt {text!r} has no tokens, and this model has no start token: write a beginning")
+        raise InputError(f"the prompt {text!r} has no tokens, and this model has no start token: write some text")
     if model.max_len is not None and len(ids) > model.max_len:
         raise InputError(f"the prompt has {len(ids):,} tokens; this model reads at most max_len={model.max_len:,}")
     vocab_size = model.config.vocab_size  # type: ignore[attr-defined]

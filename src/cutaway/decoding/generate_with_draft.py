@@ -1,4 +1,4 @@
-"""`generate` with a draft: the likeliest words, in fewer readings of the big model. `speculative` says how.
+"""`generate` with a draft model: greedy decoding in fewer passes of the big model; see `speculative`.
 
 generate(model, tokenizer, "Once upon a time", draft=small)
 """
@@ -21,7 +21,7 @@ SHARED = ("max_tokens", "stop", "seed")  # the options that work with a draft; w
 
 @dataclass(frozen=True)
 class Drafted:
-    """One text, why it ended, and how well the draft guessed: see `Speculation`."""
+    """One text, why it ended, and how many of the draft's tokens were accepted: see `Speculation`."""
 
     text: str
     ids: list[int]
@@ -39,7 +39,7 @@ def write_drafted(
     options: GenerationOptions,
     k: int = 4,
 ) -> list[Drafted]:
-    """How each prompt goes on, by the model's own likeliest words, of which the draft guesses `k` at a time."""
+    """Continues each prompt by greedy decoding, for which the draft proposes `k` tokens at a time."""
     for field in fields(options):
         value = getattr(options, field.name)
         if field.name not in SHARED and value not in (field.default, []):
@@ -70,7 +70,7 @@ def write_drafted(
 
 
 def check_same_tokens(tokenizer: Tokenizer, theirs: Tokenizer | None) -> None:
-    """A draft writes ids: they have to mean the same words to both. One without a tokenizer is taken at its size."""
+    """Both models must have the same tokens; of a draft without a tokenizer only the size is checked later."""
     if theirs is None:
         return
     ours, other = (set(each.backend.get_vocab().items()) for each in (tokenizer, theirs))

@@ -123,6 +123,20 @@ class GenerationOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClassificationOptions(Options):
+    """How texts or pictures are classified."""
+
+    cut: int | None = option(None, "Texts: cut them after this many tokens, of a pair the longer one first.")
+    as_trained: bool = option(
+        False, "Texts: put special tokens around them as `cutaway train` does, not as the tokenizer does."
+    )
+    batch_tokens: int = option(8192, "Texts: number of tokens at a time.", least=1)
+    mean: Sequence[float] | None = option(None, "Pictures: the mean of each channel; by default the model's.")
+    std: Sequence[float] | None = option(None, "Pictures: the deviation of each channel; by default the model's.")
+    batch: int = option(256, "Pictures: number at a time.", least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class TranslationOptions(Options):
     """How texts are translated."""
 

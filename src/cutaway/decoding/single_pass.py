@@ -1,7 +1,7 @@
-"""What a model answers when it is asked once: sentences, pairs of sentences, the words of a sentence, pictures.
+"""What a model answers in a single forward pass: for texts, pairs of texts, the words of a text, pictures.
 
-A text goes in as in training: with what its tokenizer puts around it ([CLS] … [SEP]). One that is too long is refused,
-or loses its end where that is asked for, of a pair the longer one first; an evaluation tells how many did.
+A text is read as in training, with the special tokens around it ([CLS] … [SEP]). One that is too long is refused, or
+cut if the caller asks for that, of a pair the longer one first; an evaluation says how many were cut.
 """
 
 from bisect import bisect_right
@@ -57,7 +57,7 @@ def check_cut(model: Model, cut: int | None) -> None:
 
 
 def check_room(model: Model, rows: Sequence[Row], fix: str = "cut={max_len} drops the rest") -> None:
-    """A text that is longer than the model reads is refused: what an answer is not about is the asker's to say."""
+    """Refuses a text that is longer than the model reads: whether to cut it is up to the caller."""
     max_len = getattr(model, "max_len", None)
     for number, row in enumerate(rows):
         if max_len is not None and len(row.ids) > max_len:
@@ -70,11 +70,11 @@ def check_room(model: Model, rows: Sequence[Row], fix: str = "cut={max_len} drop
 def surrounded(
     tokenizer: Tokenizer, parts: Sequence[Encoded], max_len: int | None, as_trained: bool
 ) -> tuple[Row, int, list[int]]:
-    """One text or two with special tokens around them, cut to `max_len`; how many of those stand in front, and how
-    many tokens each text kept.
+    """One text or two with special tokens around them, cut to `max_len`; also the number of special tokens in front,
+    and how many tokens of each text were kept.
 
-    By its tokenizer's own rule (published models), or `as_trained` here: [CLS] first [SEP] second [SEP] where there are
-    such tokens, else first <eos> second <eos>.
+    By the tokenizer's own template (published models), or `as_trained` by us: [CLS] first [SEP] second [SEP] where
+    there are such tokens, else first <eos> second <eos>.
     """
     if as_trained:
         front = [] if tokenizer.cls_id is None else [tokenizer.cls_id]
@@ -100,7 +100,7 @@ def surrounded(
 
 
 def template(tokenizer: Tokenizer, n_parts: int) -> list[tuple[int, int]]:
-    """What a tokenizer puts around one text or two: (id, segment) of each, TEXT where a text goes; by an example."""
+    """A tokenizer's template for one text or two: (id, segment) of each special token, TEXT in the place of a text."""
     example = tokenizer.backend.encode("a", "a" if n_parts == 2 else None)
     pattern: list[tuple[int, int]] = []
     before: int | None = None
@@ -139,7 +139,7 @@ def answers_to(
 def side_by_side(
     model: Model, rows: Sequence[Row], batch_tokens: int
 ) -> Iterator[tuple[list[int], Int[Tensor, "batch seq"], dict[str, Tensor | None]]]:
-    """Batches of rows: their numbers, their ids, and what the model has to know besides."""
+    """Batches of rows: their numbers, their padded ids, and the mask and segments for the model."""
     segmented = getattr(model.config, "n_segments", 1) > 1
     for chosen in row_batches([row.ids for row in rows], batch_tokens):
         ids, real = padded_ids([rows[i].ids for i in chosen], model.device)
@@ -155,13 +155,13 @@ def check_ready(model: Model) -> None:
 
 
 def in_precision(device: torch.device, dtype: torch.dtype | None) -> AbstractContextManager[object]:
-    """Products are taken in this precision, None in the weights'."""
+    """Computes in this precision under autocast; None computes in that of the weights."""
     return nullcontext() if dtype is None else torch.autocast(device.type, dtype)
 
 
 def row_batches(rows: Sequence[Sequence[int]], batch_tokens: int) -> Iterator[list[int]]:
-    """Numbers of rows of about the same length, at most `batch_tokens` places together; the longest first, so that a
-    batch that does not fit into memory shows at once."""
+    """Batches of rows of similar length, by number, of at most `batch_tokens` tokens; the longest first, so that one
+    that does not fit into memory fails at once."""
     order = sorted((row for row in range(len(rows)) if rows[row]), key=lambda row: -len(rows[row]))
     start = 0
     while start < len(order):
@@ -183,7 +183,7 @@ def answers_to_images(
 ) -> Float[np.ndarray, "n answers"]:
     """The model's scores for each picture; bytes become numbers as (x / 255 − mean) / std, others stay as they are."""
     if batch < 1:
-        raise InputError(f"batch={batch}: at least one picture is read at a time")
+        raise InputError(f"batch={batch} must be at least 1")
     found = []
     for start in range(0, len(images), batch):
         some = pixels_of(model, images[start : start + batch], mean, std)
@@ -198,7 +198,7 @@ def pixels_of(
     model: Model, images: Shaped[np.ndarray, "n channel height width"], mean: Sequence[float], std: Sequence[float]
 ) -> Float[Tensor, "n channel height width"]:
     """Pictures as the model reads them."""
-    some = torch.from_numpy(np.array(images)).to(model.device)  # a copy: a map is read-only
+    some = torch.from_numpy(np.array(images)).to(model.device)  # a copy, since memory-mapped arrays are read-only
     if some.dtype == torch.uint8:
         some = (some / 255 - _channels(mean, some)) / _channels(std, some)
     return some.to(model.dtype)
@@ -213,15 +213,15 @@ def _channels(values: Sequence[float], images: Tensor) -> Float[Tensor, "channel
 def first_tokens(
     tokenizer: Tokenizer, words: Sequence[str], max_len: int | None, *, as_trained: bool = False
 ) -> tuple[Row, list[int]]:
-    """Words joined by spaces as one row, and where in it each word's first token stands; words that do not fit are cut.
+    """Words joined by spaces as one row, and the place of each word's first token; words that do not fit are cut.
 
-    A word's tag is read off its first token (BERT, section 5.3).
+    A word's tag is predicted at its first token (BERT, section 5.3).
     """
     encoded = tokenizer.encode_full(" ".join(words), special=False)
     begins = list(accumulate((len(word) + 1 for word in words), initial=0))
     places: dict[int, int] = {}
     for at, (start, stop) in enumerate(encoded.offsets):
-        if start < stop:  # the last character says where a token belongs: the first may be the space before its word
+        if start < stop:  # by its last character: the first may be the space before the word
             places.setdefault(bisect_right(begins, stop - 1) - 1, at)
     missing = [word for number, word in enumerate(words) if number not in places]
     if missing:

@@ -46,7 +46,7 @@ def fill_blanks(
 ) -> BlankScores:
     """Documents, cut into rows of `context` tokens with [CLS] and [SEP] around each, and the blanks in them."""
     if tokenizer.mask_id is None:
-        raise InputError("this tokenizer has no token that hides a word: nothing can be asked")
+        raise InputError("this tokenizer has no mask token: use a model with one")
     hiding = Hiding(
         mask_id=tokenizer.mask_id,
         vocab_size=tokenizer.vocab_size,

@@ -1,14 +1,14 @@
-"""How close translations come to those of people: BLEU (Papineni et al. 2002) and chrF (Popović 2015).
+"""How similar translations are to reference translations: BLEU (Papineni et al. 2002) and chrF (Popović 2015).
 
     BLEU = min(1, e^(1 − r/c)) · (p₁ p₂ p₃ p₄)^(1/4)        p_n: share of our n-grams that the reference has, too;
                                                             c, r: how long we and the reference are
     chrF = the F₂ of n-grams of characters, n = 1 … 6
 
-`sacrebleu` counts, and its signature says how: two scorers would give two BLEUs, so this is the only one here. Cased,
-13a tokenisation and detokenised text, unless said otherwise.
+Both are computed by `sacrebleu`, whose signature says how, so that there is only one BLEU here. By default text is
+cased and detokenized, with 13a tokenization.
 
-Both are functions of counts that add up over sentences: `bleu_counts` keeps a row for each, so that a resampled corpus
-costs one sum (`evaluation.bootstrap`).
+Both are functions of counts that add up over sentences: `bleu_counts` keeps a row for each sentence, so that a
+resampled corpus needs only a sum (`evaluation.bootstrap`).
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from cutaway.errors import InputError, MissingExtra
 
 @dataclass(frozen=True)
 class Score:
-    """A number between 0 and 100, and how it was counted."""
+    """A number between 0 and 100, and how it was computed."""
 
     value: float
     signature: str
@@ -36,7 +36,7 @@ class Score:
 
 @dataclass(frozen=True, eq=False)
 class BleuCounts:
-    """What each sentence adds to a corpus; `from_sum` makes a score of the sum."""
+    """The counts of each sentence; `from_sum` makes a score of their sum."""
 
     name: str
     signature: str
@@ -44,7 +44,7 @@ class BleuCounts:
     from_sum: Callable[[list[float]], float]
 
     def score(self) -> Score:
-        """The corpus, whole."""
+        """The score of the whole corpus."""
         return Score(self.from_sum(self.rows.sum(axis=0).tolist()), self.signature, self.name)
 
 
@@ -65,21 +65,21 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
 def bleu_counts(
     hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False, tokenize: str = "13a"
 ) -> BleuCounts:
-    """What each sentence adds to BLEU: its length, the reference's, and n-grams that match and that there are."""
+    """The counts of each sentence for BLEU: its length, the reference's, matching n-grams and all n-grams."""
     known = _metrics().BLEU.TOKENIZERS
     if tokenize not in known:
         raise InputError(f"tokenize={tokenize!r} is not one of {', '.join(known)}")
-    # force: otherwise a text that ends in " ." a hundred times is scolded on stderr
+    # force: no warning about a hundred texts that end in " ."
     return _counts(_metrics().BLEU(lowercase=lowercase, tokenize=tokenize, force=True), hypotheses, references)
 
 
 def chrf_counts(hypotheses: Sequence[str], references: Sequence[str]) -> BleuCounts:
-    """What each sentence adds to chrF: n-grams of characters in it, in the reference, and in both."""
+    """The counts of each sentence for chrF: n-grams of characters in it, in the reference, and in both."""
     return _counts(_metrics().CHRF(), hypotheses, references)
 
 
 def _counts(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> BleuCounts:
-    """The underscores are sacrebleu's: its own significance tests go the same way, and no public one gives the rows."""
+    """Uses private methods, as sacrebleu's own significance tests do: no public one gives the rows."""
     if len(hypotheses) != len(references):
         raise InputError(f"{len(hypotheses)} translations for {len(references)} references")
     if not references:
@@ -94,6 +94,11 @@ def _counts(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -
 
     name = metric._compute_score_from_stats(list(rows[0])).name
     return BleuCounts(name, str(metric.get_signature()), np.asarray(rows, dtype=np.float64), from_sum)
+
+
+def check_installed() -> None:
+    """Raises an error if sacrebleu is missing, before anything is translated."""
+    _metrics()
 
 
 def _metrics() -> Any:

@@ -1,14 +1,14 @@
 """How sure a score is: the bootstrap (Efron 1979; Koehn 2004 for BLEU).
 
-A test set is one draw of many that could have been. Draw n examples from it with replacement, score them, and again, a
-thousand times: the middle 95 % of those scores are the interval. Two systems are compared on the same draws.
+Draw n examples from the test set with replacement and score them, a thousand times: the middle 95 % of these scores are
+the confidence interval. Two systems are compared on the same draws.
 
     interval(mean_of(right), len(right), seed=0)                   # of an accuracy
     interval(corpus(counts), len(counts.rows), seed=0)             # of BLEU, from `bleu_counts`
     compare(counts_a, counts_b, seed=0)                            # is a really better than b?
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,9 @@ from jaxtyping import Float, Int
 
 from cutaway.errors import InputError
 from cutaway.evaluation.bleu import BleuCounts
+from cutaway.evaluation.options import BootstrapOptions
 
-Draws = Int[np.ndarray, "resamples n"]  # a row for each test set that could have been: the numbers of its examples
+Draws = Int[np.ndarray, "resamples n"]  # a row for each resampled test set: the numbers of its examples
 Statistic = Callable[[Draws], Float[np.ndarray, " resamples"]]
 AT_ONCE = 1 << 22  # numbers of examples that are drawn at once: 32 MB
 
@@ -34,7 +35,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How much better the first is, with the interval of the difference, and how easily chance would do that."""
+    """How much better the first is, the interval of the difference, and the p-value."""
 
     difference: float
     interval: Interval
@@ -44,12 +45,21 @@ class Comparison:
 def interval(statistic: Statistic, n: int, *, seed: int, resamples: int = 1000, level: float = 0.95) -> Interval | None:
     """The percentile interval of a statistic of n examples. The same seed gives the same draws.
 
-    None of a single example: drawn again and again it is always the same, and says nothing of others.
+    None for a single example, whose resamples are all the same.
     """
     if not 0 < level < 1:
         raise InputError(f"level={level} is not between 0 and 1")
     values = np.concatenate([statistic(draws) for draws in _draws(n, seed, resamples)])
     return _interval(values, level) if n > 1 else None
+
+
+def intervals(statistics: Mapping[str, Statistic], n: int, options: BootstrapOptions) -> dict[str, Interval]:
+    """The interval of each of several statistics of n examples, of those that have one."""
+    if not options.resamples:
+        return {}
+    how = {"seed": options.seed, "resamples": options.resamples, "level": options.level}
+    found = {name: interval(statistic, n, **how) for name, statistic in statistics.items()}  # type: ignore[arg-type]
+    return {name: one for name, one in found.items() if one is not None}
 
 
 def compare(
@@ -118,9 +128,9 @@ def each(score: Callable[[Any, Any], float], predicted: np.ndarray, wanted: np.n
 
 
 def _draws(n: int, seed: int, resamples: int) -> Iterator[Draws]:
-    """All draws, a few at once; how many at once changes none of them."""
+    """All draws, several at a time; their number at a time does not change them."""
     if n < 1:
-        raise InputError("no examples, nothing to draw")
+        raise InputError("no examples to draw from")
     if resamples < 1:
         raise InputError(f"resamples={resamples}: at least one is needed")
     generator = np.random.default_rng(seed)

@@ -11,24 +11,25 @@ stands before it where `cutaway generate` would put it. A passage that is longer
 beginning.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from cutaway.arguments import Progress, checked, no_progress
+from cutaway.arguments import Progress, no_progress, with_options
 from cutaway.data.table_files import Rows, read_table, text_of
 from cutaway.decoding.single_pass import Row, side_by_side
 from cutaway.errors import InputError
 from cutaway.evaluation import bootstrap
-from cutaway.evaluation.report import SURE, ItemReport, Sureness
+from cutaway.evaluation.options import EvaluationOptions
+from cutaway.evaluation.report import ItemReport
 from cutaway.model.finite import check_scores
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
 from cutaway.tokens import Tokenizer
 
+BATCH_TOKENS = 4096
 COLUMNS = ["context", "continuation"]
 
 
@@ -40,29 +41,27 @@ class LastWord:
     word: str
 
 
-@checked
+@with_options
 @torch.no_grad()
 def last_words(
     model: Model,
     tokenizer: Tokenizer,
     passages: Sequence[LastWord],
     *,
-    start: bool = True,
-    batch_tokens: int = 4096,
-    sure: Sureness = SURE,
     progress: Progress = no_progress,
+    options: EvaluationOptions,
 ) -> ItemReport:
-    """How often, and how surely, the last word is found; without `start` no start token stands before a passage."""
+    """How often the last word is predicted, and its perplexity."""
     _check(model, passages)
     assert isinstance(model, DecoderModel)
-    start_id = model.config.start_id if start else None
+    start_id = model.config.start_id if options.start else None
     if start_id is not None and not tokenizer.begins_with(start_id, model.config.end_ids or ()):
         start_id = None
     cut_up = [_tokens(tokenizer, passage, start_id, model.max_len) for passage in passages]
     rows = [Row(ids[:-1], [], cut) for ids, _, cut in cut_up]  # what comes last is only predicted
     nats, said = np.zeros(len(rows)), [list[int]()] * len(rows)
     done = 0
-    for chosen, ids, more in side_by_side(model, rows, batch_tokens):
+    for chosen, ids, more in side_by_side(model, rows, options.batch_tokens or BATCH_TOKENS):
         asked = [(at, place - 1, cut_up[i][0][place]) for at, i in enumerate(chosen) for place in _places(cut_up[i])]
         at, place, target = torch.tensor(asked, device=model.device).unbind(1)
         logits = model.head(model.hidden(ids, **more)[at, place])
@@ -78,18 +77,16 @@ def last_words(
         progress(done, len(rows))
     right = np.array([said[i] == ids[-n:] for i, (ids, n, _) in enumerate(cut_up)], dtype=np.float64)
     mean_nats = bootstrap.mean_of(nats)
-    interval = partial(_interval, n=len(rows), sure=sure)
+    statistics = {
+        "accuracy": bootstrap.mean_of(right),
+        "perplexity": lambda draws: np.exp(np.minimum(mean_nats(draws), 700.0)),
+    }
     cut = sum(row.cut for row in rows)
     return ItemReport(
         "last_words",
         len(rows),
         {"accuracy": float(right.mean()), "perplexity": float(np.exp(min(nats.mean(), 700.0)))},
-        sure.of(
-            {
-                "accuracy": interval(bootstrap.mean_of(right)),
-                "perplexity": interval(lambda draws: np.exp(np.minimum(mean_nats(draws), 700.0))),
-            }
-        ),
+        bootstrap.intervals(statistics, len(rows), options),
         settings={
             "behind": None if start_id is None else tokenizer.token(start_id),
             "tokens_per_word": round(sum(n for _, n, _ in cut_up) / len(rows), 3),
@@ -146,10 +143,6 @@ def _places(cut_up: tuple[list[int], int, bool]) -> range:
     """Where the tokens of the last word stand."""
     ids, n, _ = cut_up
     return range(len(ids) - n, len(ids))
-
-
-def _interval(statistic: bootstrap.Statistic, n: int, sure: Sureness) -> Callable[[], bootstrap.Interval | None]:
-    return partial(bootstrap.interval, statistic, n, **sure.options())
 
 
 def _check(model: Model, passages: Sequence[LastWord]) -> None:

@@ -21,9 +21,8 @@ Where both sentences are found equally likely, half a point is given, as for a c
 nothing gets 1/2, and nobody gains or loses by BLiMP's seven pairs of equal sentences.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -32,11 +31,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from cutaway.arguments import Progress, checked, no_progress
+from cutaway.arguments import Progress, no_progress, with_options
 from cutaway.decoding.single_pass import Row, check_room, side_by_side, surrounded
 from cutaway.errors import InputError
 from cutaway.evaluation import bootstrap
-from cutaway.evaluation.report import SURE, Report, Sureness
+from cutaway.evaluation.options import BootstrapOptions, EvaluationOptions
+from cutaway.evaluation.report import Report
 from cutaway.evaluation.shared_prefixes import NODES, Branches, PrefixTree, trees
 from cutaway.model.finite import check_scores
 from cutaway.model.heads import PretrainingHead
@@ -45,6 +45,7 @@ from cutaway.tokens import Tokenizer
 
 MASKED = ("masked_language_model", "pretrain")
 EMPTY_LINE = "\n\n"
+BATCH_TOKENS = 8192
 AT_ONCE = 1024  # sentences whose tokens are hidden together
 LOGITS_AT_ONCE = 1 << 23  # numbers: 32 MB in fp32, which a processor's own memory nearly holds
 
@@ -76,23 +77,40 @@ class PairReport(Report):
     groups: dict[str, dict[str, PairGroup]] = field(default_factory=dict)
 
 
-@checked
+@with_options
 def minimal_pairs(
-    model: Model, tokenizer: Tokenizer, pairs: Sequence[Pair], *, sure: Sureness = SURE, **asking: Any
+    model: Model,
+    tokenizer: Tokenizer,
+    pairs: Sequence[Pair],
+    *,
+    progress: Progress = no_progress,
+    options: EvaluationOptions,
 ) -> PairReport:
-    """The share of the pairs whose good sentence is likelier; `asking` are the options of `log_p` or `pseudo_log_p`."""
+    """The share of the pairs whose good sentence is more likely than the bad one."""
     if not pairs:
         raise InputError("no pairs, no score")
     masked = model.config.task in MASKED
-    if not masked:
-        check_writer(model)
-    score: Callable[..., LogP] = partial(pseudo_log_p if masked else log_p, model, tokenizer)  # type: ignore[arg-type]
     # each sentence once: it is faster, and equal sentences are equally likely to the last bit
     sentences = list(dict.fromkeys(text for pair in pairs for text in (pair.good, pair.bad)))
-    found = dict(zip(sentences, score(sentences, **asking).tolist(), strict=True))
+    if masked:
+        scores = pseudo_log_p(
+            model,
+            tokenizer,
+            sentences,
+            as_trained=options.as_trained,
+            batch_tokens=options.batch_tokens or BATCH_TOKENS,
+            progress=progress,
+        )
+        behind = {}
+    else:
+        check_language_model(model)
+        assert isinstance(model, DecoderModel)
+        scores = log_p(model, tokenizer, sentences, before=options.before, start=options.start, progress=progress)
+        behind = {"behind": shown_beginning(model, tokenizer, options)}
+    found = dict(zip(sentences, scores.tolist(), strict=True))
     good, bad = (np.array([found[getattr(pair, side)] for pair in pairs]) for side in ("good", "bad"))
     points = (good > bad) + (good == bad) / 2
-    whole = group_of(points, sure)
+    whole = group_of(points, options)
     return PairReport(
         "minimal_pairs",
         len(pairs),
@@ -100,11 +118,11 @@ def minimal_pairs(
         {} if whole.interval is None else {"accuracy": whole.interval},
         settings={
             "by": "pseudo-log-likelihood" if masked else "log p",
-            **({} if masked else {"behind": spelled(model, tokenizer, asking)}),
+            **behind,
             "ties": int((good == bad).sum()),
             "sentences": len(sentences),
         },
-        groups=groups_of(pairs, points, sure),
+        groups=groups_of(pairs, points, options),
     )
 
 
@@ -125,7 +143,7 @@ def log_p(
 
     Without `start` there is no start token. Sentences that begin alike are read together (`shared_prefixes`).
     """
-    check_writer(model)
+    check_language_model(model)
     special, before = beginning(model, tokenizer, before, start)
     rows, firsts = rows_behind(model, tokenizer, sentences, special, before)
     found = torch.zeros(len(rows), dtype=torch.float64, device=model.device)
@@ -208,13 +226,13 @@ def pseudo_log_p(
     sentences: Sequence[str],
     *,
     as_trained: bool = False,
-    batch_tokens: int = 8192,
+    batch_tokens: int = BATCH_TOKENS,
     progress: Progress = no_progress,
 ) -> LogP:
     """The pseudo-log-likelihood of each sentence, in nats; special tokens around it (`as_trained`: see `rows_of`) are
     read and not scored."""
     if tokenizer.mask_id is None:
-        raise InputError("this tokenizer has no token that hides a word: nothing can be asked")
+        raise InputError("this tokenizer has no mask token: use a model with one")
     found = torch.zeros(len(sentences), dtype=torch.float64, device=model.device)
     for start in range(0, len(sentences), AT_ONCE):
         some = range(start, min(start + AT_ONCE, len(sentences)))
@@ -264,7 +282,7 @@ def _guesses(
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def check_writer(model: Model) -> None:
+def check_language_model(model: Model) -> None:
     if isinstance(model, EncoderDecoderModel) or model.config.task != "language_model":
         raise InputError(
             f"a {model.config.family} model for task={model.config.task!r} says of no sentence how likely it is: one "
@@ -277,23 +295,21 @@ def pair_numbers(model: Model, found: Float[Tensor, " sentence"]) -> LogP:
     return found.cpu().numpy()
 
 
-def spelled(model: Model, tokenizer: Tokenizer, asking: Mapping[str, Any]) -> str:
-    """What stood before each sentence, for people."""
-    assert isinstance(model, DecoderModel)
-    special, before = beginning(model, tokenizer, asking.get("before"), asking.get("start", True))
+def shown_beginning(model: DecoderModel, tokenizer: Tokenizer, options: EvaluationOptions) -> str:
+    """What stood before each sentence, for a report."""
+    special, before = beginning(model, tokenizer, options.before, options.start)
     return " ".join([*map(tokenizer.token, special), *([repr(before)] if before else [])])
 
 
-def groups_of(pairs: Sequence[Any], points: np.ndarray, sure: Sureness) -> dict[str, dict[str, PairGroup]]:
+def groups_of(pairs: Sequence[Any], points: np.ndarray, options: BootstrapOptions) -> dict[str, dict[str, PairGroup]]:
     """The points by what the examples are `of`."""
     found: dict[str, dict[str, PairGroup]] = {}
     for level in dict.fromkeys(level for pair in pairs for level in pair.of):
         names = np.array([pair.of.get(level, "") for pair in pairs])
-        found[level] = {name: group_of(points[names == name], sure) for name in sorted({*names.tolist()} - {""})}
+        found[level] = {name: group_of(points[names == name], options) for name in sorted({*names.tolist()} - {""})}
     return found
 
 
-def group_of(points: np.ndarray, sure: Sureness) -> PairGroup:
-    statistic = bootstrap.mean_of(points)
-    interval = bootstrap.interval(statistic, len(points), **sure.options()) if sure.resamples else None
+def group_of(points: np.ndarray, options: BootstrapOptions) -> PairGroup:
+    interval = bootstrap.intervals({"accuracy": bootstrap.mean_of(points)}, len(points), options).get("accuracy")
     return PairGroup(len(points), float(points.mean()), interval)

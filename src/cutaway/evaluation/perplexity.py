@@ -1,7 +1,7 @@
-"""How surprised a language model is by a text.
+"""Perplexity and bits per byte: how well a language model predicts a text.
 
     surprisal of a token   −log p(token | what stands before it)
-    perplexity             e^(mean surprisal in nats): among how many tokens it seems to choose
+    perplexity             e^(mean surprisal in nats): the number of equally likely tokens with the same surprisal
     bits per byte          Σ surprisal in bits / bytes of the text: the size to which the model would compress it
 
 Perplexity depends on how a text is cut into tokens, bits per byte do not: only they compare models with different
@@ -19,7 +19,7 @@ So every token is scored exactly once, with at least `context` − `stride` toke
 With `stride` = `context` it is fastest, and every window begins blind. Windows never cross the border of a document.
 
 The first token of a document has no past. It is scored only if `start_id` is given and stands before it; otherwise it
-is read and not scored, and its bytes are paid for by nobody: across models, compare only where both have a start token.
+is read and not scored, although its bytes count: compare only models that both have a start token.
 """
 
 import math
@@ -65,7 +65,7 @@ class Surprisal:
 
     def bits_per_byte(self, n_bytes: int) -> float:
         if n_bytes < 1:
-            raise InputError(f"n_bytes={n_bytes}: how many bytes of UTF-8 do the tokens stand for?")
+            raise InputError(f"n_bytes={n_bytes} must be the number of UTF-8 bytes of the text")
         return self.total / math.log(2) / n_bytes
 
 
@@ -113,7 +113,7 @@ def surprisal(
     context, stride = _check(model, context, stride, batch)
     windows = list(windows_of(_rows(documents, start_id), context, stride))
     if not windows:
-        raise InputError("no token to score: one token without a `start_id` has no past")
+        raise InputError("no token to score: without a `start_id`, a single token has no context")
     order = sorted(range(len(windows)), key=lambda i: -len(windows[i].ids))  # neighbours have the same length
     nats = torch.zeros(len(windows), dtype=torch.float64, device=model.device)
     for start in range(0, len(order), batch):
@@ -184,7 +184,7 @@ def _rows(documents: Document | Sequence[Document], start_id: int | None) -> Ite
 
 def _check(model: DecoderModel, context: int | None, stride: int | None, batch: int) -> tuple[int, int]:
     if isinstance(model, EncoderDecoderModel) or model.config.task != "language_model":
-        raise InputError(f"a {model.config.family} model for task={model.config.task!r} is no language model")
+        raise InputError(f"a {model.config.family} model for task={model.config.task!r} is not a language model")
     if model.training:
         raise InputError("this model is in training and drops out at random: call model.eval() first")
     if context is None:
@@ -195,5 +195,5 @@ def _check(model: DecoderModel, context: int | None, stride: int | None, batch: 
     if not 1 <= stride <= context:
         raise InputError(f"stride={stride} is not between 1 and context={context}")
     if batch < 1:
-        raise InputError(f"batch={batch}: at least one window is read at once")
+        raise InputError(f"batch={batch} must be at least 1")
     return context, stride

@@ -17,29 +17,29 @@ What stands before a sentence is what stands there for minimal pairs (`evaluatio
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cutaway.arguments import Progress, checked, no_progress
+from cutaway.arguments import Progress, no_progress, with_options
 from cutaway.decoding.single_pass import Row, check_room, side_by_side, surrounded
 from cutaway.errors import InputError
 from cutaway.evaluation import bootstrap
 from cutaway.evaluation.minimal_pairs import (
+    BATCH_TOKENS,
     MASKED,
     beginning,
-    check_writer,
+    check_language_model,
     pair_numbers,
     rows_behind,
-    spelled,
+    shown_beginning,
     token_log_p,
 )
-from cutaway.evaluation.report import SURE, ItemReport, Sureness
+from cutaway.evaluation.options import EvaluationOptions
+from cutaway.evaluation.report import ItemReport
 from cutaway.model.heads import PretrainingHead
 from cutaway.model.model import DecoderModel, Model
 from cutaway.tokens import Tokenizer
@@ -81,21 +81,31 @@ def standing(text: str, name: str) -> tuple[int, int] | None:
     return found and found.span()
 
 
-@checked
+@with_options
 def winograd(
-    model: Model, tokenizer: Tokenizer, schemas: Sequence[Schema], *, sure: Sureness = SURE, **asking: Any
+    model: Model,
+    tokenizer: Tokenizer,
+    schemas: Sequence[Schema],
+    *,
+    progress: Progress = no_progress,
+    options: EvaluationOptions,
 ) -> ItemReport:
-    """The share of the pronouns whose meaning is found; `asking` are the options of `readings` or `blanks`."""
+    """The share of the pronouns that are resolved correctly."""
     if not schemas:
         raise InputError("no schemas, no score")
     masked = model.config.task in MASKED
     found: dict[str, Scores]
     if masked:
-        found = {"blanks": readings_with_blanks(model, tokenizer, schemas, **asking)}
+        tokens = options.batch_tokens or BATCH_TOKENS
+        blanks = readings_with_blanks(
+            model, tokenizer, schemas, as_trained=options.as_trained, batch_tokens=tokens, progress=progress
+        )
+        found, behind = {"blanks": blanks}, {}
     else:
-        check_writer(model)
+        check_language_model(model)
         assert isinstance(model, DecoderModel)
-        found = readings(model, tokenizer, schemas, **asking)
+        found = readings(model, tokenizer, schemas, before=options.before, start=options.start, progress=progress)
+        behind = {"behind": shown_beginning(model, tokenizer, options)}
     names = {way: "accuracy" if number == 0 else f"accuracy_{way}" for number, way in enumerate(found)}
     points = {names[way]: np.array(list(map(_points, scores, schemas))) for way, scores in found.items()}
     first = next(iter(found))
@@ -103,10 +113,10 @@ def winograd(
         "winograd",
         len(schemas),
         {name: float(each.mean()) for name, each in points.items()},
-        sure.of({name: _interval(each, sure) for name, each in points.items()}),
+        bootstrap.intervals({name: bootstrap.mean_of(each) for name, each in points.items()}, len(schemas), options),
         {names[way]: SIGNATURES[way] for way in found},
         settings={
-            **({} if masked else {"behind": spelled(model, tokenizer, asking)}),
+            **behind,
             "ties": sum(len(set(scores)) == 1 for scores in found[first]),
         },
         items=tuple(
@@ -157,12 +167,12 @@ def readings_with_blanks(
     schemas: Sequence[Schema],
     *,
     as_trained: bool = False,
-    batch_tokens: int = 8192,
+    batch_tokens: int = BATCH_TOKENS,
     progress: Progress = no_progress,
 ) -> Scores:
     """The mean log p of every candidate's tokens, all of them hidden at once."""
     if tokenizer.mask_id is None:
-        raise InputError("this tokenizer has no token that hides a word: nothing can be asked")
+        raise InputError("this tokenizer has no mask token: use a model with one")
     rows, hidden = [], []
     for schema in schemas:
         for number in range(len(schema.candidates)):
@@ -219,7 +229,3 @@ def _points(scores: Sequence[float], schema: Schema) -> float:
 def _by_schema(model: Model, schemas: Sequence[Schema], found: Tensor) -> Scores:
     flat = iter(pair_numbers(model, found).tolist())
     return [[next(flat) for _ in schema.candidates] for schema in schemas]
-
-
-def _interval(points: np.ndarray, sure: Sureness) -> Callable[[], bootstrap.Interval | None]:
-    return partial(bootstrap.interval, bootstrap.mean_of(points), len(points), **sure.options())

@@ -13,7 +13,6 @@ A thousand questions meet two thousand words at a time: all 19,544 with 300,000 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -21,11 +20,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from cutaway.arguments import Progress, no_progress
+from cutaway.arguments import Progress, no_progress, with_options
 from cutaway.errors import InputError
 from cutaway.evaluation import bootstrap, scores
 from cutaway.evaluation.minimal_pairs import PairGroup, groups_of
-from cutaway.evaluation.report import SURE, ItemReport, Sureness
+from cutaway.evaluation.options import BootstrapOptions
+from cutaway.evaluation.report import ItemReport
 
 MOST = 300_000  # words that are searched
 WORDS_AT_ONCE, QUESTIONS_AT_ONCE = 2048, 1024  # blocks of 8 MB
@@ -87,14 +87,15 @@ def three_cos_mul(a: Cosines, b: Cosines, c: Cosines) -> Cosines:
     return (1 + b) * (1 + c) / (2 * (1 + a) + 4 * EPSILON)
 
 
+@with_options
 def analogies(
     vectors: Vectors,
     questions: Sequence[Analogy],
     *,
     by: Literal["add", "mul"] = "add",
     most: int | None = MOST,
-    sure: Sureness = SURE,
     progress: Progress = no_progress,
+    options: BootstrapOptions,
 ) -> WordReport:
     """The share of the analogies whose answer is the nearest word, among the first `most`."""
     folded = [word.casefold() for word in vectors.words[:most]]
@@ -117,7 +118,7 @@ def analogies(
         "analogies",
         len(kept),
         {"accuracy": float(points.mean())},
-        sure.of({"accuracy": partial(bootstrap.interval, bootstrap.mean_of(points), len(points), **sure.options())}),
+        bootstrap.intervals({"accuracy": bootstrap.mean_of(points)}, len(points), options),
         {"accuracy": f"3Cos{by.title()}, the first {len(folded):,} words, case ignored, the three words left out"},
         settings={"asked": len(questions), **_several(vectors, (w for q in some for w in (q.a, q.b, q.c, q.wanted)))},
         notes=_told(len(questions) - len(kept), len(questions), "analogies"),
@@ -125,17 +126,18 @@ def analogies(
             {"asked": [q.a, q.b, q.c], "wanted": q.wanted, "said": vectors.words[row], "section": q.section}
             for q, row in zip(some, answers.tolist(), strict=True)
         ),
-        groups=groups_of(some, points, sure),
+        groups=groups_of(some, points, options),
     )
 
 
+@with_options
 def likeness(
     vectors: Vectors,
     pairs: Sequence[Likeness],
     *,
     most: int | None = None,
-    sure: Sureness = SURE,
     progress: Progress = no_progress,
+    options: BootstrapOptions,
 ) -> WordReport:
     """Spearman's correlation of cosines and what people said, of pairs whose words are among the first `most`."""
     number: dict[str, int] = {}
@@ -155,7 +157,7 @@ def likeness(
         "likeness",
         len(kept),
         {"spearman": scores.spearman(cosines, said)},
-        sure.of({"spearman": partial(bootstrap.interval, statistic, len(kept), **sure.options())}),
+        bootstrap.intervals({"spearman": statistic}, len(kept), options),
         {"spearman": "of the cosine and what people said, case ignored"},
         settings={"asked": len(pairs), **_several(vectors, (w for p in kept for w in (p.a, p.b)))},
         notes=_told(len(pairs) - len(kept), len(pairs), "pairs"),

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from cutaway.decoding.classify import FOLLOWS
-from cutaway.decoding.fill import writable
+from cutaway.decoding.fill import words_of
 from cutaway.errors import InputError
 from cutaway.inside.attribution.result import token_names
 from cutaway.model.finite import check_scores
@@ -43,7 +43,7 @@ def may_answer(model: Model, tokenizer: Tokenizer | None, n: int) -> Bool[Tensor
     """Which scores are of answers: all labels; of tokens those that may stand in a text."""
     if tokenizer is None or model.config.task in LABELS:
         return torch.ones(n, dtype=torch.bool, device=model.device)
-    return writable(model, tokenizer)
+    return words_of(model, tokenizer)
 
 
 @torch.no_grad()

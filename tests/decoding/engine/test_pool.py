@@ -8,7 +8,8 @@ import pytest
 from helpers.tiny_models import tiny
 
 from cutaway.decoding.engine.engine import Engine, Job
-from cutaway.decoding.engine.pool import EnginePool, EngineSize, pooled_engine
+from cutaway.decoding.engine.pool import EnginePool, pooled_engine
+from cutaway.decoding.engine.run import EngineSize
 from cutaway.decoding.search.search import GreedySearch
 from cutaway.model.model import DecoderModel
 
@@ -79,7 +80,7 @@ def test_an_engine_that_was_made_for_shorter_texts_is_too_small(what):
 def test_a_copy_of_a_model_has_no_engine():
     model = tiny("gpt2")
     use(lend(model))
-    assert vars(copy.deepcopy(model))["_shelf"].kept is None
+    assert vars(copy.deepcopy(model))["_engine_pool"].kept is None
     assert pickle.loads(pickle.dumps(EnginePool())).kept is None
 
 

@@ -11,9 +11,9 @@ from helpers.engine_jobs import ENDS, SIZES, jobs_for, model_of, texts
 
 from cutaway import watch
 from cutaway.decoding import Engine, Job, finished_jobs, run_jobs
-from cutaway.decoding.engine import threads
+from cutaway.decoding.engine import run
 from cutaway.decoding.engine.engine import portions
-from cutaway.decoding.engine.threads import EACH, n_engines
+from cutaway.decoding.engine.run import JOBS_PER_CORE, n_engines
 from cutaway.errors import InputError
 
 MANY = SIZES * 3
@@ -33,7 +33,7 @@ def test_several_engines_write_what_one_writes(name: str, beam: int, monkeypatch
     model, jobs = model_of(name), jobs_for(name, MANY)
     assert n_engines(model, jobs) == 3
     together = run_jobs(model, jobs, beam=beam, end_ids=ENDS, rows=7)
-    monkeypatch.setattr(threads, "EACH", len(jobs) + 1)
+    monkeypatch.setattr(run, "JOBS_PER_CORE", len(jobs) + 1)
     assert n_engines(model, jobs) == 1
     assert texts(together) == texts(run_jobs(model, jobs, beam=beam, end_ids=ENDS, rows=2))
 
@@ -96,7 +96,7 @@ def test_whoever_has_heard_enough_waits_for_one_step_at_most() -> None:
 
 def test_what_is_refused_is_refused_before_anybody_starts() -> None:
     jobs = [*jobs_for("gpt2", MANY), Job(prompt=[], limit=1)]
-    with pytest.raises(InputError, match="text 28 has nothing to begin with"):
+    with pytest.raises(InputError, match="text 28 has an empty prompt"):
         next(finished_jobs(model_of("gpt2"), jobs, end_ids=ENDS))
 
 
@@ -106,7 +106,7 @@ def test_watched_texts_and_those_that_are_listened_to_come_from_one_engine() -> 
         assert n_engines(model, jobs) == 1
     heard = [Job(prompt=job.prompt, limit=job.limit, hear=lambda ids: False) for job in jobs]
     assert n_engines(model, heard) == 1
-    assert n_engines(model, jobs[: 2 * EACH - 1]) == 1
+    assert n_engines(model, jobs[: 2 * JOBS_PER_CORE - 1]) == 1
 
 
 @pytest.mark.parametrize("most", [None, 1, 7, 20])

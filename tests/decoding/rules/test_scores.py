@@ -442,7 +442,7 @@ def test_one_impossible_text_among_others_is_known_at_once():
 
 @pytest.mark.parametrize("allow", [lambda ids: 5, lambda ids: ["a"], lambda ids: [1.0], lambda ids: None])
 def test_an_allow_that_gives_no_ids(allow):
-    with pytest.raises(InputError, match=r"gives .*, not the ids that may follow"):
+    with pytest.raises(InputError, match=r"returned .*, which is not a list of token ids"):
         run_jobs(tiny("gpt2", dtype=torch.float32), [Job(prompt=[1], limit=5, rules=(Allowed(allow),))])
 
 

@@ -329,11 +329,11 @@ def test_what_cannot_be_written_is_refused():
         ("beam=0", Job(prompt=[1], source=ids, limit=3), {"beam": 0}),
         ("limit=0", Job(prompt=[1], source=ids, limit=0), {}),
         ("at most 32 more fit", Job(prompt=[1], source=ids, limit=33), {}),
-        ("nothing to begin with", Job(prompt=[], source=ids, limit=3), {}),
+        ("has an empty prompt", Job(prompt=[], source=ids, limit=3), {}),
         ("empty source", Job(prompt=[1], limit=3), {}),
         ("length_penalty=nan", Job(prompt=[1], source=ids, limit=3), {"length_penalty": float("nan")}),
-        ("groups=3 do not share a beam of 4", Job(prompt=[1], source=ids, limit=3), {"beam": 4, "groups": 3}),
-        ("groups=2 do not share a beam of 1", Job(prompt=[1], source=ids, limit=3), {"groups": 2}),
+        ("groups=3 must divide beam=4", Job(prompt=[1], source=ids, limit=3), {"beam": 4, "groups": 3}),
+        ("groups=2 must divide beam=1", Job(prompt=[1], source=ids, limit=3), {"groups": 2}),
         ("diversity=-1", Job(prompt=[1], source=ids, limit=3), {"beam": 4, "diversity": -1.0}),
     ):
         with pytest.raises(InputError, match=match):

@@ -82,7 +82,7 @@ def test_what_cannot_be_written_is_refused():
     with pytest.raises(InputError, match="give `start_id`"):
         greedy_translate(translator(), ids, n=2)
     assert greedy_translate(translator(), ids, n=2, start_id=1).shape == (1, 2)
-    with pytest.raises(InputError, match="text 2 has nothing to begin with"):
+    with pytest.raises(InputError, match="text 2 has an empty prompt"):
         greedy(decoder(), torch.randint(31, (2, 3)), n=2, real=torch.tensor([[True] * 3, [False] * 3]))
     assert greedy(decoder(), ids[:0], n=2).shape == (0, 0)
 

@@ -117,5 +117,5 @@ def test_a_score_is_the_log_probability_of_what_was_drawn():
 
 
 def test_a_beam_draws_nothing():
-    with pytest.raises(InputError, match="beam=2 keeps the likeliest"):
+    with pytest.raises(InputError, match="beam=2 and a seed"):
         run_jobs(tiny("gpt2"), [Job(prompt=[1], limit=3, seed=1)], beam=2)

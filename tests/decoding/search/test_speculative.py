@@ -134,7 +134,7 @@ def test_what_cannot_be_written_is_refused():
         ("two of a kind", tiny("t5"), {"n": 3}),
         ("share one vocabulary", tiny("gpt2", vocab_size=VOCAB + 1), {"n": 3}),
         ("reads no source", model, {"n": 3, "source": ids}),
-        ("text 2 has nothing", model, {"n": 3, "real": torch.tensor([[True] * 5, [False] * 5])}),
+        ("text 2 has an empty prompt", model, {"n": 3, "real": torch.tensor([[True] * 5, [False] * 5])}),
     ):
         with pytest.raises(InputError, match=match):
             speculative(model, draft, ids, **options)

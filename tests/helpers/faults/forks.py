@@ -199,7 +199,7 @@ def _place(frame: Any) -> str:
         name = frame.f_code.co_name
         if name in ("write_tensors", "write_json"):
             return frame.f_locals["path"].name
-        if name in ("write_checkpoint", "keep"):
+        if name in ("write_checkpoint", "keep_newest"):
             return name
         frame = frame.f_back
     return "?"

@@ -1,5 +1,5 @@
-"""Rich's console for commands: a text is a text. Its control characters are shown, and neither [brackets] nor :names:
-mean anything, for file names, labels and tokens are others' words."""
+"""Rich's console for commands, which prints text as it is: [brackets] and :names: are not markup, since file names,
+labels and tokens may hold them, and control characters are shown as escapes."""
 
 import errno
 from collections.abc import Iterable
@@ -22,5 +22,5 @@ class Console(rich.console.Console):
             yield Segment(text if control else visible_controls(text), style, control)
 
     def on_broken_pipe(self) -> NoReturn:
-        """Left to whoever says so for `print`, too."""
+        """Raises the error that `print` would raise, too."""
         raise BrokenPipeError(errno.EPIPE, "nobody reads this any more")

@@ -1,13 +1,13 @@
-"""Numbers as people read them."""
+"""Numbers for people."""
 
 
 def minus(text: str) -> str:
-    """With the sign that our pictures have, too: − is as wide as +."""
+    """With the minus sign of our pictures, which is as wide as +."""
     return text.replace("-", "−")
 
 
 def human(n: int | float, unit: str) -> str:
-    """Three digits and a power of 1000: 124 MB, 1.50 GFLOP."""
+    """Three digits and a unit: 124 MB, 1.50 GFLOP."""
     power = 0
     while n >= 999.5 and power < 5:
         n, power = n / 1000, power + 1

@@ -1,4 +1,4 @@
-"""What the commands that let a model speak share: texts, and a model that is ready."""
+"""What the commands that run a model share: options, the precision, a model that is loaded."""
 
 import gc
 import sys
@@ -46,7 +46,7 @@ In = Annotated[
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """What torch makes when it is imported stays: to look through it for garbage takes a seventh of a cold start."""
+    """Without garbage collection: looking through torch's objects takes a seventh of a cold start."""
     gc.disable()
     try:
         yield
@@ -72,7 +72,7 @@ def chosen_precision(precision: Precision, path: Path) -> Precision:
 
 
 def load_ready(path: Path, precision: Precision) -> "tuple[Model, Tokenizer | None]":
-    """The model in the wanted precision, on the GPU where there is one (8 bits are for the CPU), and its tokenizer."""
+    """The model in this precision, on the GPU if there is one (int8 is for the CPU), and its tokenizer."""
     precision = chosen_precision(precision, path)
     with importing():
         import torch
@@ -86,18 +86,18 @@ def load_ready(path: Path, precision: Precision) -> "tuple[Model, Tokenizer | No
 def tokenizer_for_text(tokenizer: "Tokenizer | None", path: Path) -> "Tokenizer":
     if tokenizer is None:
         raise InputError(
-            f"{path} has no tokenizer: put its tokenizer.json beside the weights; a model of pictures needs none, and "
-            f"answers `cutaway classify`"
+            f"{path} has no tokenizer: put its tokenizer.json beside the weights; a model of pictures is for "
+            "`cutaway classify`"
         )
     return tokenizer
 
 
 def warn_if_plain(name: str, picture: "UInt8[np.ndarray, 'channel height width']") -> None:
-    """A model of pictures has an answer to an empty one, too, and may be sure of it."""
+    """Warns about an empty picture, for which a model has an answer, too."""
     if picture.min() == picture.max():
-        print(f"warning: {name} is all of one colour: what is said of it means nothing", file=sys.stderr)
+        print(f"warning: {name} has only one colour: the answer means nothing", file=sys.stderr)
 
 
 def as_trained(path: Path) -> bool:
-    """`cutaway train` leaves its recipe beside the model, and puts special tokens around texts by its own rule."""
+    """Whether `cutaway train` made the model, which puts special tokens around texts by its own rule."""
     return (path / "recipe.toml").is_file()

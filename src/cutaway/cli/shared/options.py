@@ -14,15 +14,24 @@ import typer
 
 from cutaway.arguments import options_in
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 class Dtype(StrEnum):
-    """How many bits a number has; torch's names."""
+    """A dtype of torch."""
 
     float32 = "float32"
     bfloat16 = "bfloat16"
     float16 = "float16"
+
+
+class Split(StrEnum):
+    """What separates the documents of a text."""
+
+    file = "file"
+    line = "line"
+    form_feed = "form_feed"
+    blank_line = "blank_line"
 
 
 class Device(StrEnum):
@@ -34,7 +43,7 @@ class Device(StrEnum):
 
 
 def locate_model(model: Path | None) -> Path | None:
-    """The callback of every option that names a model: what is no path may be a model's name (`cutaway models`)."""
+    """The callback of options that name a model, by path or by name (`cutaway models`)."""
     from cutaway.bundled import find, names
 
     if model is None:

@@ -1,7 +1,7 @@
-"""Stdout and stderr as commands see them: what a terminal would obey is shown, and a reader who has gone is no error.
+"""Stdout and stderr of the commands: control characters are shown as escapes, and a closed pipe is not an error.
 
-`print` and rich write to the same two streams. What is printed goes through `Stream.write`; rich, whose colours have to
-arrive, writes past it, and its texts are made safe by `cutaway.cli.shared.console` instead.
+`print` and rich write to the same two streams. `print` goes through `Stream.write`; rich bypasses it, because its
+colours are control characters, and `cutaway.cli.shared.console` makes its text safe.
 """
 
 import errno
@@ -18,10 +18,10 @@ NO_READER = 141  # 128 + SIGPIPE
 
 
 class Stream:
-    """A stream of text; `shows` says whether control characters are written as their escapes."""
+    """A text stream; if `shows` is true, control characters are written as escapes."""
 
     def __init__(self, stream: Any, shows: bool) -> None:
-        self.rich_proxied_file = stream  # the name by which rich finds the stream behind this one
+        self.rich_proxied_file = stream  # rich finds the original stream by this name
         self.shows = shows
 
     def write(self, text: str) -> int:
@@ -37,12 +37,11 @@ class Stream:
 
 @contextmanager
 def safe_streams() -> Iterator[None]:
-    """A terminal gets no control characters, and neither does stderr, wherever it goes: nothing there is data. What the
-    encoding does not know is written as its escape."""
+    """Keeps control characters from the terminal and stderr; writes characters that the encoding lacks as escapes."""
     before = sys.stdout, sys.stderr
-    with open(os.devnull, "w") as nowhere:  # where a stream is closed, which Python calls None
+    with open(os.devnull, "w") as nowhere:  # for a closed stream, which is None in Python
         for stream in filter(None, before):
-            with suppress(AttributeError, ValueError):  # a stream that somebody put there for a test
+            with suppress(AttributeError, ValueError):  # a stream of a test
                 stream.reconfigure(errors="backslashreplace")
         out, err = (stream or nowhere for stream in before)
         sys.stdout, sys.stderr = Stream(out, out.isatty()), Stream(err, True)
@@ -53,12 +52,12 @@ def safe_streams() -> Iterator[None]:
 
 
 def unwritable(error: OSError) -> int | None:
-    """The exit code where stdout takes nothing more: its reader has gone (`| head`), or it is full, which is said; None
-    if something else failed."""
+    """The exit code if stdout cannot be written, because its reader has gone (`| head`) or the disk is full, which is
+    reported; None for other errors."""
     if error.filename is not None or error.errno not in (*GONE, errno.ENOSPC):
         return None
     to_nowhere = os.open(os.devnull, os.O_WRONLY)
-    with suppress(OSError, ValueError, AttributeError):  # so that nothing is tried again when Python ends
+    with suppress(OSError, ValueError, AttributeError):  # so that Python does not try to flush again when it ends
         os.dup2(to_nowhere, sys.stdout.fileno())
     os.close(to_nowhere)
     if error.errno in GONE:

@@ -1,4 +1,4 @@
-"""Tables on a terminal: probabilities with bars, texts on one line each. A file or a pipe gets whole lines, no bars."""
+"""Tables for a terminal: probabilities with bars, texts cut to a line. Files and pipes get whole lines without bars."""
 
 import json
 import math
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from cutaway.cli.shared.console import Console
     from cutaway.decoding.alignment import Alignment
 
-BAR = 8  # cells of a bar for certainty
-GAP = 2  # cells between columns
+BAR = 8  # width of a bar
+GAP = 2  # spaces between columns
 WORD = 16  # letters of a word in a row's name
 
 
 def json_text(data: Any, indent: int | None = None) -> str:
-    """As JSON, which knows no NaN and no infinity: such a number is null. Nothing in it is obeyed by a terminal."""
+    """JSON, with null for NaN and infinity, which JSON lacks, and control characters as escapes."""
     text = json.dumps(_finite(data), indent=indent, ensure_ascii=False, allow_nan=False)
     return re.sub("[\x7f-\x9f\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -35,7 +35,7 @@ def _finite(data: Any) -> Any:
 
 
 def stdout() -> "Console":
-    """As wide as the terminal; elsewhere nothing is wrapped."""
+    """A console as wide as the terminal; in a file or a pipe nothing is wrapped."""
     from cutaway.cli.shared.console import Console
 
     terminal = Console()
@@ -50,17 +50,17 @@ def grid(title: str = "", *, header: bool = False) -> Any:
 
 
 def chance(probability: float, console: "Console", bar: int = BAR) -> list[Any]:
-    """A probability, and on a terminal its bar: two cells of a table."""
+    """Cells of a table: a probability and, on a terminal, a bar."""
     from rich.bar import Bar
 
     from cutaway.pictures.terminal import COLOURS
 
-    said = minus(f"{probability:6.1%}")  # a share of a task may be negative
+    said = minus(f"{probability:6.1%}")  # a share may be negative
     return [said, Bar(1.0, 0.0, probability, width=bar, color=COLOURS[-1])] if console.is_terminal else [said]
 
 
 def guesses(chances: Sequence[tuple[str, float]], console: "Console", title: str = "", bar: int = BAR) -> Any:
-    """A table of words with their probabilities, the likeliest in bold."""
+    """A table of words with their probabilities, the most likely in bold."""
     from rich.text import Text
 
     table, most = grid(title), max((p for _, p in chances), default=0.0)
@@ -71,7 +71,7 @@ def guesses(chances: Sequence[tuple[str, float]], console: "Console", title: str
 
 
 def show_alignment(alignment: "Alignment", width: int) -> "Text":
-    """Where each word of a translation looked: a heat map; where the source's words have no room, rows name them."""
+    """A heat map of an alignment; if the source words do not fit as columns, each row names its best one."""
     from cutaway.pictures.bars import fits, heat_map
     from cutaway.pictures.svg import cut_label
 
@@ -84,7 +84,7 @@ def show_alignment(alignment: "Alignment", width: int) -> "Text":
 
 
 def echo(text: str, room: int) -> Any:
-    """A text that was given, on one line, there only to be recognised: what does not fit is cut."""
+    """A text of the user on one line, cut to fit."""
     from rich.text import Text
 
     line = Text(shown(" ".join(text.split())))

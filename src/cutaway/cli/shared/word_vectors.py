@@ -1,4 +1,4 @@
-"""What `embed` and `evaluate` share about words as points: vectors from a file, or from a model."""
+"""What `embed` and `evaluate` share about word vectors, from a file or from a model."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,23 +16,23 @@ AT = "Vectors of words: embedding, unembedding, or a tap such as decoder.3.resid
 
 
 def word_vectors(path: Path, at: str, words: Iterable[str]) -> "WordVectors":
-    """A file of word vectors; or what a model has of its words, and of these."""
+    """Word vectors from a file; or those of a model, for its own words and for these."""
     from cutaway.checkpoints.word_vectors import is_word_vectors
     from cutaway.inside.word_vectors import WordVectors
 
     if is_word_vectors(path):
         if at != EMBEDDING:
-            raise InputError(f"--at {at} asks for a place within a model, and {path} is a file of word vectors")
+            raise InputError(f"--at {at} is for models, and {path} is a file of word vectors")
         return WordVectors.read(path)
     from cutaway.checkpoints import load, tokenizer_of
     from cutaway.cli.shared.models import tokenizer_for_text
 
-    model = load(path)  # before its tokenizer: who gives neither a model nor vectors is told so
+    model = load(path)  # before its tokenizer, so that the error for a file of another kind comes first
     return WordVectors.of_model(model, tokenizer_for_text(tokenizer_of(path), path), at, words)
 
 
 def score_words(path: Path, questions: Sequence[Any], at: str, most: int, **options: Any) -> "Report":
-    """Analogies, or pairs of words with how alike they are."""
+    """Scores analogies, or the similarity of pairs of words."""
     import time
     from dataclasses import replace
 
@@ -51,9 +51,9 @@ def score_words(path: Path, questions: Sequence[Any], at: str, most: int, **opti
 def show_neighbours(
     path: Path, near: str | None, analogy: tuple[str, str, str] | None, at: str, k: int, as_json: bool
 ) -> None:
-    """Prints the words near a word, or what is to the third word as the second is to the first."""
+    """Prints the words nearest to a word, or the words that complete an analogy."""
     if near is not None and analogy is not None:
-        raise InputError("--near and --analogy: ask for one of the two")
+        raise InputError("--near and --analogy: give one of the two")
     vectors = word_vectors(path, at, analogy or (near or "",))
     found = vectors.nearest(near or "", k) if analogy is None else vectors.analogy(*analogy, k=k)
     if as_json:

@@ -1,4 +1,4 @@
-"""Words between Python and a terminal: escapes are read, control characters shown, options called by their names."""
+"""Text between Python and the terminal: reads escapes, shows control characters, and names options in errors."""
 
 import re
 import sys
@@ -8,22 +8,22 @@ ESCAPES = {r"\n": "\n", r"\t": "\t", r"\r": "\r", "\\\\": "\\"}
 
 
 def unescaped(text: str) -> str:
-    r"""With the usual escapes read: a shell passes \n on as two characters."""
+    r"""With escapes such as \n replaced, which a shell passes as two characters."""
     return re.sub(r"\\[ntr\\]", lambda found: ESCAPES[found[0]], text)
 
 
 def shown(text: str) -> str:
-    """A text for stdout: a terminal gets no control characters, which it would obey, but their escapes."""
+    """A text for stdout: on a terminal control characters are shown as escapes."""
     return visible_controls(text) if sys.stdout.isatty() else text
 
 
 def visible_controls(text: str) -> str:
-    """Control characters but line ends and tabs as their escapes."""
+    """Shows control characters, except for line ends and tabs, as escapes."""
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def in_options(message: str, options: Collection[str]) -> str:
-    """What Python calls top_p=1.5, a command calls --top-p 1.5; other names, such as max_len, are no options."""
+    """Replaces Python's top_p=1.5 by --top-p 1.5 in a message; other names, such as max_len, are kept."""
 
     def named(found: re.Match[str]) -> str:
         option = f"--{found[1].replace('_', '-')}"

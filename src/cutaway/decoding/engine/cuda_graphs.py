@@ -1,7 +1,7 @@
-"""Steps on a GPU, recorded once as a CUDA graph and replayed: the host says "again" instead of launching every kernel.
+"""Steps on a GPU, recorded once as a CUDA graph and replayed, instead of launching every kernel anew.
 
-A graph is for so many rows as there are texts, rounded up to a power of two; nobody looks at rows beyond them. A text
-that has ended stands still until the host has heard of it: it hears of every step while the next one runs, so that the
+A graph has as many rows as there are texts, rounded up to a power of two; the rows beyond them are ignored. A text that
+has ended does not change until the host knows: it fetches the state of each step while the next one runs, so that the
 GPU never waits.
 """
 
@@ -22,7 +22,9 @@ SOURCES = 16  # places of sources are counted in blocks: fewer kinds of graph
 
 
 class RecordedSteps:
-    """One engine's graphs. `take` is the step: of so many rows, with sources of so many places."""
+    """The graphs of one engine. `take(rows, source)` makes a step of so many rows, with sources of so many tokens."""
+
+    block = SOURCES
 
     def __init__(self, search: Search, most_rows: int, take: Callable[[int, int], None]) -> None:
         self.search, self.most_rows, self.take, self.device = search, most_rows, take, search.done.device
@@ -38,7 +40,7 @@ class RecordedSteps:
         self.flags = [torch.zeros(self.most_rows, dtype=torch.bool, pin_memory=True) for _ in range(2)]
 
     def fits(self, n: int) -> bool:
-        """Whether a step of these rows can be recorded: nothing in it asks the host."""
+        """Whether a step of these rows can be recorded: nothing in it needs the host."""
         rules = self.search.rules[:n]
         return (
             self.search.recordable
@@ -47,7 +49,7 @@ class RecordedSteps:
         )
 
     def step(self, n: int, source: int) -> None:
-        """The first step of a kind is taken as it is, which loads what it needs; the second is recorded."""
+        """The first step of a kind runs without recording, which loads its kernels; the second is recorded."""
         rows = min(self.most_rows, 1 << (n - 1).bit_length())
         source = -(-source // SOURCES) * SOURCES
         kind = rows, source, self.search.rules[0]
@@ -67,12 +69,12 @@ class RecordedSteps:
         self.graphs[kind].replay()
 
     def reads(self, rows: slice, given: Sequence[Given]) -> bool:
-        """Whether so many new texts, and so long ones, are likely to come again."""
+        """Whether texts of this number and length are likely to come again."""
         count = rows.stop - rows.start
         return rows.start == 0 and count & (count - 1) == 0 and all(ids.shape[1] <= LONGEST for ids, _ in given)
 
     def read(self, rows: slice, given: Sequence[Given], take_in: Callable[[slice, Sequence[Given]], None]) -> None:
-        """New texts enter, as ids and which of them are real: the first of a kind as they are, the second recorded."""
+        """Reads new texts, given as ids and masks: the first of a kind without recording, the second recorded."""
         kind = (rows.stop, *(ids.shape[1] for ids, _ in given))
         if kind not in self.given:
             if len(self.given) == MOST:
@@ -97,7 +99,7 @@ class RecordedSteps:
         return [] if before is None else before()[:n].nonzero()[:, 0].tolist()
 
     def _hear(self) -> Callable[[], Tensor]:
-        """Fetches what is done by now. Whoever calls the result waits for it."""
+        """Starts to fetch the state of this step; the function that it returns waits for it."""
         self.flags.reverse()  # the other one may not be read yet
         flags, event = self.flags[0], torch.cuda.Event()
         flags.copy_(self.search.done, non_blocking=True)
@@ -110,5 +112,5 @@ class RecordedSteps:
         return heard
 
     def forget(self) -> None:
-        """The rows have changed: what was heard no longer holds."""
+        """Discards the fetched state, because the rows have changed."""
         self.heard = None

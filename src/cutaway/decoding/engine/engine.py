@@ -1,66 +1,73 @@
-"""The engine beneath all decoding: rows in which texts are written side by side, one step at a time.
+"""The engine of all decoding: generates many texts at the same time, one token of each per step.
 
     engine = Engine(model, GreedySearch(...), rows=32)
     for number, hypotheses in engine.run(jobs): ...
 
-A text enters a free row: its source is encoded, or its prompt read, up to the last token. Then every step reads one
-token of each hypothesis and writes the next. A text that is done leaves at once, the last row takes its place, and one
-that waits may enter (Yu et al. 2022, Orca: continuous batching). No text's words depend on its neighbours.
+A text enters a free row: its source is encoded, or its prompt is read, up to the last token. Then every step reads one
+token of each hypothesis and appends the next. A text that is done leaves at once, the last row takes its place, and a
+waiting text may enter (continuous batching: Yu et al. 2022, Orca). No text depends on the others in the batch.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from cutaway.decoding.engine.cuda_graphs import SOURCES, RecordedSteps
 from cutaway.decoding.search.beam import BeamSearch
 from cutaway.decoding.search.search import Hypothesis, NoNumbers, Search, gaps, move_up
 from cutaway.decoding.search.search import Job as Job
 from cutaway.model.beam_cache import Tree
 from cutaway.model.cache import Cache
 from cutaway.model.device import threads_for
-from cutaway.model.finite import no_numbers
 from cutaway.model.kernels.live_rows import Packing
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
 from cutaway.model.tap import decoding, watching
 
-BLOCK = {"cuda": 32, "cpu": 4}  # slots are looked at in blocks: less to read while texts are short
+if TYPE_CHECKING:
+    from cutaway.decoding.engine.cuda_graphs import RecordedSteps
+
+BLOCK = {"cuda": 32, "cpu": 4}  # slots are read in blocks: fewer while texts are short
 NOTHING_VIEWED = (0, 0, 0, False)
-PLACES = 512  # are read together by a CPU: of more, what a layer makes for the next no longer fits into its cache
-SPARE = 4  # steps whose beams may be looked at in vain before a row forgets those that were given up
+PLACES = 512  # tokens that a CPU reads at a time: with more, the states between two layers do not fit into its cache
+SPARE = 4  # steps before a row frees the slots of dropped beams
 
 
 class Engine:
-    """Rows for texts of at most `prompt` and `search.most` tokens; of sources of at most `source`."""
+    """Rows for prompts of at most `prompt` tokens, `search.most` new ones, and sources of at most `source` tokens."""
 
     def __init__(self, model: DecoderModel, search: Search, *, rows: int, prompt: int = 1, source: int = 0) -> None:
         self.model, self.search = model, search
         self.most_rows, self.most_prompt, self.most_source = rows, prompt, source
         slots = prompt - 1 + search.width * search.most
-        longest = prompt - 1 + search.most  # more than any text, where most is written behind another prompt
+        longest = prompt - 1 + search.most  # longer than any text, if the longest comes after another prompt
         cache = model.new_cache(rows, min(longest, model.max_len or longest), slots=slots)
         if isinstance(model, EncoderDecoderModel):
             cache = model.with_memory(cache, source)
         self.plain: Cache = cache
         self.cache: Cache = Tree.of(cache, search.width) if search.width > 1 else cache
         self.ids = torch.zeros(rows, search.width, dtype=torch.long, device=model.device)
-        self.jobs: list[int] = []  # the number of the job in each row
-        self.filled: list[int] = []  # the slots that each row has taken
+        self.jobs: list[int] = []  # the number of each row's job
+        self.filled: list[int] = []  # the number of slots that each row uses
         self.sources: list[int] = []  # the length of each row's source
-        self.bounds: list[int] = []  # the slots from which on each row forgets what its beams gave up
+        self.bounds: list[int] = []  # the number of slots at which each row frees those of dropped beams
         self._viewed, self._last_view = NOTHING_VIEWED, cache
         self.busy = False
         self._at_once = PLACES if self.ids.device.type == "cpu" else None
-        self.recorded = RecordedSteps(search, rows, self._again) if self.ids.is_cuda else None
+        self.recorded = self._recorded_steps() if self.ids.is_cuda else None
+
+    def _recorded_steps(self) -> "RecordedSteps":
+        from cutaway.decoding.engine.cuda_graphs import RecordedSteps
+
+        return RecordedSteps(self.search, self.most_rows, self._again)
 
     def run(self, jobs: Iterable[Job]) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """The hypotheses of each job, by its number, as they are done."""
+        """Pairs of a job's number and its hypotheses, each as soon as it is done."""
         for done in self.steps(jobs):
             yield from done
 
     def steps(self, jobs: Iterable[Job]) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
-        """The same, one step of all rows at a time: what was done after each, often nothing."""
+        """The same, as a list after each step of all rows, which is often empty."""
         waiting = iter(enumerate(jobs))
         self.busy = True
         try:
@@ -71,7 +78,7 @@ class Engine:
                 self.step()
                 self.search.tell(len(self.jobs))
                 yield list(self._leave())
-        finally:  # a run may be given up
+        finally:  # the caller may stop in between
             self.search.done.fill_(True)
             self.busy = False
             for kept in self._kept():
@@ -79,7 +86,7 @@ class Engine:
 
     @torch.no_grad()
     def _admit(self, waiting: Iterator[tuple[int, Job]]) -> None:
-        """Texts enter when a quarter of the rows is free: together they cost little more than one."""
+        """Lets texts enter when a quarter of the rows is free: many cost little more than one."""
         free = self.most_rows - len(self.jobs)
         if self.jobs and free < max(1, self.most_rows // 4):
             return
@@ -97,7 +104,7 @@ class Engine:
         self.search.enter(rows, jobs)
 
     def _read(self, rows: slice, jobs: Sequence[Job]) -> None:
-        """Encodes the sources, and reads the prompts up to their last token, which the next step reads."""
+        """Encodes the sources and reads the prompts, except for the last token, which the next step reads."""
         self._rows_changed()
         texts, room = [], []
         if isinstance(self.model, EncoderDecoderModel):
@@ -106,7 +113,7 @@ class Engine:
             texts.append([job.prompt[:-1] for job in jobs])
             room.append(self.most_prompt - 1)
         if self.recorded is not None and not watching():
-            rounded = [side_by_side(its, SOURCES, most) for its, most in zip(texts, room, strict=True)]
+            rounded = [side_by_side(its, self.recorded.block, most) for its, most in zip(texts, room, strict=True)]
             if self.recorded.reads(rows, rounded):
                 with torch.inference_mode():
                     self.recorded.read(rows, rounded, self._take_in)
@@ -147,7 +154,7 @@ class Engine:
     def step(self) -> None:
         """One more token of every hypothesis."""
         n = len(self.jobs)
-        mode = torch.no_grad() if watching() else torch.inference_mode()  # what a person watches may be learnt from
+        mode = torch.no_grad() if watching() else torch.inference_mode()  # what is watched may need gradients
         with mode, threads_for(n * self.search.width):
             if self.recorded is not None and not watching() and self.recorded.fits(n):
                 self.recorded.step(n, max(self.sources))
@@ -162,12 +169,12 @@ class Engine:
             self._forget()
 
     def _packing(self, n: int) -> Packing | None:
-        """Who lives, where a CPU can leave the others out. Whoever watches sees every row of the batch."""
+        """Which hypotheses are alive, if a CPU can skip the others; while somebody watches, every row is computed."""
         living = None if self.ids.is_cuda or watching() else self.search.living(n)
         return None if living is None else Packing.of(living)
 
     def _packed_step(self, n: int, view: Cache, packing: Packing) -> None:
-        """The same step; the dead are not read."""
+        """The same step for the hypotheses that are alive."""
         assert isinstance(view, Tree)
         assert isinstance(self.search, BeamSearch)
         logits = self._logits(packing.gather(self.ids[:n])[None], view.among(packing))
@@ -179,17 +186,17 @@ class Engine:
         parents, self.ids[:n] = self.search.advance(logits)
         if isinstance(view, Tree):
             view.follow(parents)
-        if self.recorded is not None:  # a text that is done, and has not left yet, stands still
+        if self.recorded is not None:  # a text that is done but has not left yet does not change
             done = self.search.done[:n].long()
             view.lengths.sub_(done, alpha=self.search.width)
             view.seen.sub_(done)
 
     def _again(self, rows: int, source: int) -> None:
-        """The same for `rows`, of all slots: what a graph does must not depend on how long texts are by now."""
+        """A step of `rows` with all slots: a recorded graph must not depend on the current length of the texts."""
         self._step(rows, self.cache.rows(0, rows).across(source))
 
     def _forget(self) -> None:
-        """Rows forget the beams that were given up, each by its own count, so that no neighbour has a say in it."""
+        """Frees the slots of dropped beams, row by row, so that no row depends on the others."""
         if not isinstance(self.cache, Tree) or self.cache.keys[0].is_cuda:  # a GPU would have to wait for the count
             return
         due = [row for row, (filled, bound) in enumerate(zip(self.filled, self.bounds, strict=True)) if filled >= bound]
@@ -198,14 +205,14 @@ class Engine:
                 self.filled[row], self.bounds[row] = left, self._bound(left)
 
     def _bound(self, filled: int) -> int:
-        """Twice as much as is needed, and some more: a row is tidied up seldom, and never looks at much in vain."""
+        """Twice what is needed and some more: slots are freed rarely, and few are read in vain."""
         return 2 * filled + SPARE * self.search.width
 
     def _kept(self) -> tuple[list[int], ...]:
         return self.jobs, self.filled, self.sources, self.bounds
 
     def _view(self, n: int) -> Cache:
-        """The rows and places that are taken. It is the same for some steps, and a fiftieth of a step to make."""
+        """The part of the cache in use. It is kept while it stays the same, since making it takes 2 % of a step."""
         block = BLOCK[self.ids.device.type]
         slots = min(self.cache.max_len, -(-(max(self.filled) + self.search.width) // block) * block)
         source, full = max(self.sources), min(self.sources) == max(self.sources)
@@ -222,6 +229,8 @@ class Engine:
         try:
             left = self.search.leaving(done)
         except NoNumbers:
+            from cutaway.model.finite import no_numbers
+
             raise no_numbers(self.model) from None
         for row, found in zip(done, left, strict=True):
             yield self.jobs[row], found
@@ -236,13 +245,13 @@ class Engine:
             del kept[len(kept) - len(done) :]
 
     def _rows_changed(self) -> None:
-        """What was known of the rows no longer holds: texts have entered, left or been given up."""
+        """Discards what depends on the rows: texts have entered, left or been dropped."""
         self._viewed = NOTHING_VIEWED
         if self.recorded is not None:
             self.recorded.forget()
 
     def _done(self) -> list[int]:
-        """The rows whose texts are done; on a GPU a step later, unless somebody listens."""
+        """The rows whose texts are done; on a GPU known one step later, unless there are listeners."""
         n = len(self.jobs)
         if self.recorded is not None and not any(self.search.listeners[:n]):
             return self.recorded.done(n)
@@ -250,7 +259,7 @@ class Engine:
 
 
 def portions(lengths: Sequence[int], most: int | None) -> Iterator[slice]:
-    """Neighbours that have at most so many places together, filled up to their longest; at least one."""
+    """Slices of rows that have at most `most` tokens together when padded; at least one row each."""
     start, longest = 0, 0
     for row, length in enumerate(lengths):
         longest = max(longest, length)
@@ -261,13 +270,13 @@ def portions(lengths: Sequence[int], most: int | None) -> Iterator[slice]:
 
 
 def padded_ids(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:
-    """Rows side by side, filled up on the right, and where they are real; None where nothing was filled up."""
+    """Rows padded on the right, and the mask of real tokens; None if nothing is padding."""
     ids, real = side_by_side(rows)
     return ids.to(device), None if real.all() else real.to(device)
 
 
 def side_by_side(rows: Sequence[Sequence[int]], block: int = 1, most: int | None = None) -> tuple[Tensor, Tensor]:
-    """The same, as many places as the longest has, or the next multiple of `block`, if that is not more than `most`."""
+    """The same, padded to the longest row, or to the next multiple of `block` if that is at most `most`."""
     lengths = torch.tensor([len(row) for row in rows])
     places = -(-int(lengths.max()) // block) * block
     real = torch.arange(places if most is None else min(places, most))[None] < lengths[:, None]

@@ -6,22 +6,49 @@
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import torch
 
 from cutaway.arguments import with_options
 from cutaway.decoding.engine.engine import Engine, Job
-from cutaway.decoding.engine.pool import EngineSize, pooled_engine
-from cutaway.decoding.engine.threads import n_engines, run_in_threads
 from cutaway.decoding.options import SearchOptions
 from cutaway.decoding.search.beam import BeamSearch, Considered
 from cutaway.decoding.search.search import GreedySearch, Hypothesis, Search
 from cutaway.errors import InputError
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
+from cutaway.model.tap import watching
 
+JOBS_PER_CORE = 4  # with fewer, all cores work on the same texts
 ROWS = {"cuda": 64, "cpu": 128}  # texts of an engine by default
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineSize:
+    """How much room an engine has."""
+
+    rows: int
+    most: int  # new tokens per text
+    prompt: int
+    source: int
+
+    def holds(self, other: "EngineSize") -> bool:
+        """Whether the texts of another size fit, as many at a time."""
+        return (
+            self.rows == other.rows
+            and self.most >= other.most
+            and self.prompt >= other.prompt
+            and self.source >= other.source
+        )
+
+    def rounded(self, max_len: int | None) -> "EngineSize":
+        """A little more, so that the next texts fit, too."""
+        most, prompt = _up(self.most, 64), _up(self.prompt, 64)
+        if prompt - 1 + most > (inf if max_len is None else max_len):
+            most, prompt = self.most, self.prompt
+        return EngineSize(rows=self.rows, most=most, prompt=prompt, source=_up(self.source, 64))
 
 
 @with_options
@@ -53,7 +80,9 @@ def finished_jobs(
     if n == 1:
         yield from engine_for(model, jobs, listener=listener, options=options).run(jobs)
         return
-    if options.rows is not None:  # all engines together work on so many
+    from cutaway.decoding.engine.threads import run_in_threads
+
+    if options.rows is not None:  # of all engines together
         options = replace(options, rows=options.rows // n)
     yield from run_in_threads(lambda: engine_for(model, jobs, options=options), jobs, n)
 
@@ -69,7 +98,7 @@ def engine_for(
     """An engine with room for each of these jobs."""
     check_jobs(model, jobs, options.beam)
     end_ids = model.config.end_ids or () if options.end_ids is None else options.end_ids
-    room = EngineSize(
+    size = EngineSize(
         rows=min(options.rows or ROWS[model.device.type], len(jobs)),
         most=max(job.limit for job in jobs),
         prompt=max(len(job.prompt) for job in jobs),
@@ -85,39 +114,51 @@ def engine_for(
         names = ("early_stopping", "groups", "diversity", "prune")
         settings |= {"width": options.beam, **{name: getattr(options, name) for name in names}}
 
-    def make(room: EngineSize) -> Engine:
+    def make(size: EngineSize) -> Engine:
         dtype = torch.promote_types(model.dtype, torch.float32)
         where: dict[str, Any] = {"ends": end_ids, "device": model.device, "dtype": dtype}
-        search = kind(rows=room.rows, most=room.most, prompt=room.prompt, **where, **settings)
+        search = kind(rows=size.rows, most=size.most, prompt=size.prompt, **where, **settings)
         if isinstance(search, BeamSearch):
             search.listener = listener
-        return Engine(model, search, rows=room.rows, prompt=room.prompt, source=room.source)
+        return Engine(model, search, rows=size.rows, prompt=size.prompt, source=size.source)
 
     if model.device.type == "cuda" and listener is None:
-        return pooled_engine(model, (kind, *settings.items(), *end_ids), room, make)
-    return make(room)
+        from cutaway.decoding.engine.pool import pooled_engine
+
+        return pooled_engine(model, (kind, *settings.items(), *end_ids), size, make)
+    return make(size)
+
+
+def n_engines(model: DecoderModel, jobs: Sequence[Job]) -> int:
+    """How many engines to run in threads. What somebody watches or listens to comes from one."""
+    alone = model.device.type != "cpu" or watching() or any(job.hear is not None for job in jobs)
+    return 1 if alone else max(1, min(torch.get_num_threads(), len(jobs) // JOBS_PER_CORE))
 
 
 def check_jobs(model: DecoderModel, jobs: Sequence[Job], beam: int) -> None:
-    """Refuses what cannot be written, before anything is."""
+    """Refuses jobs that cannot be done, before anything is generated."""
     across = isinstance(model, EncoderDecoderModel)
     task = "translate" if across else "language_model"
     if model.config.task != task:
-        raise InputError(f"a model for task={model.config.task!r} scores no next token; one for {task!r} does")
+        raise InputError(f"a model for task={model.config.task!r} predicts no next token: use one for {task!r}")
     if model.training:
         raise InputError("this model is in training and drops out at random: call model.eval() first")
     if beam > 1 and any(job.seed is not None for job in jobs):
-        raise InputError(f"beam={beam} keeps the likeliest and draws nothing: leave out the seed, or the beam")
+        raise InputError(f"beam={beam} and a seed: beam search does not sample; leave out one of the two")
     for number, job in enumerate(jobs):
         if not job.prompt:
-            raise InputError(f"text {number + 1} has nothing to begin with: give a prompt of at least one token")
+            raise InputError(f"text {number + 1} has an empty prompt: give at least one token")
         if across and not job.source:
             raise InputError(f"text {number + 1} has an empty source")
         if not across and job.source:
             raise InputError("this model has no encoder to read a source")
         if job.limit < 1:
-            raise InputError(f"limit={job.limit}: at least one token is to be written")
+            raise InputError(f"limit={job.limit} must be at least 1")
         longest = len(job.prompt) + job.limit - 1
         if model.max_len is not None and longest > model.max_len:
             room = model.max_len - len(job.prompt) + 1
             raise InputError(f"after {len(job.prompt)} tokens at most {room} more fit into max_len={model.max_len}")
+
+
+def _up(n: int, block: int) -> int:
+    return -(-n // block) * block

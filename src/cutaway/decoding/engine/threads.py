@@ -1,7 +1,7 @@
-"""Many texts on the cores of a CPU: an engine for each, in a thread of its own; the next free one takes the next text.
+"""Many texts on the cores of a CPU: one engine per core, in threads; the next free engine takes the next text.
 
-Cores that share each product wait for one another hundreds of times a step, and where other programs want the cores as
-well, nearly always. Engines side by side never wait. (PyTorch lets go of Python's lock while it computes.)
+Cores that share each matrix product wait for one another hundreds of times per step, and much longer if other programs
+use the cores, too. Separate engines never wait. (PyTorch releases Python's lock while it computes.)
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,23 +12,14 @@ import torch
 
 from cutaway.decoding.engine.engine import Engine, Job
 from cutaway.decoding.search.search import Hypothesis
-from cutaway.model.model import DecoderModel
-from cutaway.model.tap import watching
 
 Found = tuple[int, list[Hypothesis]]
-EACH = 4  # texts for each core; of fewer, all cores work on the same
-
-
-def n_engines(model: DecoderModel, jobs: Sequence[Job]) -> int:
-    """How many engines are worth their while. What somebody watches or listens to comes from one."""
-    alone = model.device.type != "cpu" or watching() or any(job.hear is not None for job in jobs)
-    return 1 if alone else max(1, min(torch.get_num_threads(), len(jobs) // EACH))
 
 
 def run_in_threads(make: Callable[[], Engine], jobs: Sequence[Job], n: int) -> Iterator[Found]:
-    """What n engines find, each job once, by its number."""
+    """What n engines find, as pairs (number of the job, hypotheses)."""
     cores = torch.get_num_threads()
-    told: SimpleQueue[Found | BaseException | None] = SimpleQueue()
+    results: SimpleQueue[Found | BaseException | None] = SimpleQueue()
     numbered, lock, stop, ready = iter(enumerate(jobs)), Lock(), Event(), Barrier(n + 1)
 
     def share(taken: list[int]) -> Iterator[Job]:
@@ -42,27 +33,27 @@ def run_in_threads(make: Callable[[], Engine], jobs: Sequence[Job], n: int) -> I
 
     def work() -> None:
         torch.set_num_threads(1)
-        torch.get_num_threads()  # who has asked keeps his count; others take the latest at their first product
+        torch.get_num_threads()  # fixes the count of this thread; other threads take the latest at their first product
         ready.wait()
         taken: list[int] = []
         try:
             for done in make().steps(share(taken)):
                 for number, found in done:
-                    told.put((taken[number], found))
+                    results.put((taken[number], found))
                 if stop.is_set():
                     break
         except BaseException as error:
-            told.put(error)
-        told.put(None)
+            results.put(error)
+        results.put(None)
 
-    crew = [Thread(target=work, daemon=True) for _ in range(n)]
-    for thread in crew:
+    threads = [Thread(target=work, daemon=True) for _ in range(n)]
+    for thread in threads:
         thread.start()
     ready.wait()
-    torch.set_num_threads(cores)  # each of the crew has its own count by now; threads to come get this one
+    torch.set_num_threads(cores)  # these threads have their own count by now; later ones get this one
     try:
         while n:
-            match told.get():
+            match results.get():
                 case None:
                     n -= 1
                 case BaseException() as error:
@@ -71,5 +62,5 @@ def run_in_threads(make: Callable[[], Engine], jobs: Sequence[Job], n: int) -> I
                     yield found
     finally:
         stop.set()
-        for thread in crew:
+        for thread in threads:
             thread.join()

@@ -1,4 +1,4 @@
-"""Rules that name what may come next, and nothing else: a function of the caller's does, or an expression.
+"""Rules that name the tokens that may come next: by a function of the caller, or by an expression.
 
 generate(model, tokenizer, "The", allow=lambda ids: [7, 8] if len(ids) < 9 else [2])
 """
@@ -10,16 +10,17 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from cutaway.decoding.rules.scores import NEVER, Rule, Scores, Text
+from cutaway.decoding.rules.scores import Rule, Scores, Text
+from cutaway.decoding.search.search import NEVER
 from cutaway.errors import InputError
 
 
 class Stuck(InputError):
-    """Nothing may follow a text."""
+    """No token may follow a text."""
 
 
 def only(scores: Scores, text: Text, allowed: Callable[[list[int], list[int]], list[int]]) -> Scores:
-    """Hides all but the tokens that `allowed` names. A beam loses hypotheses that are stuck; if all are, it is told."""
+    """Hides all tokens but those that `allowed` names. Hypotheses that are stuck are lost; an error if all are."""
     may = torch.zeros(scores.shape, dtype=torch.bool)
     running, stuck = 0, []
     for row, known in enumerate(text.rows()):
@@ -56,7 +57,7 @@ class Allowed(Rule):
         ids = self.allow(known)
         ids = ids.tolist() if isinstance(ids, Tensor) else list(ids) if isinstance(ids, Iterable) else ids
         if not isinstance(ids, list) or not all(isinstance(id, int) for id in ids):
-            raise InputError(f"{self} gives {ids!r}, not the ids that may follow")
+            raise InputError(f"{self} returned {ids!r}, which is not a list of token ids")
         if not ids:
             raise Stuck(f"{self} allows no token after {len(known)} tokens, the last of them {known[-3:]}")
         if not 0 <= min(ids) <= max(ids) < vocab:

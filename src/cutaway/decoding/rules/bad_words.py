@@ -12,8 +12,9 @@ from typing import ClassVar
 
 import torch
 
-from cutaway.decoding.rules.scores import NEVER, BadWords, Rule, Scores, Text
+from cutaway.decoding.rules.scores import BadWords, Rule, Scores, Text
 from cutaway.decoding.rules.token_bytes import Pieces, pieces_of
+from cutaway.decoding.search.search import NEVER
 from cutaway.tokens import Tokenizer
 
 

@@ -1,12 +1,12 @@
-"""Rules of what may come next: each takes the scores of all tokens and gives them back changed, −∞ for "never".
+"""Rules that change the scores of the next token; −∞ means never.
 
     rules = (RepetitionPenalty(1.2), MinLength(5), Temperature(0.8), TopP(0.9))
     Job(prompt=ids, limit=100, rules=rules, seed=7)
 
-They are applied one after another, so that their order matters: `in_order` puts them as `transformers` does, first what
-weighs and forbids single tokens, then temperature, then what cuts the tail off. A rule is told what was written so far
-(`Text`), prompt included. Most are arithmetic on tensors, which a captured CUDA graph can replay; one that asks Python
-about every text says so: `on_host`.
+They are applied one after another, so the order matters: `in_order` sorts them as `transformers` does, first those that
+weight or forbid single tokens, then temperature, then those that cut off the tail. A rule gets the text so far, prompt
+included (`Text`). Most rules compute with tensors, which a recorded CUDA graph can replay; one that calls Python code
+for every text says so: `on_host`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,23 +19,22 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from cutaway.decoding.search.search import NEVER
 from cutaway.errors import InputError
-
-NEVER = float("-inf")  # the score of what may not come, and of a place where no text stands
 
 Scores = Float[Tensor, "row vocab"]
 
 
 @dataclass(frozen=True, eq=False)
 class Text:
-    """What was written so far: row i is ids[i, starts[i] : stops[i]], of which the tokens from `border` on are new."""
+    """The texts so far: row i is ids[i, starts[i] : stops[i]], of which the tokens from `border` on are new."""
 
-    prompts: Int[Tensor, "row prompt"]  # aligned on the right, so that what is new follows
+    prompts: Int[Tensor, "row prompt"]  # aligned on the right, so that new tokens follow
     tokens: Int[Tensor, "row most"]
     starts: Int[Tensor, " row"]
     written: Int[Tensor, " row"]
     ends: Int[Tensor, " end"]
-    runs: Bool[Tensor, " row"]  # False where no text stands: whatever is said there, nobody hears
+    runs: Bool[Tensor, " row"]  # False in rows without a text, which are ignored
 
     @property
     def border(self) -> int:
@@ -50,18 +49,18 @@ class Text:
         return self.border + self.written
 
     def real(self, starts: Tensor | int) -> Bool[Tensor, "row place"]:
-        """The places from `starts` on where a token stands."""
+        """The places from `starts` on that hold a token."""
         place = torch.arange(self.ids.shape[1], device=self.ids.device)
         begun = place >= (starts if isinstance(starts, int) else starts[:, None])
         return begun & (place < self.stops[:, None])
 
     def last(self, n: int) -> Int[Tensor, "row n"]:
-        """The last n tokens; where a text is shorter, anything."""
+        """The last n tokens; arbitrary ones in front of a shorter text."""
         along = torch.arange(-n, 0, device=self.ids.device)
         return self.ids.gather(1, (self.stops[:, None] + along).clamp(min=0))
 
     def rows(self) -> list[tuple[list[int], list[int]] | None]:
-        """Prompt and new tokens of each text that runs: a look at them from the host."""
+        """Prompt and new tokens of each running text, copied to the host."""
         running, ids, starts, stops = (x.tolist() for x in (self.runs, self.ids, self.starts, self.stops))
         return [
             (row[start : self.border], row[self.border : stop]) if runs else None
@@ -71,14 +70,14 @@ class Text:
 
 @dataclass(frozen=True)
 class Rule:
-    """Rules that are equal do the same: rows that share them are treated together."""
+    """Rows with equal rules are computed together."""
 
-    option: ClassVar[str] = ""  # of `generate`, whose value is the first field
+    option: ClassVar[str] = ""  # the option of `generate` whose value is the first field
     on_host: ClassVar[bool] = False
     rank: ClassVar[int] = 0
 
     def __str__(self) -> str:
-        """As a user wished it."""
+        """The option that made it."""
         if not self.option:
             return repr(self)
         value = getattr(self, fields(self)[0].name)
@@ -93,12 +92,12 @@ def in_order(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     return tuple(sorted(rules, key=lambda rule: rule.rank))
 
 
-# --- how boldly -----------------------------------------------------------------------------------------------------
+# --- sampling -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Temperature(Rule):
-    """score / temperature: below 1 the likely gets likelier, above 1 all become alike. (Ackley et al. 1985)"""
+    """score / temperature: below 1 likely tokens get more likely, above 1 less. (Ackley et al. 1985)"""
 
     temperature: float
     option: ClassVar[str] = "temperature"
@@ -116,7 +115,7 @@ class Temperature(Rule):
 
 @dataclass(frozen=True)
 class TopK(Rule):
-    """Only the k likeliest, and what is as likely as the last of them. (Fan et al. 2018)"""
+    """Only the k most likely tokens, and those that tie with the last of them. (Fan et al. 2018)"""
 
     k: int
     option: ClassVar[str] = "top_k"
@@ -132,7 +131,7 @@ class TopK(Rule):
 
 @dataclass(frozen=True)
 class TopP(Rule):
-    """The fewest of the likeliest whose probabilities add up to p. (Holtzman et al. 2020, nucleus sampling)"""
+    """The fewest most likely tokens whose probabilities add up to p: nucleus sampling. (Holtzman et al. 2020)"""
 
     p: float
     option: ClassVar[str] = "top_p"
@@ -145,13 +144,13 @@ class TopP(Rule):
     def __call__(self, scores: Scores, text: Text) -> Scores:
         ascending, order = scores.sort(dim=-1)
         tail = ascending.softmax(dim=-1).cumsum(dim=-1) <= 1 - self.p
-        tail[:, -1] = False  # rounding must not take the likeliest
+        tail[:, -1] = False  # rounding must not remove the most likely token
         return scores.masked_fill(tail.scatter(1, order, tail), NEVER)
 
 
 @dataclass(frozen=True)
 class MinP(Rule):
-    """Only what is at least p times as likely as the likeliest. (Nguyen et al. 2024)"""
+    """Only tokens at least p times as likely as the most likely one. (Nguyen et al. 2024)"""
 
     p: float
     option: ClassVar[str] = "min_p"
@@ -166,7 +165,7 @@ class MinP(Rule):
         return scores.masked_fill(probabilities < self.p * probabilities.amax(dim=-1, keepdim=True), NEVER)
 
 
-# --- not again and again --------------------------------------------------------------------------------------------
+# --- repetition --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -187,7 +186,7 @@ class RepetitionPenalty(Rule):
 
 @dataclass(frozen=True)
 class PresencePenalty(Rule):
-    """A token that was written, the prompt aside: score − penalty, however often. (the OpenAI API's)"""
+    """A generated token: score − penalty, however often it occurs. (as in the OpenAI API)"""
 
     penalty: float
     option: ClassVar[str] = "presence_penalty"
@@ -203,7 +202,7 @@ class PresencePenalty(Rule):
 
 @dataclass(frozen=True)
 class NoRepeat(Rule):
-    """No n tokens in a row stand twice in prompt and text. (Paulus et al. 2018)"""
+    """No sequence of n tokens occurs twice in prompt and text. (Paulus et al. 2018)"""
 
     n: int
     option: ClassVar[str] = "no_repeat_ngram"
@@ -225,7 +224,7 @@ class NoRepeat(Rule):
 
 @dataclass(frozen=True)
 class BadWords(Rule):
-    """None of these sequences of tokens: the last token is hidden where the text ends with those before it."""
+    """None of these token sequences: the last token is hidden where the text ends with those before it."""
 
     words: tuple[tuple[int, ...], ...]
     option: ClassVar[str] = "bad_words"
@@ -245,12 +244,12 @@ class BadWords(Rule):
         return scores
 
 
-# --- how long -------------------------------------------------------------------------------------------------------
+# --- length ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class MinLength(Rule):
-    """No end before n tokens are written."""
+    """No end token before n tokens."""
 
     n: int
     option: ClassVar[str] = "min_tokens"
@@ -265,7 +264,7 @@ class MinLength(Rule):
 
 @dataclass(frozen=True)
 class ExactLength(MinLength):
-    """No end before n tokens are written, and then nothing but an end: give the job a limit above n."""
+    """No end token before n tokens, and then only an end token: give the job a limit above n."""
 
     option: ClassVar[str] = ""
 
@@ -278,14 +277,14 @@ class ExactLength(MinLength):
 
 
 def _among(ids: Int[Tensor, "row some"], which: Bool[Tensor, "row some"], vocab: int) -> Bool[Tensor, "row vocab"]:
-    """Which tokens stand among those of the ids that count."""
-    found = torch.zeros(len(ids), vocab + 1, dtype=torch.bool, device=ids.device)  # the rest goes to a place too many
+    """Which tokens of the vocabulary are among the ids, of those where `which` is true."""
+    found = torch.zeros(len(ids), vocab + 1, dtype=torch.bool, device=ids.device)  # the others go to an extra place
     return found.scatter_(1, ids.masked_fill(~which, vocab), True)[:, :vocab]
 
 
 @lru_cache(maxsize=256)
 def _constant(words: Sequence[Sequence[int]], device: torch.device) -> Int[Tensor, "word token"]:
-    """On the device once: a captured step cannot bring anything there."""
+    """A tensor that is copied to the device once: a recorded step cannot copy anything there."""
     return torch.tensor(words, device=device)
 
 

@@ -11,7 +11,8 @@ from functools import cached_property
 from typing import ClassVar
 
 from cutaway.decoding.detokenize import Speller
-from cutaway.decoding.rules.scores import NEVER, Rule, Scores, Text
+from cutaway.decoding.rules.scores import Rule, Scores, Text
+from cutaway.decoding.search.search import NEVER
 from cutaway.tokens import Tokenizer
 
 Known = tuple[tuple[int, ...], tuple[int, ...]]  # prompt, and what is new

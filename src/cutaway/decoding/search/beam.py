@@ -41,7 +41,7 @@ Offered = tuple[Float[Tensor, "row each k"], Int[Tensor, "row each k"]]  # what 
 
 @dataclass(frozen=True, eq=False)
 class Considered:
-    """What one group weighed in a step, the likeliest first: see `BeamSearch.listener`."""
+    """The candidates of one group in a step, the most likely first: see `BeamSearch.listener`."""
 
     group: int
     parents: Int[Tensor, "row candidate"]
@@ -53,7 +53,7 @@ class Considered:
 
 
 class BeamSearch(Search):
-    """What runs and what has ended, for every row: tensors (row hypothesis …) that live on the model's device."""
+    """The running and ended hypotheses of every row, as tensors (row hypothesis …) on the model's device."""
 
     told = ("tokens", "scores", "written", "ended_tokens", "ended_scores", "ended_lengths", "closed")
 
@@ -76,17 +76,17 @@ class BeamSearch(Search):
         self.ended_lengths = torch.zeros_like(self.tokens[:, :, 0])
         self.closed = self.done[:, None].repeat(1, groups)  # the groups that are done
         self.best_ended = torch.full_like(self.scores[:, :groups], NEVER)  # the largest sum of log p, for `prune`
-        self.listener: Callable[[Considered], None] | None = None  # told of every step, which then cannot be captured
+        self.listener: Callable[[Considered], None] | None = None  # called after every step
 
     def enter(self, rows: slice, jobs: Sequence[Job]) -> None:
         super().enter(rows, jobs)
         self.scores[rows] = NEVER
-        self.scores[rows, :: self.each] = 0.0  # all of a group begin alike: one of them speaks for all
+        self.scores[rows, :: self.each] = 0.0  # all hypotheses of a group start equal, so only one counts
         self.ended_scores[rows] = self.best_ended[rows] = NEVER
         self.closed[rows] = False
 
     def living(self, n: int) -> Bool[Tensor, "row hypothesis"] | None:
-        """Only where some are given up all the time: a whole beam computes the same bits watched or not."""
+        """Only with pruning: a whole beam computes the same bits watched or not."""
         return None if self.prune is None else self.scores[:n] != NEVER
 
     def advance(
@@ -95,7 +95,7 @@ class BeamSearch(Search):
         """As for any search; with a packing, `logits` are (1, living, vocab)."""
         n = len(logits) if packing is None else len(packing.living)
         log_p = price = None
-        if self.groups > 1 or any(self.rules[:n]):  # rules and prices look at all
+        if self.groups > 1 or any(self.rules[:n]):  # rules and prices need all scores
             log_p = logits.log_softmax(dim=-1, dtype=self.scores.dtype)
             log_p = self.ruled(log_p if packing is None else packing.spread(log_p[0]))
             price = torch.zeros_like(log_p[:, 0]) if self.groups > 1 else None
@@ -120,7 +120,7 @@ class BeamSearch(Search):
 
     @property
     def n_candidates(self) -> int:
-        """So many that enough of them do not end, even if every beam's likeliest continuations are all the ends."""
+        """Enough for a full beam, even if the most likely continuations of every hypothesis are all end tokens."""
         return max(2, 1 + len(self.ends)) * self.each
 
     def _advance(
@@ -131,7 +131,7 @@ class BeamSearch(Search):
         log_p: Float[Tensor, "row hypothesis vocab"] | None,
         price: Float[Tensor, "row vocab"] | None,
     ) -> tuple[Int[Tensor, "row each"], Int[Tensor, "row each"]]:
-        """One group's step. What it takes costs those after it more."""
+        """One group's step. The tokens that it takes cost later groups more."""
         worth, parent, token = self._candidates(its, *offered)
         n = len(worth)
         scores = worth
@@ -162,14 +162,14 @@ class BeamSearch(Search):
         return parent.gather(1, chosen), following
 
     def _reach(self, n: int) -> int:
-        """Places that have been written by now; a GPU would have to wait for the number, and copies all."""
+        """The number of tokens so far; a GPU would have to wait for it, so there all slots are copied."""
         return self.most if self.written.is_cuda else int(self.written[:n].max())
 
     def _candidates(
         self, its: slice, worth: Float[Tensor, "row each k"], token: Int[Tensor, "row each k"]
     ) -> tuple[Float[Tensor, "row candidate"], Int[Tensor, "row candidate"], Int[Tensor, "row candidate"]]:
-        """Of what every beam offers, the likeliest: what each is worth, whom it goes on from, and by which token."""
-        # first of every beam, then of all: the vocabulary is gone through once
+        """The most likely continuations of all hypotheses: their scores, what they continue, their tokens."""
+        # first of each hypothesis, then of all: the vocabulary is read once
         n = min(self.n_candidates, token[0].numel())
         worth, index = (self.scores[: len(worth), its, None] + worth).flatten(1).topk(n)
         return worth, index // token.shape[2] + its.start, token.flatten(1).gather(1, index)
@@ -177,7 +177,7 @@ class BeamSearch(Search):
     def _pruned(
         self, group: int, going_on: Float[Tensor, "row each"], ended: Float[Tensor, "row candidate"]
     ) -> Float[Tensor, "row each"]:
-        """What is not too far behind the best."""
+        """Drops what is too far behind the best."""
         assert self.prune is not None
         best_ended = self.best_ended[: len(going_on), group]
         torch.maximum(best_ended, ended.amax(dim=1), out=best_ended)
@@ -191,7 +191,7 @@ class BeamSearch(Search):
         tokens: Int[Tensor, "row candidate reach"],
         ends: Bool[Tensor, "row candidate"],
     ) -> Bool[Tensor, "row candidate"]:
-        """Puts texts that end aside, the best by score. Which were weighed."""
+        """Keeps the best of the texts that end; returns which candidates were considered."""
         n = len(scores)
         ends = ends & (scores > NEVER)
         ends[:, self.each :] = False  # the other candidates are spares for those that run on
@@ -204,7 +204,7 @@ class BeamSearch(Search):
         return ends
 
     def _nothing_to_hope(self, its: slice, going_on: Float[Tensor, "row each"]) -> Bool[Tensor, " row"]:
-        """Whether what runs may be given up, by the rule of `early_stopping`."""
+        """Whether the running hypotheses may be dropped, by the rule of `early_stopping`."""
         n = len(going_on)
         likeliest, worst = going_on.amax(dim=1), self.ended_scores[:n, its.stop - 1]
         full = worst > NEVER
@@ -216,7 +216,7 @@ class BeamSearch(Search):
         return full & (likeliest / self._divisor(length) <= worst) | (likeliest == NEVER)
 
     def found(self, row: int) -> list[Hypothesis]:
-        """The best first; what several groups found, once. Where somebody stopped a text, what runs is weighed too."""
+        """The best first, each text once. If a listener stopped the text, running hypotheses count, too."""
         kept = [(self.ended_tokens, self.ended_lengths, self.ended_scores)]
         if not self.closed[row].all():
             lengths = self.written[:, None].expand_as(self.scores)

@@ -77,7 +77,7 @@ def _likeliest(model: DecoderModel, jobs: Sequence[Job], end_ids: Sequence[int] 
 
 def check_prompt(model: DecoderModel, ids: Tensor, task: str, n: int) -> None:
     if model.config.task != task:
-        raise InputError(f"a model for task={model.config.task!r} scores no next token; one for {task!r} does")
+        raise InputError(f"a model for task={model.config.task!r} predicts no next token: use one for {task!r}")
     if model.training:
         raise InputError("this model is in training and drops out at random: call model.eval() first")
     if not isinstance(ids, Tensor):

@@ -1,8 +1,8 @@
-"""What the engine asks after each step: of all that could come next, what does?
+"""Chooses the next tokens after each step of the engine.
 
-A search keeps, for every row of the engine, the texts that are being written. All of it is tensors that are allocated
-once and changed in place, so that a captured CUDA graph can replay a step. `GreedySearch` takes the likeliest token;
-`Sampling` draws one; `BeamSearch` follows several hypotheses at once.
+A search holds the texts of every row of the engine, in tensors that are allocated once and changed in place, so that a
+recorded CUDA graph can replay a step. `GreedySearch` takes the most likely token; `Sampling` draws one; `BeamSearch`
+follows several hypotheses at once.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,52 +10,54 @@ from copy import copy
 from dataclasses import dataclass
 from importlib.util import find_spec
 from math import isfinite, log10
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cutaway.decoding.rules.scores import NEVER as NEVER
-from cutaway.decoding.rules.scores import Rule, Text
 from cutaway.decoding.search.topk import topk
 from cutaway.errors import InputError
 
-DIGITS = 30  # of what a score is divided by, so that a quotient is a float32 too
+if TYPE_CHECKING:
+    from cutaway.decoding.rules.scores import Rule
+
+NEVER = float("-inf")  # the score of a token that may not come next, and of a row without a text
+DIGITS = 30  # of the divisor of a score at most, so that the quotient is a float32, too
 HAS_TRITON = find_spec("triton") is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One text to write: after `prompt` (of a translation: the start token, and a beginning that is forced)."""
+    """One text to generate after `prompt` (of a translation: the start token, and a prefix if there is one)."""
 
     prompt: Sequence[int]
     limit: int  # new tokens at most
     source: Sequence[int] = ()  # what the encoder reads
-    rules: tuple[Rule, ...] = ()  # of what may come next, one after another
-    seed: int | None = None  # words are drawn; without one, the likeliest is taken
-    hear: Callable[[list[int]], bool] | None = None  # told after every step what is written; True ends the text
+    rules: "tuple[Rule, ...]" = ()  # applied to the scores, one after another
+    seed: int | None = None  # of sampling; without one, the most likely token is taken
+    hear: Callable[[list[int]], bool] | None = None  # called after every step with the new tokens; True ends the text
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A text that was found, with the end token that closed it, if one did."""
+    """A text that was found, with its end token if it has one."""
 
     ids: list[int]
     score: float
 
 
 class NoNumbers(Exception):
-    """The model's scores are not finite; who knows the model says why."""
+    """The model's scores are not finite; the engine, which knows the model, says why."""
 
 
 class Search:
-    """`width` hypotheses in each row, what they have written, and their scores: the sum of their tokens' log p.
+    """`width` hypotheses in each row: their tokens, and their scores, the sum of their tokens' log p.
 
-    That is the model's own, before the rules; in a beam a penalty counts, too, because it steers (as in transformers).
+    These are the model's own log p, before the rules; in a beam penalties count, too (as in transformers).
     """
 
-    recordable = True  # a step asks nothing of the host, but for its rules
+    recordable = True  # a step needs nothing from the host, except for some rules
     told: ClassVar[tuple[str, ...]] = ("tokens", "scores", "written")  # what `found` reads
 
     def __init__(
@@ -92,7 +94,7 @@ class Search:
         self._groups: list[tuple[tuple[Rule, ...], Int[Tensor, " some"] | None]] = []
 
     def enter(self, rows: slice, jobs: Sequence[Job]) -> None:
-        """New texts begin in these rows."""
+        """Starts new texts in these rows."""
         self.rules[rows] = [job.rules for job in jobs]
         self.listeners[rows] = [job.hear for job in jobs]
         if any(self.rules[rows]):
@@ -103,7 +105,7 @@ class Search:
         self.done[rows] = False
 
     def move(self, rows: Sequence[int], to: Sequence[int]) -> None:
-        """What stands in these rows goes on in others."""
+        """Moves the texts of these rows to others."""
         which, where = (torch.tensor(some, device=self.done.device) for some in (rows, to))
         for _, tensor in self._tensors():
             if tensor is not self.ends:
@@ -115,11 +117,11 @@ class Search:
         return [(name, tensor) for name, tensor in vars(self).items() if isinstance(tensor, Tensor)]
 
     def _divisor(self, lengths: Int[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
-        """Of the scores of texts of these lengths: long texts would lose, as every token takes some away."""
+        """What the scores of texts of these lengths are divided by, since every token makes a sum of log p smaller."""
         return lengths.to(self.scores.dtype) ** self.length_penalty
 
     def ruled(self, scores: Float[Tensor, "row hypothesis vocab"]) -> Float[Tensor, "row hypothesis vocab"]:
-        """By the rules of each row; rows with equal rules together."""
+        """The scores after the rules of each row; rows with equal rules are computed together."""
         n = len(scores)
         if (rules := tuple(self.rules[:n])) != self._grouped:
             self._regroup(rules)
@@ -130,8 +132,8 @@ class Search:
                 scores = scores.index_copy(0, rows, self._apply(its, scores[rows], rows))
         return scores
 
-    def _regroup(self, rules: tuple[tuple[Rule, ...], ...]) -> None:
-        """Which rows share which rules: this changes only when texts enter, leave or move."""
+    def _regroup(self, rules: "tuple[tuple[Rule, ...], ...]") -> None:
+        """Groups rows by their rules; called only when texts enter, leave or move."""
         rows: dict[tuple[Rule, ...], list[int]] = {}
         for row, its in enumerate(rules):
             rows.setdefault(its, []).append(row)
@@ -143,8 +145,10 @@ class Search:
         ]
 
     def _apply(
-        self, rules: tuple[Rule, ...], scores: Float[Tensor, "some hypothesis vocab"], rows: slice | Tensor
+        self, rules: "tuple[Rule, ...]", scores: Float[Tensor, "some hypothesis vocab"], rows: slice | Tensor
     ) -> Float[Tensor, "some hypothesis vocab"]:
+        from cutaway.decoding.rules.scores import Text
+
         text = Text(
             prompts=self.prompts[rows].repeat_interleave(self.width, dim=0),
             tokens=self.tokens[rows].flatten(0, 1),
@@ -159,15 +163,15 @@ class Search:
         return flat.view_as(scores)
 
     def _remember(self, rows: slice, prompts: Sequence[list[int]]) -> None:
-        """Rules look at prompts too."""
+        """Keeps the prompts for the rules."""
         room, longest = self.prompts.shape[1], max(map(len, prompts))
         if longest > room:
-            raise InputError(f"rules look at a prompt of {longest} tokens: make the search with prompt={longest}")
+            raise InputError(f"the rules need a prompt of {longest} tokens: create the search with prompt={longest}")
         self.prompts[rows] = torch.tensor([[0] * (room - len(ids)) + ids for ids in prompts], device=self.ends.device)
         self.starts[rows] = torch.tensor([room - len(ids) for ids in prompts], device=self.ends.device)
 
     def tell(self, n: int) -> None:
-        """Who listens is told what was written in these rows. A text that somebody has heard enough of is done."""
+        """Calls the listeners of these rows; a text is done when its listener returns True."""
         if not any(self.listeners[:n]):
             return
         tokens, written = self.tokens[:n, 0].tolist(), self.written[:n].tolist()
@@ -176,11 +180,11 @@ class Search:
                 self.done[row] = True
 
     def living(self, n: int) -> Bool[Tensor, "row hypothesis"] | None:
-        """Which hypotheses of the first n rows are still to be read; None where all are."""
+        """Which hypotheses of the first n rows the model still has to read; None if all."""
         return None
 
     def leaving(self, rows: Sequence[int]) -> list[list[Hypothesis]]:
-        """What was written in rows that are done. From a GPU all of it is fetched at once."""
+        """The hypotheses of rows that are done, copied from a GPU all at once."""
         there = self
         if self.done.is_cuda:
             there = copy(self)
@@ -188,30 +192,30 @@ class Search:
         return [there._leaving(row) for row in rows]
 
     def _leaving(self, row: int) -> list[Hypothesis]:
-        """The best first. Rules that left nothing are an error."""
+        """The best first. It is an error if the rules have left none."""
         found = [hypothesis for hypothesis in self.found(row) if isfinite(hypothesis.score)]
         if not found:
             names = ", ".join(map(str, self.rules[row]))
             if not names or bool(self.scores[row].isnan().any()):
                 raise NoNumbers
             raise InputError(
-                f"after {int(self.written[row]) - 1} tokens no other may follow by the rules {names}: loosen them"
+                f"after {int(self.written[row]) - 1} tokens no token is allowed by the rules {names}: loosen them"
             )
         return found
 
     def advance(
         self, logits: Float[Tensor, "row hypothesis vocab"]
     ) -> tuple[Int[Tensor, "row hypothesis"], Int[Tensor, "row hypothesis"]]:
-        """Writes one more token. Which hypothesis each goes on from, and the token that it has to read next."""
+        """Appends a token to each hypothesis. Returns which hypothesis each continues, and the token to read next."""
         raise NotImplementedError
 
     def found(self, row: int) -> list[Hypothesis]:
-        """What was written in a row that is done, the best first."""
+        """The hypotheses of a row that is done, the best first."""
         raise NotImplementedError
 
 
 def gaps(n: int, gone: Sequence[int]) -> tuple[list[int], list[int]]:
-    """When these of n rows are gone, the last ones take their places: who moves, and where to."""
+    """When some of n rows are gone, the last rows take their places: which rows move, and where to."""
     left = n - len(gone)
     return [row for row in range(left, n) if row not in gone], [row for row in gone if row < left]
 
@@ -222,7 +226,7 @@ def move_up(kept: list[Any], rows: Sequence[int], to: Sequence[int]) -> None:
 
 
 class GreedySearch(Search):
-    """The likeliest token, again and again, until a text ends."""
+    """Takes the most likely token until the text ends."""
 
     def __init__(self, **room: Any) -> None:
         super().__init__(1, **room)
@@ -243,12 +247,12 @@ class GreedySearch(Search):
         said = logits.to(self.scores.dtype)
         scores = self.ruled(said)[:, 0]
         token = self.choose(scores)[:, None]
-        log_p = said[:, 0].log_softmax(dim=-1).gather(1, token)  # what the model says, whatever the rules
+        log_p = said[:, 0].log_softmax(dim=-1).gather(1, token)  # the model's own, whatever the rules
         log_p = torch.where(scores.gather(1, token) == NEVER, NEVER, log_p)
         running = ~self.done[:n]
         written = self.written[:n]
         place = written.clamp(max=self.tokens.shape[2] - 1)[:, None]
-        kept = self.tokens[:n, 0].gather(1, place)  # a row that is done changes no more, even if it is stepped on
+        kept = self.tokens[:n, 0].gather(1, place)  # a row that is done does not change, even in a step
         self.tokens[:n, 0].scatter_(1, place, torch.where(running[:, None], token, kept))
         self.scores[:n] += torch.where(running[:, None], log_p, 0.0)
         written += running
@@ -256,7 +260,7 @@ class GreedySearch(Search):
         return self.alone[:n], token
 
     def _plain(self, logits: Float[Tensor, "row hypothesis vocab"]) -> bool:
-        """Whether a kernel does the whole step: on a GPU, without rules, and without a draw."""
+        """Whether one kernel can do the whole step: on a GPU, without rules and without sampling."""
         return (
             logits.is_cuda
             and HAS_TRITON

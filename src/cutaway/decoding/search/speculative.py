@@ -65,7 +65,7 @@ def speculative(
     end_ids = model.config.end_ids or () if end_ids is None else end_ids
     begun = [len(ids[0])] * len(ids) if real is None else real.sum(dim=1).tolist()
     if not min(begun):
-        raise InputError(f"text {begun.index(0) + 1} has nothing to begin with: give a prompt of at least one token")
+        raise InputError(f"text {begun.index(0) + 1} has an empty prompt: give at least one token")
     slots = ids.shape[1] + n + k
     texts = torch.zeros(len(ids), slots, dtype=torch.long, device=ids.device)
     for row, prompt in enumerate(ids if real is None else [ids[row, its] for row, its in enumerate(real)]):

@@ -3,6 +3,8 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
@@ -262,3 +264,130 @@ def test_odd_arguments_end_in_an_error_of_ours(
         except CutawayError:
             errors += 1
     assert errors > len(tried) / 2
+
+
+# --- what a function takes where nothing is said ----------------------------------------------------------------------
+
+USUAL: dict[str, dict[str, Any]] = {
+    "Ablate": {"how": "zero", "seed": 0},
+    "Circuit": {"task": "", "found_with": ""},
+    "LogProbability": {"at": -1},
+    "LogitDifference": {"at": -1},
+    "ablate_sweep": {"how": "zero", "over": "residual", "rows": 256},
+    "attention_rollout": {"heads": "mean", "weights": "pattern", "residual": 0.5},
+    "build": {"dtype": "torch.float32", "device": "cpu"},
+    "deletion_curve": {
+        "baseline": "zero",
+        "shares": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
+        "n_random": 8,
+        "seed": 0,
+        "batch_tokens": 8192,
+    },
+    "embed": {"pool": "mean", "batch_tokens": 8192},
+    "estimate_sweep": {"over": "residual"},
+    "explain_blank": {"method": "integrated_gradients"},
+    "explain_image": {"at": "patches", "method": "integrated_gradients"},
+    "explain_label": {"method": "integrated_gradients"},
+    "explain_next": {"method": "integrated_gradients"},
+    "explain_translation": {"beam": 4, "method": "integrated_gradients"},
+    "export": {"to": "hf"},
+    "generate": {
+        "max_tokens": 100,
+        "temperature": 0.0,
+        "repetition_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "min_tokens": 0,
+        "beam": 1,
+        "n_best": 1,
+        "groups": 1,
+        "seed": 0,
+    },
+    "integrated_gradients": {"baseline": "zero", "within": 0.01, "rule": "gauss_legendre", "batch_tokens": 2048},
+    "load": {"dtype": "torch.float32", "device": "cpu"},
+    "logit_lens": {"top": 5},
+    "look_inside": {
+        "method": "integrated_gradients",
+        "show": ("answer", "attribution", "writers", "heads", "alignment"),
+        "parts": "*",
+        "k": 5,
+        "steps": 16,
+    },
+    "means": {"rows": 64},
+    "patch_paths": {"receivers": "logits", "feed_forward": "recomputed", "norms": "recomputed"},
+    "speculative": {"k": 4},
+    "sweep": {"over": "residual", "rows": 256},
+    "to_picture": {"title": ""},
+    "trace_beam": {"beam": 4, "length_penalty": 1.0},
+    "train_lens": {"rate": 0.001},
+    "train_tokenizer": {"min_frequency": 1},
+    "translate": {"n_best": 1},
+    "trial": {"how": "mean", "kinds": ("heads",), "rows": 128},
+    "verify": {"seed": 0, "device": "cpu"},
+    "watch": {"keep": "last"},
+    "writes": {"cross": "heads"},
+    "decoding.translate.translations": {"beam": 4, "length_penalty": 1.0, "n_best": 1, "split": True, "longest": 200},
+    "before.ladder.compare.compare": {"minutes": 5.0, "start": "\n", "seed": 0},
+    "before.chomsky.experiment.run_experiment": {
+        "languages": ("local", "parity", "dyck-1", "dyck-2", "mirror", "shuffle-2", "abc", "copy", "crossed"),
+        "models": ("none", "sinusoidal", "learned", "rotary", "relative", "lstm"),
+        "longest": 16,
+        "steps": 500,
+        "n_words": 100,
+        "pool": 4096,
+        "seed": 0,
+    },
+    "before.chomsky.experiment.train_on_words": {"seconds": float("inf"), "batch": 32, "rate": 0.002, "seed": 0},
+    "before.ngrams.smoothing.train_ngrams": {"smoothing": "kneser-ney", "chunk": 8388608},
+    "before.ngrams.ngram_of_classes.train_class_ngrams": {"smoothing": "kneser-ney", "most": 10000},
+    "inside.circuits.ioi.make_prompts": {"seed": 0, "orders": ("ABBA", "BABA")},
+    "inside.circuits.ioi.head_scores": {"copying_rows": 16},
+    "inside.circuits.find.find_circuit": {"shortlist": 40},
+    "inside.circuits.find.grow": {"by": 5},
+    "toys.names.train_names": {"steps": 400, "n_layers": 3, "batch": 64, "rate": 0.003, "seed": 0},
+    "toys.reversal.train_reversal": {"steps": 1000, "batch": 64, "seed": 0},
+    "pictures.head_maps.heads": {"title": "", "root": True},
+    "data.corpus.tokenised_documents": {"split": "file", "wrap": 0.0},
+    "data.table_examples.tokenised_columns": {"skip_empty": True},
+    "data.table_files.read_table": {"skip_lines": 0},
+    "data.table_files.read_parallel": {"names": ("source", "target"), "skip_empty": True},
+    "evaluation.perplexity.surprisal": {"batch": 8},
+    "evaluation.bootstrap.interval": {"resamples": 1000, "level": 0.95},
+    "inside.word_vectors.WordVectors.nearest": {"k": 10},
+    "inside.word_vectors.WordVectors.analogy": {"k": 10, "by": "add"},
+    "before.units.read_ids": {"split": "file", "new": True},
+    "evaluation.bleu.bleu": {"tokenize": "13a"},
+    "tokens.train_tokenizer.train_tokenizer": {"min_frequency": 1},
+}
+
+
+def function_named(name: str) -> Any:
+    """One of `cutaway`, or of a room."""
+    if "." not in name:
+        return getattr(cutaway, name)
+    found, *names = [import_module("cutaway"), *name.split(".")]
+    for number, part in enumerate(names, 1):
+        module = "cutaway." + ".".join(names[:number])
+        found = import_module(module) if find_spec_of(module) else getattr(found, part)
+    return found
+
+
+def find_spec_of(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def plain(value: object) -> object:
+    return str(value) if isinstance(value, torch.dtype) else value
+
+
+@pytest.mark.parametrize("name", [*USUAL, *(name for name in cutaway.__all__ if name not in USUAL)])
+def test_what_a_function_takes_where_nothing_is_said(name: str) -> None:
+    """Another number would give another answer to the same call. Nothing, False and what is computed are left out."""
+    function = function_named(name)
+    if not callable(function):
+        return
+    given = {p.name: plain(p.default) for p in inspect.signature(function).parameters.values()}
+    said = {key: value for key, value in given.items() if isinstance(value, int | float | str | tuple)}
+    assert {key: value for key, value in said.items() if value is not False and value != ()} == USUAL.get(name, {})

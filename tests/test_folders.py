@@ -255,3 +255,18 @@ def test_a_folder_that_is_not_ours_is_refused_with_its_name_and_the_fix(tmp_path
         check_folder(place, KIND, force=True)
     with pytest.raises(InputError, match="is a file: name a folder to write"):
         check_folder(place / "notes", KIND, force=True)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("force", [False, True])
+def test_a_folder_that_a_kill_left_half_moved_is_judged_as_what_it_will_be(tmp_path: Path, force: bool, shared: bool):
+    """Without its seal it would be taken for another's, and the journal for a file of the user's."""
+    place = tmp_path / "thing"
+    write(place, {"part-1": "1", "old": "1"})
+    write(place / folders.JOURNAL, NEW | {folders.PLAN: '{"seal": "seal", "remove": ["old"]}'})
+    if force:
+        check_folder(place, KIND, force=True, shared=shared)
+    else:
+        with pytest.raises(InputError, match="thing is not empty"):
+            check_folder(place, KIND, force=False, shared=shared)
+    assert everything(place) == NEW

@@ -114,3 +114,14 @@ def test_an_array_is_mapped_and_not_written_to(tmp_path: Path):
     assert isinstance(found, np.memmap)
     with pytest.raises(ValueError, match="read-only"):
         found[0] = 1
+
+
+@pytest.mark.parametrize(("n", "read"), [(9_999, True), (10_000, True), (10_001, False)])
+def test_a_header_of_just_the_limit_is_read(n: int, read: bool, tmp_path: Path):
+    text = header().ljust(n)
+    (tmp_path / "x.npy").write_bytes(saved(text, version=b"\2\0"))
+    if read:
+        assert open_npy(tmp_path / "x.npy").shape == (2,)
+    else:
+        with pytest.raises(CheckpointError, match="its header should have 10,001 bytes"):
+            open_npy(tmp_path / "x.npy")

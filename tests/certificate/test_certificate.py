@@ -1,6 +1,7 @@
 """certificate.json: strict, whole, and known to be stale when the model is another."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +130,54 @@ def test_sentences_are_asked_where_there_is_a_tokenizer() -> None:
 def test_a_padding_token_is_never_asked() -> None:
     asked = short_inputs(tiny("roberta", vocab_size=4, pad_id=1), None, 0)
     assert {id for row in asked.rows for id in row} == {0, 2, 3}
+
+
+def test_a_file_that_came_or_went_makes_it_stale(folder: Path, certificate: Certificate) -> None:
+    """A tokenizer is part of what answers, even where nothing else changed."""
+    assert certificate.changed(folder) == []
+    (folder / "tokenizer.json").rename(folder / "kept")
+    assert certificate.changed(folder) == ["tokenizer.json"]
+    bare = replace(certificate, files={name: certificate.files[name] for name in ("config.json", "model.safetensors")})
+    assert bare.changed(folder) == []
+    (folder / "kept").rename(folder / "tokenizer.json")
+    assert bare.changed(folder) == ["tokenizer.json"]
+    (folder / "model.safetensors").rename(folder / "model-1.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "model-1.safetensors"}}))
+    shards = ["model-1.safetensors", "model.safetensors", "model.safetensors.index.json"]
+    assert certificate.changed(folder) == shards
+
+
+KINDS = ["family", "task", "parameters", "precision", "files", "versions", "machine", "date", "seed", "quick", "length",
+         "max_len", "entries"]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KINDS)
+def test_every_part_of_a_certificate_is_needed_and_of_its_kind(
+    key: str, tmp_path: Path, certificate: Certificate
+) -> None:
+    values = certificate.to_dict()
+    assert {*values} == {"schema", *KINDS}
+    for wrong in ([3], {"a": 3}, 1.5, object):
+        if wrong is not object:
+            with pytest.raises(CheckpointError):
+                read_certificate(written(tmp_path, values | {key: wrong}))
+    if key in ("length", "max_len"):
+        assert getattr(read_certificate(written(tmp_path, values | {key: None})), key) is None
+    else:
+        with pytest.raises(CheckpointError, match=key):
+            read_certificate(written(tmp_path, values | {key: None}))
+    del values[key]
+    with pytest.raises(CheckpointError, match=f"'{key}' is missing"):
+        read_certificate(written(tmp_path, values))
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "passed"),
+    [(["passed"], True), (["passed", "not applicable"], True), (["not measured", "passed"], True),
+     (["passed", "failed"], False), (["error", "passed"], False)],
+)  # fmt: skip
+def test_what_failed_or_broke_off_anywhere_fails_the_whole(
+    verdicts: list[Any], passed: bool, certificate: Certificate
+) -> None:
+    entries = [replace(certificate.entries[0], verdict=verdict) for verdict in verdicts]
+    assert replace(certificate, entries=entries).passed is passed

@@ -195,3 +195,16 @@ def test_a_weight_that_no_question_touches() -> None:
     entry = certified(model).entry("weights are finite")
     assert entry.verdict == "failed"
     assert entry.why == "target_embedding.tokens.weight holds inf at [2999, 5] (not finite: 1 of 72,000 numbers)"
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), 0.5])
+@pytest.mark.parametrize("long", [True, False])
+def test_no_number_on_one_of_the_two_is_not_hidden_by_the_other(
+    long: bool, wrong: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def law(subject: Subject) -> Measure:
+        return Measure(value=wrong if subject.asked.long is long else 0.25, inputs="")
+
+    monkeypatch.setattr(import_module("cutaway.certificate.verify"), "LAWS", {"law": law})
+    entry = certified(sound("bert")).entry("law")
+    assert (entry.verdict, entry.value) == ("failed", 0.5 if wrong == 0.5 else None)

@@ -11,6 +11,7 @@ from cutaway.certificate import text_laws
 from cutaway.certificate.entry import TOLERANCE, judge
 from cutaway.certificate.inputs import short_inputs
 from cutaway.certificate.subject import Subject
+from cutaway.decoding.engine.engine import Job
 from cutaway.decoding.search.beam import BeamSearch
 from cutaway.decoding.search.search import GreedySearch
 from cutaway.model.beam_cache import Tree
@@ -67,3 +68,24 @@ def test_scores_that_are_divided_by_something_else(search: Any, wrong: float, mo
     begin = search.__init__
     monkeypatch.setattr(search, "__init__", lambda self, **room: begin(self, **room | {"length_penalty": wrong}))
     assert found_by_scores(tiny("gpt2", dtype=torch.float32))
+
+
+def test_a_greedy_text_is_every_likeliest_token_to_its_end_or_its_limit() -> None:
+    """One that stops short, goes on behind its end, or has another token anywhere is none."""
+    model = tiny("gpt2")
+    prompt, text = [3, 5, 7], []
+    for _ in range(6):
+        text.append(int(model(torch.tensor([[*prompt, *text]]))[0, -1].argmax()))
+    first = text.index(text[-1])  # the text ends where this token stands for the first time
+    for ends, limit, wanted in (
+        ((), 6, 6),
+        ((), 4, 4),
+        ((text[-1],), 20, first + 1),
+        ((text[-1],), first + 1, first + 1),
+    ):
+        asked = tiny("gpt2", end_ids=ends or None)
+        job = Job(prompt=prompt, limit=limit)
+        assert [n for n in range(1, 7) if text_laws.is_greedy(asked, job, text[:n])] == [wanted]
+        for place in range(wanted):
+            other = [(id + 1) % VOCAB if i == place else id for i, id in enumerate(text[:wanted])]
+            assert not text_laws.is_greedy(asked, job, other)

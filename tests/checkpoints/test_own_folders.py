@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -78,3 +79,37 @@ def test_a_kill_never_leaves_new_weights_with_an_old_tokenizer(tmp_path: Path, r
         found.add(seed)
     assert found == {0, 1}
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+FILES_OF_A_MODEL = """
+    model.safetensors model.safetensors.index.json model-00001-of-00002.safetensors config.json generation_config.json
+    preprocessor_config.json certificate.json tokenizer.json tokenizer_config.json special_tokens_map.json vocab.json
+    merges.txt vocab.txt tokenizer.model model.bin vocabulary.json shared_vocabulary.json source_vocabulary.json
+    target_vocabulary.json model.onnx encoder.onnx decoder.onnx model.onnx.data encoder.onnx.data decoder.onnx.data
+""".split()
+
+
+@pytest.mark.parametrize("write", [export, import_model])
+def test_nothing_of_an_earlier_model_stays_beside_a_new_one(tmp_path: Path, write: Any):
+    """Its certificate would speak of other weights, and its tokenizer would be read as the new one's."""
+    model = tiny("gpt2", dtype=torch.float32)
+    save(model, tmp_path / "new")
+    (tmp_path / "old").mkdir()
+    for name in FILES_OF_A_MODEL:
+        (tmp_path / "old" / name).write_text("{}")
+    for name in ("README.md", "certificate.txt", "model.txt", "notes.json"):
+        (tmp_path / "old" / name).write_text("mine")
+    write(model if write is export else tmp_path / "new", tmp_path / "old", force=True)
+    left = {name for name, data in everything(tmp_path / "old").items() if data == b"{}"}
+    assert left == set()
+    assert {name for name, data in everything(tmp_path / "old").items() if data == b"mine"} == {
+        "README.md", "certificate.txt", "model.txt", "notes.json"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES_OF_A_MODEL)
+def test_a_file_of_a_model_of_others_keeps_ours_away(tmp_path: Path, name: str):
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(InputError, match="which is of no model of ours"):
+        save(tiny("gpt2", dtype=torch.float32), tmp_path)
+    assert everything(tmp_path) == {name: b"{}"}

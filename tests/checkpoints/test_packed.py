@@ -223,3 +223,12 @@ def test_a_model_is_loaded_with_8_bit_matrices(tmp_path: Path):
     assert torch.equal(loaded(*given), with_precision(load(tmp_path), "int8")(*given))
     with pytest.raises(InputError, match="both set the type of the weights"):
         load(tmp_path, precision="int8", dtype=torch.bfloat16)
+
+
+def test_card_licence_and_recipe_all_come_along_where_they_are_files(tmp_path: Path):
+    for name in ("README.md", "LICENSE", "recipe.toml", "LICENSE.bak", "config.json", "tokenizer.json"):
+        (tmp_path / name).write_text("x")
+    assert [file.name for file in carried(tmp_path)] == ["README.md", "LICENSE", "recipe.toml"]
+    (tmp_path / "LICENSE").unlink()
+    (tmp_path / "LICENSE").mkdir()
+    assert [file.name for file in carried(tmp_path)] == ["README.md", "recipe.toml"]

@@ -365,3 +365,75 @@ def test_a_number_that_a_config_leaves_out_is_the_one_that_transformers_takes(mo
 def test_a_marian_that_computes_otherwise_is_still_refused(name: str):
     with pytest.raises(ConfigError, match=f"{name}=True is not supported"):
         hf_marian.read_config(HFConfig(OPUS_MT_EN_DE | {name: True}, "config.json"), "translate")
+
+
+OTHERWISE: dict[str, dict[str, Any]] = {  # what a folder may say that would be another computation
+    "bert": {"is_decoder": True, "position_embedding_type": "relative_key", "pruned_heads": {"0": [1]},
+             "pooler_type": "mean"},
+    "roberta": {"is_decoder": True, "position_embedding_type": "relative_key"},
+    "roformer": {"rotary_value": True, "embedding_size": 64, "is_decoder": True},
+    "openai-gpt": {"n_special": 40},
+    "gpt2": {"scale_attn_weights": False, "scale_attn_by_inverse_layer_idx": True},
+    "llama": {"mlp_bias": True, "rope_interleaved": True},
+    "marian": {"static_position_embeddings": False, "share_encoder_decoder_embeddings": False},
+    "vit": {"pooler_act": "relu", "pooler_output_size": 5},
+    "t5": {"is_decoder": True, "new_key": 1},
+    "mistral": {"is_decoder": True, "new_key": 1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("model_type", "key"), [(name, key) for name, keys in OTHERWISE.items() for key in keys])
+def test_what_would_be_another_computation_is_refused_by_name(model_type: str, key: str, tmp_path: Path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    read_config(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type, key: OTHERWISE[model_type][key]}))
+    with pytest.raises(ConfigError, match=key):
+        read_config(tmp_path)
+
+
+WORDS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "silu": "silu",
+         "swish": "silu", "tanh": "tanh"}  # fmt: skip
+SAID_AS = {"bert": "hidden_act", "roberta": "hidden_act", "roformer": "hidden_act", "gpt2": "activation_function",
+           "vit": "hidden_act", "marian": "activation_function", "llama": "hidden_act"}  # fmt: skip
+
+
+def config_with(folder: Path, model_type: str, **values: Any) -> Any:
+    (folder / "config.json").write_text(json.dumps({"model_type": model_type, **values}))
+    return read_config(folder).config
+
+
+@pytest.mark.parametrize("model_type", SAID_AS)
+def test_every_word_for_an_activation_is_read(model_type: str, tmp_path: Path):
+    for word, ours in WORDS.items():
+        assert config_with(tmp_path, model_type, **{SAID_AS[model_type]: word}).activation == ours
+    with pytest.raises(ConfigError, match="mish"):
+        config_with(tmp_path, model_type, **{SAID_AS[model_type]: "mish"})
+
+
+def test_labels_come_in_the_order_of_their_numbers_and_one_alone_is_a_number_to_predict(tmp_path: Path):
+    asked = {"architectures": ["BertForSequenceClassification"]}
+    config = config_with(tmp_path, "bert", **asked, id2label={"1": "no", "0": "yes", "2": "maybe"})
+    assert (config.task, config.n_classes, config.labels) == ("classify", 3, ("yes", "no", "maybe"))
+    assert config_with(tmp_path, "bert", **asked).n_classes == 2  # what their library means without any
+    assert config_with(tmp_path, "bert", **asked, num_labels=5).n_classes == 5
+    assert config_with(tmp_path, "bert", **asked, num_labels=1).task == "regress"
+    assert config_with(tmp_path, "bert", **asked, id2label={"0": "score"}).task == "regress"
+    tagger = config_with(tmp_path, "bert", architectures=["BertForTokenClassification"], id2label={"0": "O", "1": "B"})
+    assert (tagger.task, tagger.labels) == ("tag", ("O", "B"))
+
+
+def test_an_id_outside_of_the_vocabulary_stands_for_none(tmp_path: Path):
+    ids = {"pad_token_id": 50, "bos_token_id": -1, "eos_token_id": [3, 50, 49]}
+    config = config_with(tmp_path, "gpt2", vocab_size=50, **ids)
+    assert (config.pad_id, config.start_id, config.end_ids) == (None, None, (3, 49))
+    config = config_with(tmp_path, "gpt2", vocab_size=50, pad_token_id=0, bos_token_id=49, eos_token_id=0)
+    assert (config.pad_id, config.start_id, config.end_ids) == (0, 49, (0,))
+
+
+@pytest.mark.parametrize(("key", "ours"), [("image_size", "image_size"), ("patch_size", "patch_size")])
+def test_the_side_of_a_square_may_be_said_twice(key: str, ours: str, tmp_path: Path):
+    assert getattr(config_with(tmp_path, "vit", **{key: [32, 32]}), ours) == 32
+    with pytest.raises(ConfigError, match="only squares are"):
+        config_with(tmp_path, "vit", **{key: [32, 16]})
+    with pytest.raises(ConfigError, match="only squares are"):
+        config_with(tmp_path, "vit", **{key: [32]})

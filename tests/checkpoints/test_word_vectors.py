@@ -110,3 +110,17 @@ def test_arrays_that_cannot_be(tmp_path):
     assert not is_word_vectors(tmp_path / "nothing")
     (tmp_path / "book.txt").write_text("Call me Ishmael.\n")
     assert not is_word_vectors(tmp_path / "book.txt")
+
+
+@pytest.mark.parametrize("form", ["text", "text with a head", "binary"])
+def test_a_word_that_is_no_utf_8_does_not_end_the_reading(tmp_path, form):
+    """word2vec cuts long words in the middle of a character; the published files have some."""
+    path, head = tmp_path / "a.vec", b"" if form == "text" else b"3 2\n"
+    words = [b"the", "caf\u00e9".encode()[:-1], b"of"]
+    numbers = np.array([[1, 2], [3, 4], [5, 6]], dtype="<f4")
+    between, ending = (b" ", b"\n")
+    rows = [row.tobytes() if form == "binary" else b"%g %g" % (*row,) for row in numbers]
+    path.write_bytes(head + b"".join(word + between + row + ending for word, row in zip(words, rows, strict=True)))
+    found, vectors = read_word_vectors(path)
+    assert found == ["the", "caf\ufffd", "of"]
+    assert np.array_equal(vectors, numbers)

@@ -3,6 +3,11 @@
 import os
 import subprocess
 import sys
+from enum import Enum
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
 from typer.testing import CliRunner
@@ -373,3 +378,124 @@ def test_ctrl_c_exits_130_without_a_traceback(plant):
     ran = run([*plant("import os, signal", heard, kill, "import time; time.sleep(60)"), "planted"])
     assert ran.returncode == 130
     assert "Traceback" not in ran.stderr
+
+
+# --- what a command does where nothing else is asked ------------------------------------------------------------------
+
+USUAL: dict[str, dict[str, Any]] = {
+    "chomsky": {"length": 16, "steps": 500, "words": 100, "seed": 0},
+    "circuit": {"size": 30},
+    "classify": {"precision": "auto"},
+    "compare": {"minutes": 5.0, "start": "\n", "seed": 0},
+    "describe": {"batch": 1, "dtype": "float32"},
+    "embed": {"pool": "mean", "precision": "auto", "at": "embedding", "k": 10},
+    "evaluate": {
+        "beam": 4,
+        "length_penalty": 1.0,
+        "split": "file",
+        "resamples": 1000,
+        "seed": 0,
+        "dtype": "float32",
+        "device": "auto",
+        "at": "embedding",
+        "vocab": 300000,
+    },
+    "export": {"to": "hf", "dtype": "float32"},
+    "fill": {"k": 5, "precision": "auto"},
+    "generate": {
+        "max_tokens": 100,
+        "temperature": 0.0,
+        "repetition_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "min_tokens": 0,
+        "beam": 1,
+        "n_best": 1,
+        "groups": 1,
+        "seed": 0,
+        "precision": "auto",
+    },
+    "import": {"dtype": "float32"},
+    "inspect": {"method": "integrated", "steps": 16, "k": 5},
+    "lens": {"steps": 250, "top": 5},
+    "ngram": {"split": "file", "start": "", "max_tokens": 30, "seed": 0},
+    "pack": {"store": "int8"},
+    "patch": {"over": "residual", "target": ""},
+    "plot": {"out": "curve.svg", "metric": "loss"},
+    "shannon": {"letters": "27"},
+    "tokenizer train": {"kind": "bpe", "tags": "", "min_frequency": 1},
+    "translate": {"beam": 4, "length_penalty": 1.0, "nbest": 1, "precision": "auto"},
+    "vectors": {
+        "unit": "words",
+        "split": "file",
+        "d": 100,
+        "window": 5,
+        "negatives": 5,
+        "rate": 0.05,
+        "epochs": 3,
+        "seed": 0,
+    },
+    "verify": {"seed": 0, "device": "auto"},
+}
+BORDERS: dict[str, dict[str, tuple[float | None, float | None]]] = {
+    "chomsky": {
+        "length": (2, 64),
+        "steps": (1, None),
+        "minutes": (0.01, None),
+        "words": (1, None),
+        "seed": (0, None),
+        "examples": (1, None),
+    },
+    "circuit": {"limit": (2, None), "size": (1, None)},
+    "classify": {"cut": (1, None)},
+    "compare": {"minutes": (0.01, None), "steps": (1, None), "seed": (0, None)},
+    "demo": {"steps": (1, None)},
+    "describe": {"batch": (1, None), "length": (1, None), "source_length": (1, None), "depth": (1, None)},
+    "embed": {"cut": (1, None), "k": (1, None)},
+    "evaluate": {
+        "beam": (1, None),
+        "prune": (0, None),
+        "context": (1, None),
+        "stride": (1, None),
+        "limit": (1, None),
+        "resamples": (0, None),
+        "vocab": (1, None),
+    },
+    "fill": {"k": (1, None)},
+    "inspect": {"steps": (1, None), "layer": (0, None), "head": (0, None), "k": (1, None)},
+    "lens": {"steps": (1, None), "top": (1, None)},
+    "ngram": {"order": (1, 7), "classes": (1, None), "most": (1, None), "max_tokens": (0, None), "seed": (0, None)},
+    "shannon": {"samples": (1, None), "seed": (0, None)},
+    "tokenizer train": {"vocab": (1, None), "min_frequency": (1, None)},
+    "translate": {"beam": (1, None), "nbest": (1, None)},
+    "vectors": {
+        "d": (1, None),
+        "window": (1, None),
+        "negatives": (1, None),
+        "min_count": (1, None),
+        "sample": (0, None),
+        "epochs": (1, None),
+        "seed": (0, None),
+    },
+}
+
+
+def function_of(name: str) -> Any:
+    file = cli.COMMANDS[name]
+    return getattr(import_module(f"cutaway.cli.{file}"), file.rpartition(".")[2])
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_what_a_command_takes_where_nothing_is_said(name: str) -> None:
+    """Other numbers would give other answers to the same words."""
+    given = {p.name: p.default for p in signature(function_of(name)).parameters.values() if p.default is not p.empty}
+    said = {key: value for key, value in given.items() if value is not None and value is not False}
+    plain = {key: str(value) if isinstance(value, Enum | Path) else value for key, value in said.items()}
+    assert plain == USUAL.get(name, {})
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_the_least_and_the_most_that_an_option_may_be(name: str) -> None:
+    hints = get_type_hints(function_of(name), include_extras=True)
+    infos = {key: info for key, hint in hints.items() for info in getattr(hint, "__metadata__", ())}
+    borders = {key: (info.min, info.max) for key, info in infos.items()}
+    assert {key: both for key, both in borders.items() if both != (None, None)} == BORDERS.get(name, {})

@@ -1,6 +1,7 @@
 """`cutaway evaluate`: the whole way from files to scores, for every kind of model."""
 
 import json
+from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 from cutaway import cli
 from cutaway.checkpoints import load, save
+from cutaway.errors import InputError
 from cutaway.evaluation import LastWord, Pair, Schema, evaluate
 from cutaway.model.precision import with_precision
 from cutaway.tokens.train_tokenizer import train_tokenizer
@@ -264,3 +266,74 @@ def test_words(tmp_path):
     (tmp_path / "a.txt").write_text("a book")
     ran = CliRunner().invoke(cli.app, ["evaluate", str(tmp_path / "glove.txt"), str(tmp_path / "a.txt")])
     assert (ran.exit_code, "for analogies and similarity" in ran.stderr) == (2, True)
+
+
+# --- what is asked reaches what scores --------------------------------------------------------------------------------
+
+TEXT, PAIRS_, WORDS_, LAST = "a.txt", "pairs.jsonl", "wsc.txt", "lambada.jsonl"
+MADE = {
+    "gpt2": lambda: (tiny("gpt2", vocab_size=400, max_len=64, start_id=1, dtype=torch.float32), byte_level()),
+    "translator": lambda: (translator(), byte_level()),
+    "bert": lambda: (tiny("bert", vocab_size=400, pad_id=0, dtype=torch.float32), byte_level()),
+}
+REACHED = [
+    ("gpt2", TEXT, [], {"context": None, "stride": None, "start": True}),
+    ("gpt2", TEXT, ["--context", 9], {"context": 9, "stride": None, "start": True}),
+    ("gpt2", TEXT, ["--context", 9, "--stride", 4], {"context": 9, "stride": 4, "start": True}),
+    ("gpt2", TEXT, ["--no-start"], {"context": None, "stride": None, "start": False}),
+    ("gpt2", PAIRS_, [], {"before": None, "start": True}),
+    ("gpt2", PAIRS_, ["--before", "So:"], {"before": "So:", "start": True}),
+    ("gpt2", PAIRS_, ["--no-start"], {"before": None, "start": False}),
+    ("gpt2", WORDS_, ["--before", "So:", "--no-start"], {"before": "So:", "start": False}),
+    ("gpt2", LAST, [], {"start": True}),
+    ("gpt2", LAST, ["--no-start"], {"start": False}),
+    ("translator", "a.tsv", [], {"beam": 4, "length_penalty": 1.0, "prune": None, "tag": None}),
+    ("translator", "a.tsv", ["--beam", 2], {"beam": 2, "length_penalty": 1.0, "prune": None, "tag": None}),
+    ("translator", "a.tsv", ["--length-penalty", 0.5], {"beam": 4, "length_penalty": 0.5, "prune": None, "tag": None}),
+    ("translator", "a.tsv", ["--prune", 3], {"beam": 4, "length_penalty": 1.0, "prune": 3, "tag": None}),
+    ("bert", TEXT, [], {"context": None}),
+    ("bert", TEXT, ["--context", 9], {"context": 9}),
+]
+
+
+@pytest.mark.parametrize(("kind", "data", "options", "wanted"), REACHED)
+def test_what_is_asked_reaches_what_scores(tmp_path, monkeypatch, kind, data, options, wanted):
+    model, tokenizer = MADE[kind]()
+    save(model, tmp_path / "model", tokenizer)
+    (tmp_path / TEXT).write_text("the quick brown fox\n")
+    (tmp_path / PAIRS_).write_text(json.dumps({"sentence_good": "a man", "sentence_bad": "man a"}) + "\n")
+    (tmp_path / WORDS_).write_text("Ann saw Sue because [MASK] ran.\n[MASK]\nAnn,Sue\nSue\n\n")
+    (tmp_path / LAST).write_text(json.dumps({"context": "I ate an", "continuation": "apple"}) + "\n")
+    (tmp_path / "a.tsv").write_text("source\ttarget\nHi\tHallo\n")
+    asked = []
+
+    def heard(*given, sure, report, **more):
+        asked.append((more, sure))
+        raise InputError("heard")
+
+    monkeypatch.setattr("cutaway.evaluation.evaluate", heard)
+    for more, seed, resamples in (([], 0, 1000), (["--seed", 5, "--resamples", 7], 5, 7)):
+        words = ["evaluate", tmp_path / "model", tmp_path / data, "--device", "cpu", *options, *more]
+        assert "heard" in CliRunner().invoke(cli.app, list(map(str, words))).stderr
+        assert asked.pop() == (wanted, Sureness(seed=seed, resamples=resamples))
+
+
+def test_which_examples_are_read_is_what_is_asked(tmp_path, monkeypatch):
+    model, tokenizer = MADE["gpt2"]()
+    save(model, tmp_path / "model", tokenizer)
+    (tmp_path / TEXT).write_text("the quick brown fox\n")
+    asked = []
+
+    def heard(model, files, columns, **more):
+        asked.append((files, columns, more))
+        raise InputError("heard")
+
+    monkeypatch.setattr("cutaway.evaluation.examples.read_examples", heard)
+    names = ["source", "target", "text", "second", "label", "good", "bad"]
+    words = ["evaluate", tmp_path / "model", tmp_path / TEXT, "--split", "line", "--limit", 3, "--to", "de"]
+    words += [word for name in names for word in (f"--{name}-column", f"the {name}")]
+    assert "heard" in CliRunner().invoke(cli.app, list(map(str, [*words, "--header", "a,b"]))).stderr
+    files, columns, more = asked.pop()
+    assert files == [tmp_path / TEXT]
+    assert astuple(columns) == (*(f"the {name}" for name in names[:5]), ("a", "b"), "the good", "the bad")
+    assert more == {"to": "de", "split": "line", "limit": 3}

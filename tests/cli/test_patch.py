@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 from helpers.inside_commands import check_page, data, failed, pieces, run, said, write_models
+from helpers.tiny_models import tiny
+from tokens.test_tokenizer import byte_level
 
-from cutaway.checkpoints import load
+from cutaway.checkpoints import load, save
 from cutaway.inside.patching.ablation import ablate_sweep
 from cutaway.inside.patching.estimate import estimate_sweep
 from cutaway.inside.patching.metrics import LogitDifference
@@ -148,3 +150,11 @@ def test_a_task_that_the_model_fails_is_warned_of(models: dict[str, Path]) -> No
     assert "-" not in failing.stdout.partition("Patching")[0]
     same = run("patch", models["gpt2"], CLEAN, CLEAN, *good)
     assert "warning: CORRUPTED is no worse" in same.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["patch", "the cat", "the dog"], ["lens", "the cat"], ["circuit", "--preset", "induction"]], ids=str
+)
+def test_a_model_without_blocks_is_refused_before_anything_is_looked_at(words: list[str], tmp_path: Path) -> None:
+    save(tiny("lstm", vocab_size=400, dtype=torch.float32), tmp_path / "lstm", byte_level())
+    assert "lstm is no Transformer, and has no residual stream" in failed(words[0], tmp_path / "lstm", *words[1:])

@@ -3,6 +3,7 @@
 import gzip
 import json
 import lzma
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from helpers.varied_texts import varied_texts
 from typer.testing import CliRunner
 
 from cutaway import cli
+from cutaway.cli.tokenizer.train import _Texts
 from cutaway.tokens import Tokenizer, train_tokenizer
 from cutaway.tokens.options import Kind
 from cutaway.tokens.train_tokenizer import KINDS
@@ -193,3 +195,22 @@ def test_show_of_a_folder_needs_no_torch(lowest: Path):
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_the_samples_are_a_few_stretches_from_all_over_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("cutaway.data.text_files.PIECE", 64)
+    monkeypatch.setattr("cutaway.data.text_files.WINDOW", 32)
+    lines = [f"line {n} of the text" for n in range(400)]
+    (tmp_path / "a.txt").write_text("\n".join(lines))
+    texts = _Texts([tmp_path / "a.txt"])
+    assert "".join(texts) == "\n".join(lines)
+    kept = texts.samples()
+    assert len(kept) == 8
+    places = [int(re.search(r"line (\d+) of", text)[1]) for text in kept]
+    assert len(set(places)) == 8
+    assert max(places) > 200 > min(places)
+    short = tmp_path / "b.txt"
+    short.write_text("only this")
+    few = _Texts([short])
+    list(few)
+    assert few.samples() == ["only this"]

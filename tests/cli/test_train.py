@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from cutaway import cli
 from cutaway.checkpoints import load
+from cutaway.cli.train import Display, amount, duration
 from cutaway.training.presets import recipe_for
 from cutaway.training.recipe_file import to_toml
 from cutaway.training.train import train
@@ -226,3 +227,35 @@ def test_a_run_from_before_recipes_were_written_at_the_start_goes_on_too(recipe:
 def test_without_a_recipe_files_or_a_run_there_is_nothing_to_train(recipe: Path) -> None:
     assert "name a recipe (.toml) or files to train on" in cutaway("train", "--out", "one").stderr
     assert "holds no run" in cutaway("train", "--resume", "--out", "one").stderr
+
+
+def test_the_time_left_is_that_of_the_steps_that_this_run_has_made(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    """A run that goes on from step 100 has made 10 steps at step 110, whatever the run before it took."""
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    for first, step, steps, seconds, left in (
+        (0, 10, 110, 10, "100 s"), (100, 110, 200, 10, "90 s"), (100, 200, 200, 50, "0 s"), (50, 60, 660, 10, "10 min"),
+    ):  # fmt: skip
+        shown = Display(quiet=False)
+        start = {"name": "a", "parameters": 1, "machine": "m", "examples": 1, "steps_per_epoch": 1, "unit": "tokens"}
+        shown({"event": "start", "step": first, "steps": steps, **start})
+        now += seconds
+        told = {"loss": 1.0, "rate": 1.0, "tokens_per_second": 1.0, "share_of_peak": 0.1, "skipped": 0}
+        shown({"event": "step", "step": step, "steps": steps, **told})
+        assert f"step {step}/{steps}  {left} left" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0, "0 s"), (0.6, "1 s"), (119.4, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2.0 h"), (12_345, "3.4 h")],
+)
+def test_how_long_is_said_in_seconds_minutes_or_hours(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("n", "said"),
+    [(0, "0"), (999, "999"), (1000, "1 k"), (45_678, "45.7 k"), (1e6, "1 M"), (3.21e6, "3.21 M"), (2e9, "2 G")],
+)
+def test_large_numbers_are_said_with_three_digits(n: float, said: str) -> None:
+    assert amount(n) == said

@@ -1,6 +1,7 @@
 """Batches: every example once an epoch, nothing but the step decides, padding is what it should be."""
 
 import time
+from collections.abc import Callable
 from itertools import combinations
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from cutaway.data.batches import Examples, ImageBatches, Pairs, Windows, longest_first, padded_batch
 from cutaway.data.buckets import Buckets, join_shapes
+from cutaway.data.order import shuffled
 from cutaway.errors import InputError
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=80)
@@ -281,3 +283,59 @@ def test_pictures_come_once_an_epoch() -> None:
     pictures = ImageBatches(pixels, np.arange(10), rows=4, seed=1)
     seen = np.concatenate([pictures(step)["image"].ravel() for step in range(5)])
     assert sorted(seen[:10].tolist()) == sorted(seen[10:].tolist()) == list(range(10))
+
+
+def bucketed(lengths: list[int], **options: object) -> Callable[[int], tuple[int, list[int]]]:
+    buckets = Buckets([np.array(lengths)], **options)
+    return lambda step: (buckets.steps, buckets.rows_of(step)[1].tolist())
+
+
+def from_source(source: object, name: str) -> Callable[[int], tuple[int, list[int]]]:
+    return lambda step: (source.steps, source(step)[name][:, :1].ravel().tolist())  # type: ignore[attr-defined]
+
+
+ORDERED: dict[str, Callable[..., Callable[[int], tuple[int, list[int]]]]] = {
+    "one bucket": lambda **options: bucketed([4] * 96, tokens=32, **options),
+    "several buckets": lambda **options: bucketed([4, 16] * 48, tokens=64, **options),
+    "a table": lambda **options: from_source(Examples({"text": corpus([3] * 96)}, tokens=32, **options), "text"),
+    "pairs": lambda **options: from_source(
+        Pairs(corpus([3] * 96), corpus([2] * 96), np.zeros(96), extra=3, longest=32, tokens=64, **options), "first"
+    ),
+    "windows": lambda **options: from_source(Windows(corpus([96 * 4]), rows=8, seq_len=4, **options), "text"),
+    "pictures": lambda **options: from_source(
+        ImageBatches(np.arange(96, dtype=np.uint8)[:, None, None, None], np.arange(96), rows=8, **options), "image"
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ORDERED)
+def test_who_stands_beside_whom_is_another_matter_in_every_epoch_and_for_every_seed(kind: str) -> None:
+    """Not only the order of the batches: rows that always met would always be learnt from together."""
+
+    def batches(epoch: int, **options: object) -> list[list[int]]:
+        read = ORDERED[kind](**options)
+        steps, _ = read(0)
+        return [read(epoch * steps + step)[1] for step in range(steps)]
+
+    met = [{frozenset(rows) for rows in batches(epoch, seed=seed)} for epoch, seed in ((0, 0), (1, 0), (2, 0), (0, 1))]
+    for i, one in enumerate(met):
+        assert len(one) >= 8
+        assert all(len(one & other) <= 1 for other in met[:i])
+    plain = batches(0, shuffle=False)
+    assert plain == batches(0, shuffle=False, seed=3)
+    within = [row for rows in plain for row in rows if kind != "several buckets" or row % 2 == 0]
+    assert within == sorted(within)
+
+
+def test_two_buckets_have_orders_of_their_own() -> None:
+    buckets = Buckets([np.array([4] * 64 + [16] * 64)], tokens=16, seed=0)
+    seen: dict[bool, list[int]] = {False: [], True: []}
+    at = {False: {}, True: {}}
+    for step in range(buckets.steps):
+        place = int(shuffled(np.array([step]), buckets.steps, 0, 2, 0)[0])
+        bucket, examples = buckets.rows_of(step)
+        at[bucket.widths == (16,)][place] = examples.tolist()
+    for which, rows in at.items():
+        seen[which] = [int(i) % 64 for place in sorted(rows) for i in rows[place] if i >= 0]
+    assert sorted(seen[False]) == sorted(seen[True]) == list(range(64))
+    assert sum(a == b for a, b in zip(seen[False], seen[True], strict=True)) < 10

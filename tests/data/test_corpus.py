@@ -189,3 +189,40 @@ def test_memory_does_not_grow_with_the_text(tmp_path):
     small, large = map(int, ended.stdout.split())
     assert small < 600, "megabytes"
     assert large < small + 150, "twenty million tokens are more"
+
+
+def test_every_way_of_reading_is_an_entry_of_its_own(tmp_path):
+    """Asked again in the same cache, in any order, each gives what it gives alone."""
+    text = "\f".join(" ".join([f"word{n}"] * 40) + "\n" for n in range(6))
+    path = write(tmp_path / "text", text)
+    ways = [
+        {},
+        {"wrap": 1.0},
+        {"wrap": 0.5},
+        {"part": (0, 300)},
+        {"part": (300, 600)},
+        {"left_out": (1,)},
+        {"left_out": (1, 2)},
+        {"end_id": None},
+        {"split": "line"},
+        {"split": "file"},
+        {"wrap": 1.0, "left_out": (1,)},
+    ]
+
+    def read(way, cache):
+        options = {"split": "form_feed", "end_id": 0, **way}
+        corpus = tokenised_documents([path], bpe(), cache=cache, **options)
+        return corpus.ids.tolist(), corpus.starts.tolist(), corpus.fingerprint
+
+    alone = [read(way, tmp_path / f"cache{n}") for n, way in enumerate(ways)]
+    together = [read(way, tmp_path / "cache") for way in ways]
+    assert together == alone
+    assert len({print for *_, print in alone}) == len(ways)
+    assert len({tuple(ids) for ids, *_ in alone}) >= len(ways) - 1
+
+
+def test_the_size_of_a_text_is_remembered_for_each_way_of_parting_it(tmp_path):
+    path = write(tmp_path / "text", "one\ntwo\n\fthree\n")
+    assert [module.size_of([path], split, cache=tmp_path / "cache") for split in ("line", "form_feed", "line")] == [
+        3, len("one\ntwo\n") + len("three\n"), 3,
+    ]  # fmt: skip

@@ -205,3 +205,18 @@ def test_half_of_a_character_in_a_line_of_json_is_named_by_its_line(tmp_path):
     path.write_text('{"text": "a"}\n{"text": "b\\ud800"}\n')
     with pytest.raises(InputError, match=r"x\.jsonl, line 2 is not valid JSON: .*\\ud800.* lone surrogate"):
         list(read_table(path))
+
+
+def test_the_place_of_a_row_is_known_when_all_are_read(tmp_path):
+    """Errors are often found later, by whoever cuts the texts."""
+    texts = ["a\n1\n2\n", "a\n", "a\n3\n4\n5\n", "a\n6\n"]
+    rows = several([read_table(write(tmp_path / f"{i}.tsv", text)) for i, text in enumerate(texts)])
+    numbers = [number for number, _ in rows.numbered()]
+    expected = ["0.tsv, line 2", "0.tsv, line 3", "2.tsv, line 2", "2.tsv, line 3", "2.tsv, line 4", "3.tsv, line 2"]
+    for _ in range(2):
+        places = [rows.where(number).removeprefix(f"{tmp_path}/") for number in reversed(numbers)]
+        assert places[::-1] == expected
+    pairs = [write(tmp_path / name, "a\nb\n") for name in ("1.en", "1.de", "2.en", "2.de")]
+    rows = several([read_parallel(*pairs[:2]), read_parallel(*pairs[2:])])
+    found = [rows.where(number) for number in [number for number, _ in rows.numbered()]]
+    assert [place.split("/")[-1] for place in found] == ["1.de, line 1", "1.de, line 2", "2.de, line 1", "2.de, line 2"]

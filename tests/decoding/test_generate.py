@@ -3,6 +3,7 @@
 import codecs
 import re
 import time
+from dataclasses import asdict
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -25,6 +26,18 @@ from cutaway.decoding.generate import generate, prompt_ids, write_texts
 from cutaway.decoding.generate_with_draft import write_drafted
 from cutaway.decoding.options import GenerationOptions
 from cutaway.decoding.rules.regex import Matching
+from cutaway.decoding.rules.scores import (
+    BadWords,
+    MinLength,
+    MinP,
+    NoRepeat,
+    PresencePenalty,
+    RepetitionPenalty,
+    Rule,
+    Temperature,
+    TopK,
+    TopP,
+)
 from cutaway.decoding.rules.stop_strings import Stopping
 from cutaway.decoding.search.search import Search
 from cutaway.errors import InputError
@@ -551,3 +564,50 @@ def test_a_long_prompt_beside_a_short_one_that_more_is_written_behind(tokenizer:
     model, prompts = speaker(max_len=40, end_ids=None), ["I", "naïve café " * 3]
     alone = [generate(model, tokenizer, prompt, max_tokens=30, beam=beam) for prompt in prompts]
     assert generate(model, tokenizer, prompts, max_tokens=30, beam=beam) == alone
+
+
+def test_what_is_wished_where_nothing_is_said():
+    assert asdict(GenerationOptions()) == {
+        "max_tokens": 100, "temperature": 0.0, "top_k": None, "top_p": None, "min_p": None, "repetition_penalty": 1.0,
+        "presence_penalty": 0.0, "no_repeat_ngram": None, "bad_words": (), "min_tokens": 0, "allow": None, "rules": (),
+        "stop": (), "beam": 1, "n_best": 1, "groups": 1, "diversity": None, "prune": None, "seed": 0,
+    }  # fmt: skip
+    assert GenerationOptions(beam=2, groups=2).price == 0.5
+    assert [GenerationOptions(beam=2, groups=2, diversity=x).price for x in (0.0, 0.25, 2.0)] == [0.0, 0.25, 2.0]
+
+
+def test_groups_pay_half_a_nat_unless_another_price_is_named(tokenizer):
+    wishes = {"max_tokens": 12, "beam": 4, "n_best": 4, "groups": 4}
+    model = speaker()
+    usual, *others = (generate(model, tokenizer, PROMPTS, **wishes, **more) for more in (
+        {}, {"diversity": 0.5}, {"diversity": 1.0}, {"diversity": 0.25}))  # fmt: skip
+    assert usual == others[0]
+    assert others[1] != usual != others[2]
+
+
+ALONE: list[tuple[dict[str, object], list[Rule]]] = [
+    ({}, []),
+    ({"repetition_penalty": 1.2}, [RepetitionPenalty(1.2)]),
+    ({"repetition_penalty": 0.8}, [RepetitionPenalty(0.8)]),
+    ({"presence_penalty": 0.5}, [PresencePenalty(0.5)]),
+    ({"presence_penalty": -0.5}, [PresencePenalty(-0.5)]),
+    ({"no_repeat_ngram": 1}, [NoRepeat(1)]),
+    ({"no_repeat_ngram": 3}, [NoRepeat(3)]),
+    ({"min_tokens": 1}, [MinLength(1)]),
+    ({"min_tokens": 100}, [MinLength(100)]),
+    ({"bad_words": [[5, 6], [7]]}, [BadWords(((5, 6), (7,)))]),
+    ({"temperature": 1.0}, [Temperature(1.0)]),
+    ({"temperature": 0.01}, [Temperature(0.01)]),
+    ({"temperature": 1.0, "top_k": 1}, [Temperature(1.0), TopK(1)]),
+    ({"temperature": 1.0, "top_p": 1.0}, [Temperature(1.0), TopP(1.0)]),
+    ({"temperature": 1.0, "min_p": 0.0}, [Temperature(1.0), MinP(0.0)]),
+    ({"rules": [TopK(3)]}, [TopK(3)]),
+]
+
+
+@pytest.mark.parametrize(("wishes", "rules"), ALONE, ids=lambda x: str(x)[:40])
+def test_every_wish_is_the_rule_that_it_names(tokenizer, wishes, rules):
+    """Also one that goes the other way: a penalty below 1 rewards what stands there."""
+    found = GenerationOptions(**wishes).all_rules(tokenizer, 400, 100)
+    assert sorted(map(str, found)) == sorted(map(str, rules))
+    assert set(found) == set(rules)

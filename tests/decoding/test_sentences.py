@@ -86,3 +86,36 @@ def test_a_megabyte_without_a_space_is_cut():
     pieces = cut_sentence("x" * 10**6, 128, by_letters)
     assert len(pieces) == -(-(10**6) // 128)
     assert time.perf_counter() - begin < 60
+
+
+TITLES = """mr mrs ms dr prof st gen col sgt capt lt cmdr rev hon sen rep gov pres messrs mt ft
+    hr hrn fr frl dipl ing med phil jur mag mme mlle mgr mm me pr
+    bzw vgl ca ggf evtl sog inkl exkl zzgl bspw geb gest verh hrsg hl z.b d.h u.a u.u i.d.r o.g s.o v.a z.t z.zt
+    e.g i.e cf vs viz al approx ex p.ex c.-à-d""".split()
+COUNTED = """no nos nr nrn art abs kap bd bde fig figs abb tab vol vols p pp s sec ch chap eq ziff zi § par ann
+    jan feb mar apr jun jul aug sep sept oct nov dec okt dez janv févr avr juil déc tel tél str av bd n""".split()
+BEGINNERS = """the a an this that these those it its he she they we you i there here then but and so however if when
+    while after before in on at for as his her their our my what who where why how not no yes
+    der die das ein eine es er sie wir ihr ich dies diese dieser dieses da dann aber und doch wenn als nach vor im in
+    il elle ils elles on nous vous je ce cette ces un une mais et puis quand si dans c'est""".split()
+
+
+@pytest.mark.parametrize("word", TITLES)
+def test_no_sentence_ends_behind_an_abbreviation_that_a_name_follows(word):
+    for spelled in (word, word.capitalize()):
+        text = f"We saw {spelled}. Miller. It rained."
+        assert split_sentences(text) == [f"We saw {spelled}. Miller. ", "It rained."]
+
+
+@pytest.mark.parametrize("word", COUNTED)
+def test_no_sentence_ends_behind_an_abbreviation_that_a_number_follows(word):
+    assert len(split_sentences(f"We saw {word}. 5 there. It rained.")) == 2
+    if len(word) > 1 and word.isalpha():
+        assert len(split_sentences(f"We saw {word}. Rain fell. It rained.")) == 3
+
+
+@pytest.mark.parametrize("word", BEGINNERS)
+def test_a_sentence_begins_with_a_word_that_usually_begins_one(word):
+    begins = word[:1].upper() + word[1:]
+    assert len(split_sentences(f"He lives in the U.S. {begins} rained.")) == 2
+    assert len(split_sentences("He lives in the U.S. Capital rained.")) == 1

@@ -129,3 +129,16 @@ def test_who_is_asked_in_vain_is_named():
     next(broken.parameters()).data.fill_(torch.nan)
     with pytest.raises(InputError, match="not finite numbers, because its weights are damaged"):
         evaluate(broken, byte_level(), PASSAGES)
+
+
+def test_only_what_was_cut_is_told():
+    """A passage that fills the model to its last place is whole."""
+    tokenizer = byte_level()
+    model = writer("gpt2", start_id=1, max_len=12)
+    lengths = set()
+    for n in range(1, 30):
+        passage = LastWord("QZ7"[n % 3] * (n % 2 + 1) + " KX9"[n % 4] * (n // 2), "b")
+        whole = [1, *tokenizer.encode(f"{passage.context} {passage.word}", special=False)]
+        lengths.add(len(whole))
+        assert bool(evaluate(model, tokenizer, [passage], sure=FEW).notes) == (len(whole) > 13), n
+    assert {12, 13, 14} <= lengths  # what comes last is only predicted

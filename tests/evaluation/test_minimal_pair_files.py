@@ -185,3 +185,26 @@ def test_a_classifier_reads_its_labels_as_before(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(lines(blimp("a b", "b a", label=1)))
     assert read_examples(classifier(), [path], Columns(text="sentence_good")).inputs == ["a b"]
+
+
+@pytest.mark.parametrize(("times", "right"), [(20, True), (49, True), (52, False), (400, False)])
+def test_tables_may_be_fifty_times_as_large_as_their_archive(times, right, tmp_path, monkeypatch):
+    """Beyond that it is a bomb; what is small may be packed as tightly as it likes."""
+    path = tmp_path / "b.zip"
+    line = json.dumps({"sentence_good": "a" * 40, "sentence_bad": "b" * 40}) + "\n"
+    table = (line * 20_000).encode()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("x/a.jsonl", table)
+    room = len(table) // times
+    with zipfile.ZipFile(path, "a") as packed:
+        packed.comment = b"x" * min(65_000, max(0, room - path.stat().st_size))
+    size = path.stat().st_size
+    assert (len(table) <= 50 * size) is right
+    monkeypatch.setattr("cutaway.evaluation.minimal_pair_files.SMALL", 1000)
+    if right:
+        assert len(read_pairs([path], limit=3)[0]) == 3
+    else:
+        with pytest.raises(InputError, match=r"its tables have more than [\d,]+ bytes; unpack it"):
+            read_pairs([path], limit=3)
+    monkeypatch.setattr("cutaway.evaluation.minimal_pair_files.SMALL", 1 << 24)
+    assert len(read_pairs([path], limit=3)[0]) == 3

@@ -216,3 +216,31 @@ def test_a_pronoun_stands_behind_names_that_are_whole_words(tmp_path):
     assert (schema.before, schema.after) == ("Fred edited it as he saw Ed because ", " could.")
     assert standing("Joanna, Ann's sister", "ann") == (8, 11)
     assert standing("Joanna", "Ann") is None
+
+
+@pytest.mark.parametrize("word", "The A An My Your His Her Its Our Their This That These Those Some Any All".split())
+def test_a_candidate_within_a_sentence_begins_with_a_small_letter(word):
+    schema = Schema("Ann saw it because ", " ran.", (f"{word} dog", "Sue"), 0)
+    assert schema.reading(0) == f"Ann saw it because {word.lower()} dog ran."
+    assert schema.reading(1) == "Ann saw it because Sue ran."
+    assert Schema("", " ran.", (f"{word.lower()} dog", "Sue"), 0).reading(0) == f"{word} dog ran."
+    assert Schema("I see. ", " ran.", (f"{word.lower()} dog", "Sue"), 0).reading(0) == f"I see. {word} dog ran."
+
+
+@pytest.mark.parametrize(("pronoun", "whose"), [(word, True) for word in "his its their my our your".split()] + [
+    (word, False) for word in "he she it they her him them".split()])  # fmt: skip
+def test_a_possessive_pronoun_stands_for_somebodys(pronoun, whose, tmp_path):
+    path = tmp_path / "wsc.txt"
+    path.write_text(f"Ann met Sue and {pronoun} dog ran.\n{pronoun}\nAnn,Sue\nSue\n\n")
+    (schema,) = read_schemas([path])
+    assert schema.reading(0) == f"Ann met Sue and Ann{chr(39) + 's' if whose else ''} dog ran."
+
+
+@pytest.mark.parametrize(
+    "word", "because since but so and as when if while though although that after before until unless or".split()
+)
+def test_of_several_places_the_one_behind_a_conjunction_is_meant(word, tmp_path):
+    path = tmp_path / "wsc.txt"
+    path.write_text(f"Ann told Sue it was it {word} it ran.\nit\nAnn,Sue\nSue\n\n")
+    (schema,) = read_schemas([path])
+    assert schema.reading(0) == f"Ann told Sue it was it {word} Ann ran."

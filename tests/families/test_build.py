@@ -100,3 +100,29 @@ def test_dropout_works_in_training_and_not_in_evaluation() -> None:
     assert torch.equal(model(ids), model(ids))
     model.train()
     assert not torch.equal(model(ids), model(ids))
+
+
+# How wide the first weights are: a number, or by what goes in or comes out.
+FIRST: dict[str, dict[str, float | str]] = {
+    **{name: {"": 0.02} for name in ("bert", "roberta", "roformer", "gpt", "llama", "vit")},
+    "transformer": {"embedding": "in", "head": "in", "": "glorot"},
+    "lstm": {"embedding": "in", "": "in / √3"},
+    "lstm-translator": {"embedding": "in", "": "in / √3"},
+}  # GPT-2's and T5's are held against `transformers`
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_the_first_weights_are_as_wide_as_is_said(name: str) -> None:
+    size = {"d_model": 96} | ({} if "lstm" in name or name == "vit" else {"vocab_size": 400, "d_ff": 160})
+    size |= {"n_classes": 400} if name == "vit" else {"tied": False}
+    size |= {"vocab_size": 400} if "lstm" in name else {}
+    model = build(tiny(name, **size).config, seed=0)
+    for place, parameter in model.state_dict().items():
+        if parameter.ndim < 2 or parameter.numel() < 2000:
+            continue
+        n_out, n_in = parameter.shape[0], parameter.shape[-1]
+        how = next(how for word, how in FIRST[name].items() if word in place)
+        wide = {"in": n_in**-0.5, "in / √3": (3 * n_in) ** -0.5, "glorot": (2 / (n_in + n_out)) ** 0.5}
+        expected = wide[how] if isinstance(how, str) else how
+        assert float(parameter.std()) == pytest.approx(expected, rel=0.06), place
+        assert abs(float(parameter.mean())) < 5 * expected / parameter.numel() ** 0.5, place

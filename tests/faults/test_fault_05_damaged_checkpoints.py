@@ -1,5 +1,6 @@
 """Faults 5 and 6: a flipped byte, a file that is cut short, empty or gone: named, and the one before it taken."""
 
+import json
 import random
 import shutil
 import signal
@@ -208,3 +209,23 @@ def test_fault_05_the_same_steps_are_told_from_others(reference: Reference, tmp_
         with pytest.raises(AssertionError):
             same_steps(tmp_path / "spoilt", reference.record)
     same_steps(reference.record, reference.record)
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.safetensors", "state.json"])
+def test_fault_05_a_list_without_a_file_that_every_run_needs_is_damage(name: str, tmp_path: Path):
+    """A run that went on without the optimizer's memory would be another run."""
+    tensors = {"weights": {"a": torch.ones(2)}, "optimizer": {"a/step": torch.ones(1)}}
+    for step in (1, 2):
+        write_checkpoint(tmp_path, step, tensors, {})
+    last = checkpoints(tmp_path)[-1]
+    manifest = json.loads((last / "manifest.json").read_text())
+    del manifest[name]
+    (last / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(CheckpointError, match=f"manifest.json does not list {name}"):
+        read_checkpoint(last)
+    (last / name).unlink()
+    said: list[str] = []
+    found = newest(tmp_path, said.append)
+    assert found is not None
+    assert found.path.name == "step-00000001"
+    assert "trying the one before it" in said[0]

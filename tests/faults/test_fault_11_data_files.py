@@ -6,10 +6,19 @@ import re
 import zipfile
 
 import pytest
+import torch
+from helpers.tiny_models import tiny
+from tokens.test_tokenizer import byte_level
 
+from cutaway.bundled.cards import card_of
+from cutaway.cli import lens_tune
 from cutaway.data.table_files import read_parallel, read_table
 from cutaway.data.text_files import read_documents, read_lines
+from cutaway.decoding.rules.terms import read_terms
 from cutaway.errors import InputError
+from cutaway.evaluation.word_tests import read_word_test
+from cutaway.files import read_text
+from cutaway.training.toml_files import read_toml
 
 MEGABYTE = 1 << 20
 PACK = {"plain": bytes, "gz": gzip.compress, "xz": lzma.compress}
@@ -151,3 +160,36 @@ def test_fault_11_rows_that_are_not_rows(tmp_path, name, text, message):
     path = tmp_path / name
     path.write_text(text)
     refuses(lambda path: list(read_table(path)), path, message)
+
+
+def first_of_tune(path):
+    return lens_tune._rows(tiny("gpt2", dtype=torch.float32, vocab_size=400), byte_level(), path, 2)[1][0][0].tolist()
+
+
+MARKED = {
+    "a text": (read_text, "one\ntwo\n"),
+    "lines": (read_as_lines, "one\ntwo\n"),
+    "documents": (lambda path: [piece.text for piece in read_as_documents(path)], "one\ntwo\n"),
+    "a table": (lambda path: list(read_table(path)), "name\tlabel\nann\t1\n"),
+    "JSON lines": (lambda path: list(read_table(path)), '{"name": "ann"}\n'),
+    "terms": (read_terms, "dog\tHund\n"),
+    "a recipe": (read_toml, "[model]\nn_layers = 2\n"),
+    "a card": (lambda path: card_of(path.parent), "---\nabout: it writes\n---\n"),
+    "likeness of words": (lambda path: read_word_test([path]), "man\twoman\t7\nking\tqueen\t8\n"),
+    "analogies": (lambda path: read_word_test([path]), ": family\nman woman king queen\n"),
+    "what a lens is tuned on": (first_of_tune, "the quick brown fox jumps " * 40),
+}
+
+
+@pytest.mark.parametrize("what", MARKED)
+def test_a_byte_order_mark_is_none_of_what_is_read(tmp_path, what):
+    """Some editors put one before every file that they keep."""
+    read, text = MARKED[what]
+    name = "README.md" if what == "a card" else "a.jsonl" if what == "JSON lines" else "a.tsv"
+    found = []
+    for mark in ("", "\ufeff"):
+        path = tmp_path / name
+        path.write_text(mark + text, encoding="utf-8")
+        found.append(read(path))
+    assert found[0]
+    assert repr(found[0]) == repr(found[1])

@@ -131,3 +131,13 @@ def test_places_that_a_model_does_not_have():
             WordVectors.of_model(tiny("gpt2", vocab_size=400), byte_level(), f"decoder.0.attention.{tap}")
     with pytest.raises(InputError, match="has no unembedding of words"):
         WordVectors.of_model(tiny("bert", task="hidden"), hiding(), "unembedding")
+
+
+def test_of_two_spellings_the_one_that_comes_first_counts():
+    """Files are sorted by how frequent words are, and some have a word twice."""
+    vectors = WordVectors.make(
+        ["king", "b", "King", "b", "king"], np.array([[1, 0], [0, 1], [1, 1], [1, 2], [2, 1]], dtype=np.float32)
+    )
+    assert [vectors.number(word) for word in ("king", "King", "KING", "b", "B")] == [0, 2, 0, 1, 1]
+    assert vectors.similarity("king", "b") == 0
+    assert vectors.similarity("king", "King") == pytest.approx(0.5**0.5)

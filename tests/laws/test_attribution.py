@@ -20,6 +20,7 @@ from cutaway.inside.attribution.by_gradient import (
     integrated_gradients,
 )
 from cutaway.inside.attribution.gradients import Gradients
+from cutaway.inside.attribution.reference_inputs import values_of_baseline
 from cutaway.inside.attribution.result import Attribution
 from cutaway.inside.attribution.rollout import attention_parts, attention_rollout, projected_values, value_weighted
 from cutaway.inside.patching.metrics import LogitDifference, Measure, last_real
@@ -370,3 +371,33 @@ def test_what_cannot_be_asked_is_refused_by_name() -> None:
         gradient_x_input(model, *given, metric=lambda logits: logits[:, -1, 3].detach())
     with pytest.raises(InputError, match="must broadcast"):
         integrated_gradients(model, *given, metric=metric, baseline=torch.zeros(5))
+
+
+# --- what an input is held against ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "transformer", "t5", "bert"])
+def test_a_baseline_of_tokens_is_what_the_embedding_makes_of_them(name: str) -> None:
+    """Scaled as it scales them: the mean of all tokens is the mean of what each becomes."""
+    model, given = tiny(name, pad_id=7), inputs(name)
+    asked = Gradients(model, given, {}, metric_for(name))
+    ends = asked.values()
+    parts = [part for part in model.modules() if isinstance(part, Embedding)]
+    parts = [part for part in asked.embeddings.values() if part in parts]
+    others = tuple(x.flip(1) for x in given)
+    with torch.no_grad():
+        wanted: dict[Any, list[Tensor]] = {
+            "zero": [torch.zeros_like(end) for end in ends],
+            "mean": [part.tokens(torch.arange(50)[None]).mean(dim=1, keepdim=True).expand_as(end)
+                     for part, end in zip(parts, ends, strict=True)],
+            "pad": [part.tokens(torch.full_like(x, 7)) for part, x in zip(parts, given, strict=True)],
+            11: [part.tokens(torch.full_like(x, 11)) for part, x in zip(parts, given, strict=True)],
+        }  # fmt: skip
+        for one, expected in wanted.items():
+            for found, right in zip(values_of_baseline(asked, ends, one), expected, strict=True):
+                assert close(found, right), one
+        for found, part, x in zip(values_of_baseline(asked, ends, others), parts, others, strict=True):
+            assert close(found, part.tokens(x))
+        keep = tuple(torch.arange(x.shape[1]).expand(x.shape) % 2 == 0 for x in given)
+        for found, end, where in zip(values_of_baseline(asked, ends, "zero", keep), ends, keep, strict=True):
+            assert close(found, end * where[..., None])

@@ -11,6 +11,7 @@ from torch import Tensor
 from cutaway.decoding.generate import generate
 from cutaway.errors import InputError
 from cutaway.inside.patching.interventions import Ablate, Patch, Place, intervene, mean_activations, record_activations
+from cutaway.inside.patching.place import axes_of
 from cutaway.model.tap import tap_names
 
 EXPLICIT = (".scores", ".pattern")  # an edited pattern takes the written-out path
@@ -324,3 +325,39 @@ def test_nor_while_text_is_written(lengths: tuple[int, int]) -> None:
 def test_what_dropout_changes_is_not_recorded() -> None:
     with pytest.raises(InputError, match=r"in training.*model\.eval"):
         record_activations(tiny("gpt2").train(), some_ids(2, 6), places="*")
+
+
+@pytest.mark.parametrize("name", ["transformer", "transformer-rotary", "t5"])
+def test_no_mean_of_a_translator_counts_padding_of_either_side(name: str) -> None:
+    """Of every tap: the mean over padded rows is that over the same rows, each read alone without any."""
+    model, (source, target) = tiny(name), inputs(name, batch=4)
+    lengths = torch.tensor([[7, 6], [3, 6], [5, 2], [7, 4]])
+    source_real, real = (torch.arange(x.shape[1]) < lengths[:, i, None] for i, x in enumerate((source, target)))
+    taps = [tap for tap in tap_names(model) if not tap.endswith((".scores", ".pattern", ".angle", "_bias.bias"))]
+    taps = [tap for tap in taps if tap in record_activations(model, source, target, places=tap)]
+    rows = [(source[i : i + 1, :n], target[i : i + 1, :m]) for i, (n, m) in enumerate(lengths.tolist())]
+    alone = [record_activations(model, *row, places=taps) for row in rows]
+    found = mean_activations(model, source, target, places=taps, rows=3, source_real=source_real, real=real)
+    assert {"encoder", "decoder", "source_embedding", "target_embedding"} <= {tap.partition(".")[0] for tap in found}
+    assert {tap for tap in found if tap.endswith(("cross.key", "cross.value", "cross.query"))}
+    for tap, mean in found.items():
+        axis = axes_of(tap, alone[0][tap]).position
+        by_hand = torch.cat([one[tap] for one in alone], dim=axis).mean(dim=axis, keepdim=True)
+        assert close(mean, by_hand), tap
+
+
+def test_every_row_of_a_source_may_be_taken_and_about_as_often() -> None:
+    model, ids = tiny("gpt2"), some_ids(6, 5)
+    tap = "decoder.0.residual_after"
+    pool = record_activations(model, some_ids(3, 5, seed=9), places=tap)
+    taken = []
+    for seed in range(50):
+        with intervene(model, Ablate(Place(tap), "resample", source=pool, seed=seed)):
+            drawn = record_activations(model, ids, places=tap)[tap]
+        taken += [[torch.equal(row, other) for other in pool[tap]].index(True) for row in drawn]
+    counts = [taken.count(row) for row in range(3)]
+    assert sum(counts) == 300
+    assert max(abs(count - 100) for count in counts) < 5 * (300 * (1 / 3) * (2 / 3)) ** 0.5
+    one = {tap: pool[tap][:1]}
+    with intervene(model, Ablate(Place(tap), "resample", source=one)):
+        assert torch.equal(record_activations(model, ids, places=tap)[tap], pool[tap][:1].expand(6, -1, -1))

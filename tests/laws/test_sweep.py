@@ -1,6 +1,7 @@
 """A sweep is its cells: each equals one patched pass, whatever is left out of the computation."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -308,3 +309,46 @@ def test_one_cell_correlates_with_nothing() -> None:
     moved = patch_sweep(model, clean, corrupted, METRIC, layers=[1])
     assert compare_sweeps(still, moved).pearson is None
     assert compare_sweeps(moved, still).rank is None
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ([0.0, 0.0, 0.0, 1.0, 2.0, 2.0], [0.0, 1.0, 0.0, 3.0, 2.0, 2.0]),
+        ([0.0, 0.0, 0.0, 0.0, 0.0, 1.0], [5.0, 4.0, 3.0, 2.0, 1.0, 1.0]),
+        ([3.0, -1.0, 3.0, -1.0, 3.0, -1.0], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
+        ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, 4.0, 9.0, 16.0, 25.0, 36.0]),
+    ],
+)
+def test_equal_effects_share_the_mean_of_their_ranks(a: list[float], b: list[float]) -> None:
+    """Most cells of a model do nothing at all, and a rank of the lowest would count that as order."""
+    from scipy.stats import pearsonr, spearmanr
+
+    model, (clean, corrupted) = tiny("gpt2"), two_runs("gpt2")
+    found = patch_sweep(model, clean, corrupted, METRIC, layers=[0, 1], positions=[0, 1, 2])
+    still = torch.zeros_like(found.corrupted)
+
+    def moving(effects: list[float]) -> Sweep:
+        values = torch.tensor(effects, dtype=torch.float64).view(*found.values.shape[:-1], 1)
+        return replace(found, values=values.expand_as(found.values), corrupted=still)
+
+    alike = compare_sweeps(moving(a), moving(b))
+    assert alike.rank == pytest.approx(spearmanr(a, b).statistic)
+    assert alike.pearson == pytest.approx(pearsonr(a, b).statistic)
+    same = [(x > 0) - (x < 0) == (y > 0) - (y < 0) for x, y in zip(a, b, strict=True)]
+    assert alike.sign == pytest.approx(sum(same) / len(same))
+
+
+def test_rounding_is_no_movement_however_small_the_smallest_number_is() -> None:
+    model, (clean, corrupted) = tiny("gpt2"), two_runs("gpt2")
+    found = sweep(model, clean, corrupted, METRIC, layers=[0], positions=[0, 1, 2, 3])
+    base = torch.full_like(found.corrupted, 1000.0)
+
+    def moving(effects: list[float]) -> Sweep:
+        values = 1000.0 + torch.tensor(effects, dtype=torch.float64).view(*found.values.shape[:-1], 1)
+        return replace(found, values=values.expand_as(found.values), corrupted=base)
+
+    alike = agreement(moving([1e-12, -1e-12, 5.0, -1000.0]), moving([0.0, 0.0, 5.0, -1000.0]))
+    assert alike.sign == 1.0
+    assert alike.rank == pytest.approx(1.0)
+    assert agreement(moving([1e-9, -1e-9, 5.0, -1000.0]), moving([0.0, 0.0, 5.0, -1000.0])).sign == 0.5

@@ -275,3 +275,20 @@ def test_t5_refuses_buckets_that_cannot_be_filled(changes: dict[str, int]) -> No
 def test_questions_of_another_kind_are_refused(ask: Callable[[], object], said: str) -> None:
     with pytest.raises(InputError, match=said):
         ask()
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, float("inf"), float("nan")])
+@pytest.mark.parametrize(("scaling", "numbers"), [("linear", (4.0,)), ("llama3", (8.0, 1.0, 4.0, 16.0))])
+def test_every_number_of_a_rotary_scaling_is_above_0_and_finite(
+    scaling: str, numbers: tuple[float, ...], wrong: float
+) -> None:
+    tiny("llama", rotary_scaling=scaling, rotary_scaling_numbers=numbers)
+    for place in range(len(numbers)):
+        bad = tuple(wrong if i == place else number for i, number in enumerate(numbers))
+        with pytest.raises(ConfigError, match=rf"rotary_scaling='{scaling}' takes .*, each above 0, not"):
+            tiny("llama", rotary_scaling=scaling, rotary_scaling_numbers=bad)
+    for bad in (numbers[:-1], (*numbers, 1.0), ()):
+        with pytest.raises(ConfigError, match="takes"):
+            tiny("llama", rotary_scaling=scaling, rotary_scaling_numbers=bad)
+    with pytest.raises(ConfigError, match="without rotary_scaling"):
+        tiny("llama", rotary_scaling_numbers=numbers)

@@ -10,7 +10,8 @@ import torch
 from helpers.parity.foreign_files import gguf_metadata, gguf_tensors, quantised, write_gguf
 from helpers.parity.twins import assert_close, draw
 from parity.test_llama import tiny
-from transformers import LlamaForCausalLM
+from parity.test_mistral import tiny as mistral
+from transformers import LlamaForCausalLM, MistralForCausalLM
 
 from cutaway.checkpoints import load
 from cutaway.errors import CheckpointError
@@ -110,3 +111,81 @@ def test_llama3_scaling_is_found_again_from_its_factors(tmp_path: Path):
     tensors["rope_freqs.weight"][5] *= 1.01
     with pytest.raises(CheckpointError, match=r"'rope_freqs.weight' is not the table that this model computes"):
         load(write_gguf(path, gguf_metadata(theirs.config) | wide, tensors))
+
+
+def test_a_text_ends_with_its_own_end_or_with_that_of_a_turn_or_of_a_message(tmp_path: Path):
+    theirs = made()
+    tensors, plain = gguf_tensors(theirs), gguf_metadata(theirs.config)
+    for ids, wanted in (
+        ({"eos": 2, "eot": 7, "eom": 9}, (2, 7, 9)),
+        ({"eos": 2, "eot": 2, "eom": 9}, (2, 9)),
+        ({"eos": 0, "eom": 0}, (0,)),
+        ({"eot": 7}, (7,)),
+        ({"eom": 9}, (9,)),
+        ({}, None),
+    ):
+        metadata = {key: value for key, value in plain.items() if key != "tokenizer.ggml.eos_token_id"}
+        metadata |= {f"tokenizer.ggml.{role}_token_id": id for role, id in ids.items()}
+        config = load(write_gguf(tmp_path / "tiny.gguf", metadata, tensors)).config
+        assert (config.end_ids, config.start_id, config.pad_id) == (wanted, 1, None)
+    metadata = plain | {"tokenizer.ggml.padding_token_id": 0, "tokenizer.ggml.bos_token_id": 5}
+    config = load(write_gguf(tmp_path / "tiny.gguf", metadata, tensors)).config
+    assert (config.end_ids, config.start_id, config.pad_id) == ((2,), 5, 0)
+
+
+@pytest.mark.parametrize("window", [2, 5, None])
+def test_a_window_is_read(tmp_path: Path, window: int | None):
+    theirs = MistralForCausalLM(mistral(window)).eval()
+    draw(theirs)
+    ids = torch.randint(3, 53, (2, 12))
+    metadata = gguf_metadata(theirs.config) | {"llama.rope.dimension_count": 6}
+    metadata |= {"llama.attention.sliding_window": window or 0}
+    ours = load(write_gguf(tmp_path / "tiny.gguf", metadata, gguf_tensors(theirs)))
+    assert ours.config.window == window
+    assert_close(ours(ids), theirs(ids).logits, 1e-5)
+
+
+def test_what_a_file_leaves_unsaid_is_what_llama_cpp_takes_for_it(tmp_path: Path):
+    theirs, ids = made(num_key_value_heads=4), torch.randint(3, 53, (2, 12))
+    unsaid = ("llama.attention.head_count_kv", "llama.rope.freq_base", "llama.rope.dimension_count", "llama.vocab_size")
+    assert theirs.config.rope_parameters["rope_theta"] == 10000
+    metadata = {key: value for key, value in gguf_metadata(theirs.config).items() if key not in unsaid}
+    assert_close(
+        load(write_gguf(tmp_path / "tiny.gguf", metadata, gguf_tensors(theirs)))(ids), theirs(ids).logits, 1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "factor"),
+    [
+        ({"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 3.0}, 3.0),
+        ({"llama.rope.scaling.factor": 3.0}, 3.0),
+        ({"llama.rope.scale_linear": 3.0}, 3.0),
+        ({"llama.rope.scaling.type": "none", "llama.rope.scaling.factor": 3.0}, None),
+        ({"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 1.0}, None),
+    ],
+)
+def test_positions_are_stretched_where_the_file_says_so(tmp_path: Path, said: dict[str, Any], factor: float | None):
+    theirs = made()
+    config = load(write_gguf(tmp_path / "tiny.gguf", gguf_metadata(theirs.config) | said, gguf_tensors(theirs))).config
+    assert config.rotary_scaling == (None if factor is None else "linear")
+    assert config.rotary_scaling_numbers == (None if factor is None else (factor,))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"llama.expert_count": 8},
+        {"llama.rope.scaling.type": "yarn"},
+        {"llama.attention.value_length": 10},
+        {"llama.rope.dimension_count": 2},
+        {"llama.attention.key_length": 10},
+        {"llama.new_trick": 1},
+    ],
+)
+def test_what_another_computation_would_need_is_refused_by_name(tmp_path: Path, said: dict[str, Any]):
+    theirs = made()
+    metadata = gguf_metadata(theirs.config) | {"llama.attention.key_length": 6, "llama.attention.value_length": 6}
+    path = write_gguf(tmp_path / "tiny.gguf", metadata | said, gguf_tensors(theirs))
+    with pytest.raises(CheckpointError):
+        load(path)

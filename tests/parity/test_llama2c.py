@@ -20,3 +20,15 @@ def test_logits_are_those_of_the_model_it_was_made_from(tmp_path: Path, version:
     assert ours.config.tied == tied
     assert_close(ours(ids), theirs(ids).logits, 1e-5)
     assert ours.n_parameters() == sum(p.numel() for p in theirs.parameters())
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_text_ends_where_another_begins_or_at_its_own_end(tmp_path: Path, version: int):
+    """In training, stories stood one behind the other, each with a start token before it."""
+    ours = load(write_llama2c(tmp_path / "tiny.bin", made(), version)).config
+    assert (ours.start_id, ours.end_ids, ours.norm_eps, ours.window) == (1, (1, 2), 1e-5, None)
+    assert (ours.rotary_base, ours.rotary_scaling) == (10000.0, None)
+    small = load(
+        write_llama2c(tmp_path / "small.bin", made(vocab_size=2, bos_token_id=0, eos_token_id=1), version)
+    ).config
+    assert (small.start_id, small.end_ids) == (None, None)  # too few tokens for those of SentencePiece

@@ -184,3 +184,16 @@ def test_what_we_cannot_compute_is_refused_by_name(tmp_path: Path, changes: dict
     twins(tmp_path)
     with pytest.raises(ConfigError, match=named):
         load(rewrite(tmp_path, **changes))
+
+
+@pytest.mark.parametrize("tie", [True, False, None])
+@pytest.mark.parametrize("scale", [True, False, None])
+def test_outputs_are_scaled_where_the_folder_says_so(tmp_path: Path, scale: bool | None, tie: bool | None):
+    """Its own word counts; without one, what it says of tying does, as it did before there was a word."""
+    (source, target), theirs = batches(), T5ForConditionalGeneration(tiny()).eval()
+    draw(theirs)
+    theirs.save_pretrained(tmp_path)
+    ours = load(rewrite(tmp_path, scale_decoder_outputs=scale, tie_word_embeddings=tie))
+    theirs.config.scale_decoder_outputs = tie is not False if scale is None else scale
+    said = ours(source.ids, target.ids, source_real=source.real, real=target.real)
+    assert_close(said[target.real], run(theirs, source, target)[target.real], 1e-5)

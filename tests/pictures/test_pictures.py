@@ -1,5 +1,6 @@
 """Every number of a picture can be read back, none has a wrong colour, and 512 tokens stay small."""
 
+import base64
 import io
 import json
 import re
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.picture_examples import KINDS, example
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from PIL import Image
@@ -573,3 +574,204 @@ def test_a_picture_that_was_saved_before_a_field_came_is_read() -> None:
         Picture.from_dict(data)
     with pytest.raises(InputError, match="1 for 2"):
         CircuitGraph(["a", "b"], [0, 1], [], layer_names=["x"])
+
+
+@pytest.mark.parametrize("values", [[-3.0, 1.0], [-1.0, 3.0], [-3.0, -1.0], [-3.0, 0.0], [-3.0, 3.0]])
+@pytest.mark.parametrize("kind", ["auto", "diverging"])
+def test_a_scale_reaches_as_far_as_the_number_furthest_from_0(kind: str, values: list[float]) -> None:
+    scale = Scale.of(np.array(values), kind)
+    assert (scale.low, scale.high, scale.kind) == (-3.0, 3.0, "diverging")
+    steps = scale.steps(np.array([-3.0, -1.5, 0.0, 1.5, 3.0])).tolist()
+    assert steps == [1, 65, 128, 191, 255]
+    assert Scale.of(-np.array(values), kind).low == (-3.0 if kind == "diverging" or max(values) > 0 else 0.0)
+
+
+QUARTERS = st.integers(-400, 400).map(lambda n: n / 4)
+
+
+@settings(max_examples=30)
+@given(
+    arrays.arrays(np.float64, 4, elements=QUARTERS),
+    arrays.arrays(np.float64, (2, 4), elements=QUARTERS),
+    QUARTERS | st.none(),
+)
+def test_dots_intervals_and_level_all_lie_on_the_axis(x: np.ndarray, pair: np.ndarray, level: float | None) -> None:
+    dots = Dots(list("abcd"), {"x": x}, {"x": np.sort(pair, axis=0)}, level=level)
+    ticks = dots.ticks()
+    assert ticks[0] <= min(x.min(), pair.min(), *([] if level is None else [level]))
+    assert ticks[-1] >= max(x.max(), pair.max(), *([] if level is None else [level]))
+    (width, _), _ = dots.drawing()
+    strokes = re.findall(r' d="(M[^"]*H[^"]*)"', dots.svg())
+    ends = [float(end) for stroke in strokes for end in re.findall(r"[MH](-?[\d.]+)", stroke)]
+    assert all(0 <= end <= width for end in ends)
+    assert {len(line) for line in dots.text(40).splitlines()[1:5]} == {40}
+
+
+def test_the_table_of_pooled_heads_names_the_words_of_the_strongest_weight() -> None:
+    """A pixel of a thumbnail stands for several: what is named is the first of them, in the numbers of all words."""
+    words = [f"word{n}" for n in range(200)]
+    patterns = np.full((1, 3, 200, 200), 1e-3)
+    places = [(0, 0), (137, 61), (199, 198)]
+    for head, (query, key) in enumerate(places):
+        patterns[0, head, query, key] = 0.9
+    picture = heads(patterns, words, words)
+    assert picture.pools == (4, 4)
+    _, rows = picture.table()
+    for (query, key), row in zip(places, rows, strict=True):
+        first = (query // 4 * 4, key // 4 * 4)
+        assert row[2:] == ["0.9", words[first[0]], words[first[1]], f"{first[0]} → {first[1]}"]
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("largest", [1e-30, 3.0, 7e4, 1e30, 1e300])
+def test_large_numbers_of_either_sign_come_back(largest: float, sign: float) -> None:
+    values = np.random.default_rng(0).random(SMALL + 1)
+    values = sign * largest * values / values.max()
+    packed = pack_array(values)
+    assert "float16" in packed
+    assert np.abs(unpack_array(packed) - values).max() <= largest * 2**-11
+    both = np.concatenate([values, -values / 1e6])
+    assert np.abs(unpack_array(pack_array(both)) - both).max() <= largest * 2**-11
+
+
+def test_arcs_of_negative_weights_are_lines_of_another_colour() -> None:
+    arcs = Arcs([[-0.9, 0.02], [0.5, -0.04]], ["a", "b"], ["c", "d"], least=0.03)
+    assert set(arcs.drawn) == {(0, 0), (1, 0), (1, 1)}
+    space = "{http://www.w3.org/2000/svg}"
+    every = ElementTree.fromstring(arcs.svg()).iter(f"{space}g")
+    groups = [group for group in every if group.get("class") in ("s0", "s1")]
+    found = {group.findtext(f"{space}title"): group.get("class") for group in groups}
+    assert found == {"«a» → «c»: −0.9": "s1", "«b» → «c»: 0.5": "s0", "«b» → «d»: −0.04": "s1"}
+    wide = {group.findtext(f"{space}title"): group.find(f"{space}path").get("stroke-width") for group in groups}
+    assert float(wide["«a» → «c»: −0.9"]) == max(map(float, wide.values())) == 4.0
+
+
+# --- every number stands where it belongs -----------------------------------------------------------------------------
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def points(path: str) -> list[tuple[float, float]]:
+    return [(float(x), float(y)) for x, y in re.findall(r"(-?[\d.]+) (-?[\d.]+)", path)]
+
+
+@pytest.mark.parametrize("log_x", [False, True])
+def test_lines_stand_where_their_numbers_are_in_whatever_order_they_come(log_x: bool) -> None:
+    """Also below 0, beyond a hole, and with bands that reach further than the lines."""
+    x, y = [100.0, 1.0, 10.0, 1000.0], [-2.0, 4.0, np.nan, 1.0]
+    bands = {"a": [[-7.0, 3.0, 0.0, 0.0], [-1.0, 9.0, 1.0, 2.0]]}
+    picture = Lines(x, {"a": y, "b": [0.0, 1.0, 2.0, 3.0]}, bands, x_name="step", y_name="score", log_x=log_x)
+    ticks = picture.y_ticks()
+    assert ticks[0] <= -7 < 9 <= ticks[-1]
+    svg = ElementTree.fromstring(picture.svg())
+    groups = [g for g in svg.iter(f"{SVG}g") if g.findtext(f"{SVG}title") in ("a", "b")]
+    dots = {g.findtext(f"{SVG}title"): list(g.iter(f"{SVG}circle")) for g in groups}
+    circles = {name: [(float(c.get("cx", 0)), float(c.get("cy", 0))) for c in some] for name, some in dots.items()}
+    assert [len(circles[name]) for name in "ab"] == [3, 4]
+    (x0, y0), (x1, y1), (x2, y2), (x3, y3) = circles["b"]  # from left to right: 1, 10, 100, 1000, which are 1, 2, 0, 3
+    assert x0 < x1 < x2 < x3
+    shares = [0, 1 / 3, 2 / 3, 1] if log_x else [0, 9 / 999, 99 / 999, 1]
+    assert [(at - x0) / (x3 - x0) for at in (x0, x1, x2, x3)] == pytest.approx(shares, abs=1e-3)
+    unit = (y2 - y3) / 3
+    assert unit > 0
+    assert [y0, y1, y2, y3] == pytest.approx([y2 - n * unit for n in (1, 2, 0, 3)], abs=0.05)
+    assert [at for _, at in circles["a"]] == pytest.approx([y2 - n * unit for n in (4, -2, 1)], abs=0.05)
+    areas = [path.get("d", "") for path in svg.iter(f"{SVG}path") if path.get("class") == "f0"]
+    (area,) = [points(d) for d in areas]
+    wanted = [(x0, 9), (x1, 1), (x2, -1), (x3, 2), (x3, 0), (x2, -7), (x1, 0), (x0, 3)]
+    assert area == [pytest.approx((at, y2 - n * unit), abs=0.05) for at, n in wanted]
+    said = picture.sentence()
+    assert "score against step, 4 points." in said
+    assert "a: 4 at 1, 1 at 1000." in said
+    assert "b: 1 at 1, 3 at 1000." in said
+    headings, rows = picture.table()
+    assert headings == ["step", "a", "a, low", "a, high", "b"]
+    assert rows[0] == ["100", "−2", "−7", "−1", "0"]
+    shares = [(n - ticks[0]) / (ticks[-1] - ticks[0]) for n in (1, 2, 0, 3)]  # from left to right, each twice
+    wanted = "".join("▁▂▃▄▅▆▇█"[int(8 * share)] * 2 for share in shares)
+    assert picture.text(60).splitlines()[2].split() == ["b", wanted]
+
+
+def test_a_line_is_broken_where_it_has_no_number() -> None:
+    picture = Lines(range(30), {"a": [float(n) if n not in (3, 4, 20) else np.nan for n in range(30)]})
+    (group,) = (g for g in ElementTree.fromstring(picture.svg()).iter(f"{SVG}g") if g.findtext(f"{SVG}title") == "a")
+    assert [len(points(path.get("d", ""))) for path in group.iter(f"{SVG}path")] == [3, 15, 9]
+
+
+def test_the_last_layer_of_a_lens_is_drawn_on_top_and_named_by_its_number() -> None:
+    tokens = [["a", "b", "c"], ["d", "b", "c"], ["e", "b", "f"], ["e", "g", "f"]]
+    values = np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6], [0.7, 0.8, 0.9], [0.25, 0.35, 0.45]])
+    lens = LensGrid(tokens, values, positions=["x", "y", "z"], layers=["in", "one", "two", "out"])
+    headings, rows = lens.table()
+    assert headings[-1] == "said from"
+    assert rows == [["x", "0", "e", "0.25", "two"], ["y", "1", "g", "0.35", "out"], ["z", "2", "f", "0.45", "two"]]
+    assert "0 of 3 positions keep one token" in lens.sentence()
+    assert "it says «c» in row «in», «f» (0.45) in row «out»." in lens.sentence()
+    drawn = [title.text for title in ElementTree.fromstring(lens.svg()).iter(f"{SVG}title")]
+    assert drawn[1:4] == ["out, x: e 0.25", "out, y: g 0.35", "out, z: f 0.45"]
+    assert drawn[-1] == "in, z: c 0.3"
+    assert [line.split()[0] for line in lens.text().splitlines()[2:]] == ["out", "two", "one", "in"]
+    narrow = lens.text(20).splitlines()
+    assert "the last 1 of 3 positions" in narrow[0]
+    assert narrow[2].split() == ["out", "f", ".45"]
+    assert (lens.scale.low, lens.scale.high) == (0.0, 1.0)
+    assert LensGrid(tokens, values * 9, what="KL").scale.high == pytest.approx(8.1)
+    assert LensGrid(tokens, values, high=0.5).scale.high == 0.5
+
+
+def test_of_a_circuit_the_strongest_edges_come_first_whatever_their_sign() -> None:
+    edges = [(0, 2, 0.5), (1, 2, -2.0), (0, 1, np.nan), (2, 3, 1.0)]
+    graph = CircuitGraph(["in", "a", "b", "out"], [-1, 0, 1, 2], edges)
+    assert [row[:2] for row in graph.table()[1]] == [["a", "b"], ["b", "out"], ["in", "b"], ["in", "a"]]
+    assert "The strongest is a → b: −2." in graph.sentence()
+    lines = graph.text().splitlines()[1:]
+    assert [line.count("█") for line in lines] == [0, 10, 5, 0]
+    assert [line.count("▒") for line in lines] == [20, 0, 0, 0]
+    svg = ElementTree.fromstring(graph.svg())
+    drawn = {g.findtext(f"{SVG}title"): g.find(f"{SVG}path") for g in svg.iter(f"{SVG}g") if g.get("class") == "edge"}
+    assert {name: path.get("class") for name, path in drawn.items()} == {
+        "a → b: −2": "s1", "b → out: 1": "s0", "in → b: 0.5": "s0", "in → a: –": "hatch",
+    }  # fmt: skip
+    wide = [float(drawn[name].get("stroke-width")) for name in ("a → b: −2", "b → out: 1", "in → b: 0.5", "in → a: –")]
+    assert wide == pytest.approx([5.8, 3.3, 2.05, 0.8])
+    where, _, _ = graph.places()
+    assert where[3][1] < where[2][1] < where[1][1] < where[0][1]  # the output stands on top
+    assert [graph.layer_name(layer) for layer in (-1, 0, 2)] == ["input", "layer 0", "layer 2"]
+    assert graph.ties(2) == "b; from a −2, in 0.5; to out 1"
+    assert graph.ties(3) == "out; from b 1; to nowhere"
+    many = CircuitGraph([str(n) for n in range(60)], range(60), [(n, n + 1, n - 29.5) for n in range(59)])
+    assert many.text().splitlines()[-1] == "… and 19 weaker edges"
+
+
+def test_a_map_in_letters_says_every_number_or_the_strongest_of_its_neighbours() -> None:
+    values = np.zeros((4, 200))
+    values[1, 7], values[2, 190] = -5.0, 5.0
+    picture = HeatMap(values, rows=["aa", "bb", "cc", "dd"], columns=[f"c{n}" for n in range(200)])
+    assert "The strongest, −5, is row «bb» → column «c7»." in picture.sentence()
+    *lines, key = picture.text(56).splitlines()[1:]
+    assert [line.split()[0] for line in lines] == ["aa", "bb", "cc", "dd"]
+    assert "each block is the strongest of 1 × 4" in key
+    assert "−5 … 5" in key
+    assert len({*lines[0].split()[1:]}) <= 1
+    drawn = [line[4:].ljust(50) for line in lines]
+    assert drawn[1].index(drawn[1].strip()) == 7 // 4
+    assert drawn[2].index(drawn[2].strip()) == 190 // 4
+    assert drawn[1].strip() != drawn[2].strip()  # one is for, one is against
+    few = HeatMap([[1.0, -2.0], [np.nan, 0.25]], rows=["a", "b"], columns=["x", "y"]).text(40).splitlines()
+    assert [line.split() for line in few[1:]] == [["x", "y"], ["a", "1", "−2"], ["b", "–", "0.25"]]
+
+
+@pytest.mark.parametrize("root", [False, True])
+@pytest.mark.parametrize(("low", "high", "kind"), [(0.0, 4.0, "sequential"), (-3.0, 3.0, "diverging")])
+def test_a_legend_has_all_colours_evenly_spread_and_numbers_where_theirs_are(
+    low: float, high: float, kind: str, root: bool
+) -> None:
+    scale = Scale(low, high, kind, root)
+    svg = ElementTree.fromstring(HeatMap([[low, high]], low=low, high=high, colours=kind, root=root).svg())
+    bar = [image for image in svg.iter(f"{SVG}image") if image.get("height") == "10"]
+    (uri,) = (value for value in bar[0].attrib.values() if value.startswith("data:"))
+    steps = decoded(base64.b64decode(uri.partition(",")[2])).ravel().astype(int)
+    wanted = np.linspace(1, 255, len(steps))
+    assert np.abs(steps - wanted).max() <= 1
+    for share, value in scale.ticks():
+        assert abs(int(scale.steps(np.array([value]))[0]) - (1 + share * 254)) <= 1

@@ -12,6 +12,7 @@ from tokenizers import models, normalizers, pre_tokenizers, trainers
 from transformers import BertTokenizer, GPT2Tokenizer, OpenAIGPTTokenizer, RobertaTokenizer
 
 from cutaway.tokens import Tokenizer, find_tokenizer
+from cutaway.tokens.roles import find_roles, stated_roles
 
 
 def write_wordpiece(folder: Path, **config: object) -> None:
@@ -116,3 +117,42 @@ def test_tokenizer_json_comes_first_and_nothing_is_none(tmp_path: Path):
     found = find_tokenizer(tmp_path)
     assert found is not None
     assert found.vocab_size == 1
+
+
+ROLES = ["unk", "pad", "bos", "eos", "cls", "sep", "mask"]
+
+
+@pytest.mark.parametrize("as_object", [False, True])
+def test_of_two_files_of_roles_the_newer_one_counts(tmp_path: Path, as_object: bool):
+    def said(mark: str, roles: list[str]) -> str:
+        return json.dumps({f"{role}_token": {"content": mark + role} if as_object else mark + role for role in roles})
+
+    (tmp_path / "special_tokens_map.json").write_text(said("old ", ROLES))
+    assert stated_roles(tmp_path) == {role: f"old {role}" for role in ROLES}
+    (tmp_path / "tokenizer_config.json").write_text(said("new ", ROLES[:4]))
+    assert stated_roles(tmp_path) == {role: ("new " if role in ROLES[:4] else "old ") + role for role in ROLES}
+    (tmp_path / "special_tokens_map.json").unlink()
+    assert stated_roles(tmp_path) == {role: f"new {role}" for role in ROLES[:4]}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({f"{role}_token": None for role in ROLES}))
+    assert stated_roles(tmp_path) == {}
+
+
+USUAL = {
+    "unk": ["<unk>", "[UNK]"],
+    "pad": ["<pad>", "[PAD]", "<|pad|>", "<|padding|>", "<|finetune_right_pad_id|>"],
+    "bos": ["<sos>", "<s>", "<bos>", "[BOS]", "<|startoftext|>", "<|begin_of_text|>"],
+    "eos": ["<eos>", "</s>", "[EOS]", "<|endoftext|>", "<|end_of_text|>"],
+    "cls": ["[CLS]", "<cls>"],
+    "sep": ["[SEP]", "<sep>"],
+    "mask": ["[MASK]", "<mask>"],
+}
+
+
+@pytest.mark.parametrize("role", USUAL)
+def test_a_token_of_a_usual_name_has_its_role_unless_another_is_stated(role: str):
+    names = USUAL[role]
+    for name in names:
+        assert find_roles({name, "<odd>"}, {}) == {role: name}
+    assert find_roles({*names}, {}) == {role: names[0]}
+    assert find_roles({*names, "<odd>"}, {role: "<odd>"}) == {role: "<odd>"}
+    assert find_roles({"<odd>"}, {}) == {}

@@ -553,3 +553,46 @@ def test_a_book_that_is_in_the_validation_text_is_not_learnt(tmp_path: Path, apa
     assert bool(dataset.notes) == apart
     first = printed_otherwise(book(1))[:40]
     assert (first in "".join(TextFiles(recipe, print).training_texts())) != apart
+
+
+@pytest.mark.parametrize("held_out", [{"valid_last": 20}, {"valid_share": 0.4}])
+def test_mean_and_spread_of_pictures_are_those_of_the_pictures_that_are_learnt(
+    held_out: dict[str, Any], tmp_path: Path
+) -> None:
+    """What is held out is not even looked at."""
+    write_files(tmp_path)
+    kept = prepare(toy("images", tmp_path, data={**held_out}), None).train.examples
+    pixels = np.full((50, 8, 8), 255, dtype=np.uint8)
+    pixels[kept] = np.random.default_rng(1).integers(0, 100, (len(kept), 8, 8))
+    np.savez(tmp_path / "pictures.npz", images=pixels, labels=np.arange(50) % 4)
+    dataset = prepare(toy("images", tmp_path, data={**held_out}), None)
+    assert dataset.train.examples.tolist() == kept.tolist()
+    numbers = pixels[kept] / 255
+    assert dataset.numbers["pixel_mean"] == pytest.approx([numbers.mean()], abs=1e-4)
+    assert dataset.numbers["pixel_std"] == pytest.approx([numbers.std()], abs=1e-4)
+    assert list(dataset.objective.mean) == dataset.numbers["pixel_mean"]
+    assert list(dataset.objective.std) == dataset.numbers["pixel_std"]
+
+
+@pytest.mark.parametrize("kind", ["masked", "pretrain", "spans", "classify"])
+def test_what_a_recipe_says_of_its_objective_reaches_it(kind: str, tmp_path: Path) -> None:
+    auxiliary = {"auxiliary": 0.5} if kind == "classify" else {}
+
+    def made(**asked: Any) -> Any:
+        return prepare(toy(kind, tmp_path, objective={"kind": kind, **auxiliary, **asked}), None).objective
+
+    for share in (0.15, 0.3):
+        objective = made(mask_share=share)
+        assert (objective.share if kind == "spans" else objective.hiding.share) == share
+    if kind != "spans":
+        assert made(whole_words=False).hiding.continues is None
+        assert made(whole_words=True).hiding.continues is not None
+    if kind == "classify":
+        assert (made().smoothing, made(smoothing=0.2).smoothing) == (0.0, 0.2)
+        assert made().auxiliary == 0.5
+
+
+def test_what_a_recipe_says_of_translating_reaches_it(tmp_path: Path) -> None:
+    for asked in ({"smoothing": 0.1, "agree": 0.0}, {"smoothing": 0.3, "agree": 2.0}):
+        objective = prepare(toy("translate", tmp_path, objective={"kind": "translate", **asked}), None).objective
+        assert (objective.smoothing, objective.agree) == (asked["smoothing"], asked["agree"])

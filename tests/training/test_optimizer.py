@@ -339,3 +339,19 @@ def test_frozen_parameters_are_left_alone() -> None:
 def test_what_it_does_not_know_is_refused(part: OptimizerPart, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Optimizer(tiny("gpt2"), part)
+
+
+IN_PARTS = {"query_key_value": 3, "key_value": 2, "gate_up": 2}
+
+
+@pytest.mark.parametrize("name", [*ALL, "lstm", "lstm-translator"])
+def test_muon_takes_every_matrix_that_is_several_apart(name: str) -> None:
+    """Queries, keys and values, and the two ways into a gated feed-forward: each is a matrix of its own."""
+    found = parts_of(Optimizer(tiny(name, dtype=torch.float32), OptimizerPart(kind="muon")))
+    assert found
+    for place, n in found.items():
+        joined = place.split(".")[-2]
+        assert n == IN_PARTS.get(joined, 1), place
+    joined = {place.split(".")[-2] for place in found} & set(IN_PARTS)
+    if name in ("transformer", "t5"):
+        assert {"query_key_value", "key_value"} <= joined

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import tomllib
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -450,3 +451,59 @@ def test_what_differs_is_named_and_what_may_differ_is_not(tmp_path: Path) -> Non
     assert differences(old, new) == ["model.changes.d_model: 16 → 32", "seed: 1 → 2", "train.steps: 4 → 9"]
     del new["model"]["changes"]["d_ff"]
     assert differences(old, new)[0] == "model.changes.d_ff: 32 → null"
+
+
+# --- every key has its borders ----------------------------------------------------------------------------------------
+
+AT_LEAST_1 = ["train.steps", "train.tokens", "train.rows", "train.accumulate", "train.workers", "train.threads",
+              "data.seq_len", "data.image_size", "evaluate.every", "evaluate.log", "checkpoint.every",
+              "checkpoint.keep", "tokenizer.cuts"]  # fmt: skip
+AT_LEAST_0 = ["train.average", "train.lora_rank", "train.spike", "data.valid_last", "data.skip_lines",
+              "optimizer.rate", "optimizer.matrix_rate", "optimizer.momentum", "optimizer.eps",
+              "optimizer.weight_decay", "optimizer.clip", "schedule.warmup", "evaluate.batches", "evaluate.patience",
+              "evaluate.samples", "objective.agree", "objective.auxiliary"]  # fmt: skip
+BETWEEN = ["train.ema", "data.valid_share", "data.wrap", "objective.smoothing", "objective.mask_share",
+           "schedule.final", "schedule.decay", "tokenizer.dropout", "optimizer.layer_decay"]  # fmt: skip
+WRONG = [(key, 0) for key in AT_LEAST_1] + [(key, -1) for key in AT_LEAST_1]
+WRONG += [(key, -1) for key in AT_LEAST_0] + [(key, x) for key in BETWEEN for x in (-0.01, 1.01)]
+
+
+@pytest.mark.parametrize(("key", "value"), WRONG)
+def test_a_number_beyond_the_borders_of_its_key_is_refused_by_name(key: str, value: float) -> None:
+    table, name = key.split(".")
+    values: dict[str, Any] = {"model": {"size": "gpt2"}, "data": {"train": ["a.txt"]}}
+    known = getattr(getattr(Recipe(), table), name)
+    values.setdefault(table, {})[name] = float(value) if isinstance(known, float) else value
+    with pytest.raises(ConfigError, match=key.replace(".", r"\.")):
+        recipe_from(values)
+
+
+def test_every_number_of_a_recipe_has_borders() -> None:
+    """But for the seed, and for those that mean something on either side."""
+    free = {"optimizer.betas", "train.lora_alpha", "optimizer.rate"}
+    numbers = {
+        f"{part.name}.{field.name}"
+        for part in dataclasses.fields(Recipe)
+        if dataclasses.is_dataclass(getattr(Recipe(), part.name))
+        for field in dataclasses.fields(getattr(Recipe(), part.name))
+        if isinstance(field.default, int | float) and not isinstance(field.default, bool)
+    }
+    assert numbers - {*AT_LEAST_1, *AT_LEAST_0, *BETWEEN} <= free
+
+
+MAY_DIFFER = {"name", "about", "licence", "data.root", "train.workers", "evaluate.log", "evaluate.samples",
+              "evaluate.prompt", "checkpoint.keep"}  # fmt: skip
+
+
+def test_of_every_key_but_a_few_a_resumed_run_says_that_it_differs() -> None:
+    """What is only shown, or how often it is, changes no weight."""
+    plain = json.loads(json.dumps(Recipe().to_dict()))
+    keys = [name if table is None else f"{name}.{table}" for name, value in plain.items()
+            for table in (value if isinstance(value, dict) else [None])]  # fmt: skip
+    assert len(keys) > 60
+    for key in keys:
+        changed = json.loads(json.dumps(plain))
+        *tables, last = key.split(".")
+        (changed[tables[0]] if tables else changed)[last] = "something else"
+        found = differences(plain, changed)
+        assert [one.partition(":")[0] for one in found] == ([] if key in MAY_DIFFER else [key])

@@ -204,3 +204,24 @@ def test_a_line_that_we_would_not_have_written_hides_no_run(tmp_path: Path, line
 @pytest.mark.parametrize("values", [[0.0, 5e-324], [1e16, 1e16 + 2], [-1e99, 1e99], [1e-200, 2e-200], [7.0, 7.0]])
 def test_numbers_of_any_size_are_drawn(values: list[float]) -> None:
     ElementTree.fromstring(plot_runs([record("x", values, values)]))
+
+
+RIGHT = {"event": "step", "step": 3, "steps": 9, "parameters": 7, "name": "a", "unit": "tokens", "reason": "done",
+         "tokens_per_second": 1.5, "seconds": 2, "loss": 0.5}  # fmt: skip
+WRONG = [("event", 3), ("event", None), ("step", None), ("step", -1), ("step", 1.5), ("step", True), ("steps", "9"),
+         ("parameters", -7), ("name", 3), ("unit", []), ("reason", {}), ("tokens_per_second", "nan"),
+         ("tokens_per_second", True), ("seconds", "inf"), ("seconds", []), ("loss", "nothing"),
+         ("loss", [1])]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "value"), WRONG)
+def test_an_event_that_nobody_could_rely_on_is_left_out(key: str, value: object, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("".join(json.dumps(event) + "\n" for event in (RIGHT, RIGHT | {key: value}, RIGHT)))
+    assert list(read_log(tmp_path / "log")) == [RIGHT, RIGHT]
+
+
+@pytest.mark.parametrize("change", [{"loss": "nan"}, {"loss": "inf"}, {"loss": "-inf"}, {"more": []}, {"name": None},
+                                    {"event": "note", "step": None}, {"event": "evaluate"}])  # fmt: skip
+def test_an_event_with_what_our_own_have_is_read(change: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(json.dumps(RIGHT | change) + "\n")
+    assert list(read_log(tmp_path / "log")) == [RIGHT | change]

@@ -1,5 +1,6 @@
 """Where a model starts: the body of another comes along, bit for bit, its head does where it fits, and no more."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -210,3 +211,34 @@ def test_a_model_is_pre_trained_and_then_fine_tuned(tmp_path: Path) -> None:
     recipe["model"]["size"] = "bert-tiny"
     with pytest.raises(ConfigError, match="needs a `file`, or a `kind` to train"):
         train(recipe_from(recipe), tmp_path / "third")
+
+
+@pytest.mark.parametrize("which", ["train", "valid"])
+def test_rows_of_either_part_that_the_model_cannot_read_are_refused(which: str, tmp_path: Path) -> None:
+    """Validation comes late: hours of training would end there."""
+    recipe = toy("classify", tmp_path)
+    rows = {name: [("a cat sat", "ab"[i % 2]) for i in range(8)] for name in ("train", "valid")}
+    rows[which] += [("a cat sat on the mat and the dog ran", "a")]
+    for name, some in rows.items():
+        (tmp_path / f"{name}.tsv").write_text("text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in some))
+    files = {"train": ["train.tsv"], "valid": ["valid.tsv"], "valid_share": 0.0}
+    recipe = toy("classify", tmp_path, data={**files, "root": str(tmp_path), "seq_len": 24})
+    dataset = prepare(recipe, None)
+    widths = {name: max(max(b.widths) for b in getattr(dataset, name).buckets.buckets) for name in rows}
+    assert widths[which] == max(widths.values()) > min(widths.values())
+    for max_len, refused in ((max(widths.values()), False), (max(widths.values()) - 1, True)):
+        model, _ = starting_model(recipe, {**dataset.numbers, "max_len": max_len}, CPU)
+        with pytest.raises(ConfigError, match="are longer than the model's max_len") if refused else nullcontext():
+            refuse_long_rows(recipe, dataset, model)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"pad_id": 3}, {"start_id": 4}, {"end_ids": [5, 6]}, {"dropout": 0.4}, {"attention_dropout": 0.4},
+     {"pooling": "mean"}],
+)  # fmt: skip
+def test_what_is_no_part_of_the_body_may_change(changes: dict[str, Any], tmp_path: Path) -> None:
+    save(tiny("bert", dtype=torch.float32), tmp_path / "old")
+    model, _ = starting_model(from_folder("masked", tmp_path, tmp_path / "old", **changes), {}, CPU)
+    (name, value), *_ = changes.items()
+    assert model.config.to_dict()[name] == value

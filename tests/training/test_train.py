@@ -1,23 +1,29 @@
 """Whole runs: the same twice to the last bit, what is kept, when it stops, and what lies in the folder."""
 
+import re
 import shutil
 import tomllib
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from helpers.tiny_models import tiny
 from helpers.toy_recipes import KINDS, toy, values, write_files
 
+from cutaway.bundled.cards import read_front_matter
 from cutaway.checkpoints import load, load_tokenizer
 from cutaway.checkpoints.tensors import open_tensors
 from cutaway.errors import ConfigError
 from cutaway.model.model import Model
+from cutaway.training.model_card import model_card
 from cutaway.training.recipe import Recipe
 from cutaway.training.recipe_file import recipe_from, to_toml
 from cutaway.training.start_run import uses_cuda_graphs
 from cutaway.training.train import train
-from cutaway.training.trainer import Outcome
+from cutaway.training.trainer import Outcome, Trainer
 
 Events = list[dict[str, Any]]
 
@@ -270,3 +276,87 @@ def test_keywords_that_no_table_or_several_tables_have_are_refused(tmp_path: Pat
             train(recipe, tmp_path / "out", **changes)
     with pytest.raises(ConfigError, match=r"name a recipe \(.toml\) or files to train on"):
         train([], tmp_path / "out")
+
+
+@pytest.mark.parametrize(("metric", "right"), [("loss", [2, 3]), ("accuracy", [2, 4])])
+def test_what_is_no_number_is_never_the_best(
+    metric: str, right: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it comes first: nothing would ever be better than that."""
+    measured = iter([float("nan"), 0.5, 0.2, 0.7])
+    monkeypatch.setattr(
+        "cutaway.training.trainer.validate", lambda *args, **more: {"loss": 1.0, metric: next(measured)}
+    )
+    outcome, events = run(toy("classify", tmp_path, evaluate={"every": 1, "metric": metric}), tmp_path / "out")
+    assert [event["step"] for event in told(events, "evaluate") if event["best"]] == right
+    assert outcome.scores[metric] == {"loss": 0.2, "accuracy": 0.7}[metric]
+
+
+@pytest.mark.parametrize(
+    ("metric", "best"), [("loss", 3), ("perplexity", 3), ("bits_per_byte", 3), ("loss_label", 3), ("f1", 2), ("mcc", 2)]
+)
+def test_which_way_a_metric_is_better(metric: str, best: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = Trainer(toy("lines", tmp_path, evaluate={"metric": metric}), tmp_path / "out", [])
+    measured = iter([0.5, 0.7, 0.2])
+    monkeypatch.setattr(trainer, "_validate", lambda: {"loss": 1.0, metric: next(measured)})
+    monkeypatch.setattr("cutaway.training.trainer.look_back", lambda *args, **more: None)
+    monkeypatch.setattr("cutaway.training.trainer.weights_of", lambda *args: nullcontext())
+    monkeypatch.setattr("cutaway.training.trainer.samples", lambda *args: [])
+    told_of: list[dict[str, Any]] = []
+    trainer.run = SimpleNamespace(best=None, best_step=None, waited=0, step=0, model=None, average=None, tokens=0)
+    trainer.dataset = SimpleNamespace(valid=object())
+    trainer.log, trainer.lap = told_of.append, SimpleNamespace(start=lambda tokens: None)
+    monkeypatch.setattr(trainer, "_seconds", lambda: 0.0)
+    for step in (1, 2, 3):
+        trainer.run.step = step
+        trainer._validate_and_log()
+    assert [one["step"] for one in told_of if one["best"]] == [1, best]
+
+
+FACTS: dict[str, Any] = {"scores": {"loss": 1.23456, "perplexity": 3.4}, "unit": "tokens", "step": 1200,
+                         "tokens": 34_567, "seconds": 1234.6, "machine": "a machine", "flops": 1.5e12, "skipped": 3,
+                         "weights": "These are the weights."}  # fmt: skip
+
+
+def test_a_card_has_every_fact_in_its_row(tmp_path: Path) -> None:
+    recipe = toy("lines", tmp_path, name="mine", about="One.\nTwo.", licence="CC0-1.0")  # type: ignore[arg-type]
+    model = tiny("gpt2")
+    card = model_card(recipe, model, FACTS)
+    assert read_front_matter(card) == {
+        "about": "One. Two.", "license": "CC0-1.0", "score": "loss 1.2346 on the validation examples",
+    }  # fmt: skip
+    rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", card, re.MULTILINE))
+    date = rows.pop("date")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", date)
+    assert rows == {
+        "family, task": "gpt2, language_model", "parameters": f"{model.n_parameters():,}", "objective": "next_token",
+        "start": "new weights", "training data": "`text.txt`", "licence of the data": "CC0-1.0",
+        "steps, tokens seen": "1,200, 34,567", "training time": "1,235 s on a machine", "operations": "1.50e+12",
+        "steps skipped (no finite loss)": "3", "score": "value", "loss": "1.2346", "perplexity": "3.4000",
+    }  # fmt: skip
+    assert "# mine\n\nOne.\nTwo.\n" in card
+    assert "\nThese are the weights.\n" in card
+
+
+def test_a_card_without_scores_licence_or_words_says_so(tmp_path: Path) -> None:
+    card = model_card(toy("lines", tmp_path), tiny("gpt2"), FACTS | {"scores": {}})
+    assert read_front_matter(card) == {"about": "A gpt2 model trained with Cutaway."}
+    assert "| none: the recipe names no validation data | |" in card
+    assert "| licence of the data | not stated in the recipe |" in card
+    other = toy("lines", tmp_path, evaluate={"metric": "perplexity"})
+    assert (
+        read_front_matter(model_card(other, tiny("gpt2"), FACTS))["score"]
+        == "perplexity 3.4000 on the validation examples"
+    )
+
+
+@pytest.mark.parametrize("batches", [0, 1, 3])
+def test_so_many_batches_are_measured_as_the_recipe_says(
+    batches: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        "cutaway.training.train.validate", lambda *args, **more: asked.append(more["batches"]) or {"loss": 1.0}
+    )
+    run(toy("lines", tmp_path, evaluate={"batches": batches, "every": 2}), tmp_path / "out")
+    assert asked == [batches, batches]

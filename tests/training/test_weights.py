@@ -207,3 +207,18 @@ def test_without_gradients_nothing_is_kept_for_a_second_time(name: str) -> None:
         expected = model(some_ids(2, 7))
         recompute_activations(model)
         assert torch.equal(model(some_ids(2, 7)), expected)
+
+
+@pytest.mark.parametrize("task", ["classify", "regress", "tag", "hidden", None])
+@pytest.mark.parametrize("name", ALL)
+def test_beside_detours_the_head_goes_on_learning_and_nothing_else_of_the_model(name: str, task: str | None) -> None:
+    """A head that was drawn anew would stay as it was drawn."""
+    if task is not None and task not in tiny(name).config.tasks:
+        return
+    changes = {} if task is None else {"task": task}
+    model = tiny(name, **changes, **({"n_classes": 3} if task in ("classify", "tag") else {}))
+    heads = {n for n, _ in model.named_parameters() if n.startswith("head.")}
+    assert task not in ("classify", "regress", "tag") or heads
+    add_lora(model, 4, 8.0, PARTS)
+    learn = {n for n, p in model.named_parameters() if p.requires_grad}
+    assert learn == heads | {n for n, _ in model.named_parameters() if n.endswith((".inward", ".outward"))}

@@ -15,7 +15,7 @@ NOT_NEGATIVE = (
     "train.average", "train.lora_rank", "train.spike", "data.valid_last", "data.skip_lines", "optimizer.rate",
     "optimizer.matrix_rate", "optimizer.momentum", "optimizer.eps", "optimizer.weight_decay", "optimizer.clip",
     "schedule.warmup", "evaluate.batches", "evaluate.patience", "evaluate.samples",
-    "objective.agree",
+    "objective.agree", "objective.auxiliary",
 )  # fmt: skip
 SHARES = (
     "train.ema", "data.valid_share", "data.wrap", "objective.smoothing", "objective.mask_share", "schedule.final",

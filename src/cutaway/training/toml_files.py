@@ -18,7 +18,7 @@ _LONG_KEY = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{MOST_PARTS}}}"
 def read_toml(path: Path) -> dict[str, Any]:
     """The content of a file."""
     try:
-        text = read_bytes(path, MOST_BYTES).decode("utf-8")
+        text = read_bytes(path, MOST_BYTES).decode("utf-8-sig")
     except CheckpointError as error:
         raise ConfigError(str(error)) from None
     except UnicodeDecodeError as error:

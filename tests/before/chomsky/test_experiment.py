@@ -178,3 +178,11 @@ def test_words_are_drawn_anew_for_the_test(monkeypatch):
     assert learnt == (1, 4, 50, 3)
     assert [test[:3] for test in tests] == [(1, 4, 7), (5, 8, 7), (9, 12, 7)]
     assert all(seed != 3 for *_, seed in tests)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_that_is_made_leaves_the_random_numbers_of_others_alone(name):
+    torch.manual_seed(7)
+    state = torch.get_rng_state()
+    small_model(name, 4, 10, seed=3)
+    assert torch.equal(torch.get_rng_state(), state)

@@ -308,3 +308,30 @@ def test_few_steps_are_said_wherever_the_row_is_seen(ladder):
     assert said in found.picture().title
     rungs = [{"name": "transformer", "steps": steps} for steps in (99, 100)] + [{"name": "order-1", "steps": None}]
     assert [one.split(" only")[0] for one in hurried({"rungs": rungs})] == ["transformer took 99 steps"]
+
+
+def test_of_a_large_text_so_much_is_held_out_and_no_more(tmp_path):
+    """400,000 characters of all files together, and half as many to validate with; of a small one a tenth."""
+    for n, sizes in enumerate([(4_000_000,), (4_800_000, 1_200_000), (5_000_000, 5_000_000), (100_000,)]):
+        parts = read_parts([written(tmp_path, "word " * (size // 5), f"{n}-{i}") for i, size in enumerate(sizes)])
+        found = [sum(map(len, part)) for part in (parts.valid, parts.held_out)]
+        wanted = [min(sum(sizes) * 0.05, 200_000), min(sum(sizes) * 0.1, 400_000)]
+        assert found == pytest.approx(wanted, rel=0.001)
+        shares = [len(part) / size for part, size in zip(parts.held_out, sizes, strict=True)]
+        assert shares == pytest.approx([shares[0]] * len(sizes), rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"seed": 1}, r"seed \(0, now 1\)"), ({"start": "It"}, "start "), ({"steps": 5}, r"steps \(4, now 5\)"),
+     ({"steps": None}, "steps "), ({"changes": (*TINY[:-1], "train.threads=2")}, "changes ")],
+)  # fmt: skip
+def test_a_comparison_goes_on_only_as_it_was_begun(change, said, ladder):
+    _, out = ladder
+    files = [out.parent / name for name in ("text.txt", "other.txt")]
+    asked = {"steps": 4, "changes": TINY, "resume": True}
+    with pytest.raises(CheckpointError, match=f"was begun with another {said}"):
+        compare(files, out, **asked | change)
+    for others in (files[::-1], files[:1]):
+        with pytest.raises(CheckpointError, match="was begun with another text"):
+            compare(others, out, **asked)

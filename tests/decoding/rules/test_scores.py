@@ -490,3 +490,25 @@ def test_a_rule_on_tensors_where_it_hides_as_much():
     assert {id for (id,) in rule.words} == {id for id in range(3, 400) if "\n" in tokenizer.decode([id])}
     assert bad_word_rules(("日",), letters(), 9) == []
     assert isinstance(bad_word_rules(("dog",), tokenizer, 400)[0], NeverSpelled)
+
+
+@pytest.mark.parametrize("kind", [byte_level, byte_fallback])
+@pytest.mark.parametrize("prompt", [[], [1], [1, 5]], ids=str)
+def test_what_is_spelled_behind_nothing_becomes_a_full_match(prompt, kind):
+    """Of a tokenizer that takes the first space away, a token says one thing at the beginning and another behind it."""
+    tokenizer = kind()
+    for pattern, limit in ((r"ab", 4), (r"[ab]{3}( a)?b", 8), (r"a b", 4), (r"a( a| the)+", 6), (r"(a|b| ){4}", 6)):
+        rule, texts, done = Matching(pattern, tokenizer, limit), [[]], 0
+        for _ in range(limit):
+            longer = []
+            for new in texts:
+                for id in rule._allowed(prompt, new, [2]):
+                    if id == 2:
+                        done += 1
+                        speller = Speller(tokenizer, prompt)
+                        speller.hear(new)
+                        assert re.fullmatch(pattern, speller.close()), (pattern, new)
+                    else:
+                        longer.append([*new, id])
+            texts = longer[:: max(1, len(longer) // 40)]
+        assert done, pattern

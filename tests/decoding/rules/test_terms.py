@@ -15,7 +15,7 @@ from tokens.test_tokenizer import byte_level
 
 from cutaway.decoding import translate_all
 from cutaway.decoding import translate_with_terms as searching
-from cutaway.decoding.engine.engine import Engine
+from cutaway.decoding.engine.engine import Engine, Job
 from cutaway.decoding.rules import terms as module
 from cutaway.decoding.rules.terms import Glossary, borders, contains, read_terms
 from cutaway.decoding.search.constrained_beam import Borders, GridSearch, TermJob, Way
@@ -471,3 +471,17 @@ def test_a_file_of_terms(tmp_path):
         file.write_bytes(text)
         with pytest.raises(InputError, match=match):
             read_terms(file)
+
+
+@pytest.mark.parametrize("limit", [1, 4, 20])
+@pytest.mark.parametrize("room", [16, 64])
+def test_terms_get_tokens_besides_those_of_the_text(limit, room):
+    """A text whose terms took the room of the rest would break off behind them."""
+    tokenizer = byte_level()
+    glossary = Glossary({"apple": "quick fox", "I": "Hund"}, tokenizer)
+    wanted = [("quick fox", ()), ("Hund", ())]
+    made = searching._term_job(Job(prompt=[1], source=[5, 6, 2], limit=limit), wanted, glossary, room, {2})
+    owed = sum(max(len(way.ids) for way in ways) for ways in made.terms)
+    assert made.owed == owed > 2
+    assert made.limit == min(room, limit + owed)
+    assert (made.prompt, made.source) == ([1], [5, 6, 2])

@@ -9,6 +9,7 @@ import torch
 from decoding.test_alignment import spelling as spelling  # a fixture
 from decoding.test_alignment import translator
 from decoding.test_fill import masked, wordpiece
+from decoding.test_generate import byte_fallback
 from helpers.tiny_models import close, tiny
 from tokenizers import decoders
 from tokens.test_tokenizer import byte_level
@@ -22,7 +23,7 @@ from cutaway.inside.attribution.explain import (
     explain_next,
     explain_translation,
 )
-from cutaway.inside.attribution.result import ATTENTION_METHODS, METHODS, Attribution
+from cutaway.inside.attribution.result import ATTENTION_METHODS, METHODS, Attribution, token_names
 from cutaway.tokens.train_tokenizer import train_tokenizer
 
 TEXT = "the old man's naïve dog ran, and"
@@ -197,3 +198,11 @@ def test_an_unknown_method_and_a_model_for_something_else_are_refused() -> None:
         explain_image(model, np.zeros((3, 8, 8)))
     with pytest.raises(InputError, match="does not continue a text"):
         explain_next(translator(), byte_level(), TEXT)
+
+
+def test_a_token_is_called_by_what_it_adds_and_half_a_character_by_what_it_is_alone() -> None:
+    """Of bytes of their own the last one adds the character."""
+    text, parts = "a 🙂 ü日b", (byte_level(), byte_fallback())
+    found = [token_names(tokenizer, tokenizer.encode(text, special=False)) for tokenizer in parts]
+    assert found[0] == ("a", " ", "�", "�", "�", " �", "�", "�", "�", "�", "b")
+    assert found[1] == ("a", " ", "<0xF0>", "<0x9F>", "<0x99>", "🙂", " ", "<0xC3>", "ü", "<0xE6>", "<0x97>", "日", "b")

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,6 +26,7 @@ from cutaway.inside.circuits.ioi import (
 from cutaway.inside.patching.interventions import record_activations
 from cutaway.model.model import DecoderModel
 from cutaway.model.tap import edit
+from cutaway.toys import names
 from cutaway.toys.names import train_names, word_tokenizer
 
 
@@ -192,3 +194,19 @@ def test_a_model_trained_on_names_has_a_circuit(tmp_path: Path) -> None:
     assert completeness(tested_on, circuit, [circuit.nodes]).circuit == (0,)
     circuit.save(tmp_path / "names.json")
     assert Circuit.load(tmp_path / "names.json", model) == circuit
+
+
+def test_a_toy_learns_other_sentences_than_those_that_it_is_tried_on(monkeypatch: pytest.MonkeyPatch):
+    """Whoever asks draws sentences by a seed such as 0, 1 or 1234: none of these is among those of the training."""
+    drawn: list[int] = []
+    made = names.make_prompts
+
+    def heard(*given: Any, seed: int, **more: Any) -> Any:
+        drawn.append(seed)
+        return made(*given, seed=seed, **more)
+
+    monkeypatch.setattr(names, "make_prompts", heard)
+    for seed in (0, 1):
+        names.train_names(steps=2, batch=4, n_layers=1, seed=seed)
+    assert len(set(drawn)) == 4
+    assert min(drawn) > 1_000_000

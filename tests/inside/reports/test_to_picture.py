@@ -175,3 +175,13 @@ def test_one_pass_shows_what_the_model_says_who_wrote_it_and_where_it_looked(nam
     assert found.patterns is not None
     for part, pattern in attention_patterns(its, *asked.inputs, **asked.more).items():
         assert torch.equal(found.patterns[part], pattern[0])
+
+
+def test_the_words_of_a_question_are_named_by_the_side_that_they_stand_on(tmp_path: Path) -> None:
+    folder = write_models(tmp_path)
+    sides_of = {"gpt2": ["text"], "bert": ["text"], "label": ["text"], "translator": ["source", "target"]}
+    for name, sides in sides_of.items():
+        its, tokenizer = load(folder[name]), tokenizer_of(folder[name])
+        _, asked = question_of(its, tokenizer, ASKED[name], target="a dog" if name == "translator" else None)
+        assert [*asked.texts] == sides
+        assert [len(words) for words in asked.texts.values()] == [one.shape[1] for one in asked.inputs]

@@ -102,8 +102,9 @@ def small_model(name: str, vocab_size: int, max_len: int, seed: int) -> DecoderM
         model = build("lstm", seed=seed, vocab_size=vocab_size, n_layers=2, d_model=64, dropout=0.0, tied=False)
         assert isinstance(model, DecoderModel)
         return model
-    model = SmallDecoder(SmallConfig(vocab_size=vocab_size, max_len=max_len, positions=name))
+    config = SmallConfig(vocab_size=vocab_size, max_len=max_len, positions=name)
     with torch.random.fork_rng([]):
+        model = SmallDecoder(config)
         torch.manual_seed(seed)
         model.initialise()
     return model

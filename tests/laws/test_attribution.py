@@ -349,11 +349,11 @@ def test_a_compiled_model_is_asked_uncompiled(tool: str) -> None:
 
 def test_what_cannot_be_asked_is_refused_by_name() -> None:
     model, given, metric = still("gpt2"), inputs("gpt2"), metric_for("gpt2")
-    with pytest.raises(InputError, match=r"8 bits.* precision fp32"):
+    with pytest.raises(InputError, match=r"8-bit.* precision='fp32'"):
         gradient_x_input(to_int8(tiny("gpt2", dtype=torch.float32)), *given, metric=metric)
-    with pytest.raises(InputError, match=r"8 bits.* precision fp32"):
+    with pytest.raises(InputError, match=r"8-bit.* precision='fp32'"):
         value_weighted(to_int8(tiny("gpt2", dtype=torch.float32)), *given)
-    with pytest.raises(InputError, match="Linear is no model of this library"):
+    with pytest.raises(InputError, match="Linear is not a model of this library"):
         gradient_x_input(nn.Linear(2, 2), *given, metric=metric)
     with pytest.raises(InputError, match=r"model\.eval"):
         attention_rollout(tiny("gpt2").train(), *given)

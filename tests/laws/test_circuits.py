@@ -187,7 +187,7 @@ def test_no_node_is_invented() -> None:
         with pytest.raises(InputError, match=node):
             Circuit.of(model, "wrong", [node])
     for node in ("decoder.0", "decoder.0.attention", "decoder.0.feed_forward.1", "decoder.x.attention.0", "logits"):
-        with pytest.raises(InputError, match=f"'{node}' is no name of a node"):
+        with pytest.raises(InputError, match=f"'{node}' is not the name of a node"):
             Circuit("wrong", {}, (node,))
     with pytest.raises(InputError, match="twice"):
         Circuit.of(model, "wrong", ["decoder.0.attention.0"] * 2)
@@ -204,9 +204,9 @@ def test_no_node_is_invented() -> None:
     [
         ({"node": []}, "unknown key 'node'"),
         ({"nodes": "decoder.0.attention.0"}, "'nodes' of a circuit is a str"),
-        ({"nodes": [1]}, "has 1, which is no str"),
-        ({"roles": {"decoder.0.attention.0": 2}}, "has 2, which is no str"),
-        ({"effects": {"decoder.0.attention.0": "much"}}, "which is no float"),
+        ({"nodes": [1]}, "has 1, which is not a str"),
+        ({"roles": {"decoder.0.attention.0": 2}}, "has 2, which is not a str"),
+        ({"effects": {"decoder.0.attention.0": "much"}}, "which is not a float"),
         ({"edges": [["decoder.0.attention.0", "logits"]]}, "an edge of a circuit is"),
         ({"name": None}, "'name' of a circuit is a NoneType"),
         ({"nodes": ["decoder.9.attention.0"]}, "this model has no 'decoder.9.attention.0'"),
@@ -225,7 +225,7 @@ def test_what_cannot_be_asked_is_refused_by_name() -> None:
     metric = Logit(3)
     with pytest.raises(InputError, match="resampling needs prompts"):
         circuit_task(model, ids, metric=metric, how="resample")
-    with pytest.raises(InputError, match="their reference"):
+    with pytest.raises(InputError, match="a reference"):
         circuit_task(model, ids, metric=metric, reference=ids[:2])
     with pytest.raises(InputError, match="3 groups for 4 rows"):
         circuit_task(model, ids, metric=metric, groups=[0, 1, 2])

@@ -211,8 +211,8 @@ def test_resampled_rows_are_those_of_others_and_the_seed_says_whose() -> None:
     ("change", "said"),
     [
         (lambda: Ablate(Place("decoder.0.residual_after"), "median"), "how='median' is not one of"),
-        (lambda: Ablate(Place("decoder.0.residual_after"), "mean"), "a mean needs inputs"),
-        (lambda: Ablate(Place("decoder.0.residual_after"), source=torch.zeros(1)), "zero needs no source"),
+        (lambda: Ablate(Place("decoder.0.residual_after"), "mean"), "needs a source"),
+        (lambda: Ablate(Place("decoder.0.residual_after"), source=torch.zeros(1)), "needs no source"),
         (lambda: Ablate(Place("decoder.0.residual")), "no tap matches 'decoder.0.residual'"),
         (lambda: Ablate(Place("decoder.0.residual_after", heads=1)), "has no heads"),
         (lambda: Ablate(Place("decoder.0.attention.heads", heads=4)), "head 4 of .* which has 4"),

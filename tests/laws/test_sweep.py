@@ -267,7 +267,7 @@ def test_nobody_reads_padding_and_a_padded_row_is_as_it_is_alone(name: str) -> N
         lambda: ablate_sweep(model, *one, metric=at_end, real=real[:1]),
         lambda: patch_sweep(model, clean, corrupted, LogitDifference(1, 2, at=None), real=real),
     ):
-        with pytest.raises(InputError, match=r"in row 0, LogitDifference reads padding: at=last_real\(real\)"):
+        with pytest.raises(InputError, match=r"in row 0, LogitDifference reads padding: use at=last_real\(real\)"):
             asks()
     metric = LogitDifference(1, 2, at=last_real(real))
     found = patch_sweep(model, clean, corrupted, metric, real=real)

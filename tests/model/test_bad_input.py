@@ -258,8 +258,8 @@ def test_t5_refuses_buckets_that_cannot_be_filled(changes: dict[str, int]) -> No
 @pytest.mark.parametrize(
     ("ask", "said"),
     [
-        (lambda: alignment_heads(tiny("gpt2"), byte_level(), ["a"], ["b"]), "aligning is of translators"),
-        (lambda: explain_translation(tiny("gpt2", vocab_size=400), byte_level(), "a", "b"), "translates nothing"),
+        (lambda: alignment_heads(tiny("gpt2"), byte_level(), ["a"], ["b"]), "alignment heads are for translators"),
+        (lambda: explain_translation(tiny("gpt2", vocab_size=400), byte_level(), "a", "b"), "does not translate"),
         (
             lambda: decompose_residual(tiny("transformer"), *inputs("transformer"), cross="target"),
             "cross='target' is not one of",

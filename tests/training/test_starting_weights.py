@@ -102,7 +102,7 @@ def test_another_tokenizer_than_the_starting_models_is_refused(tmp_path: Path) -
     train(toy("masked", tmp_path), tmp_path / "first")
     recipe = values("classify", tmp_path, tokenizer={"vocab_size": 70})
     recipe["model"] = {"start": str(tmp_path / "first")}
-    said = rf"kind='wordpiece', of 70 tokens, .* the starting model's, of 88 tokens, in {tmp_path / 'first'}: leave"
+    said = rf"kind='wordpiece', of 70 tokens, .* the starting model, of 88 tokens, in {tmp_path / 'first'}: leave"
     with pytest.raises(ConfigError, match=said):
         train(recipe_from(recipe), tmp_path / "second")
     Tokenizer.load(tmp_path / "first").save(tmp_path / "elsewhere")
@@ -153,7 +153,7 @@ def test_a_model_that_does_not_exist_is_named_before_anything_is_written(
         ({"size": "gpt-2"}, r"no size is called 'gpt-2'; known: .*gpt2"),
         (
             {"start": "old"},
-            rf"\[model\] start='old': there is no such folder or file in {tmp_path}, where this command",
+            rf"\[model\] start='old': there is no such folder or file in {tmp_path}, the current folder",
         ),
         ({"start": "/none/old"}, r"\[model\] start='/none/old': there is no such folder or file$"),
     ):

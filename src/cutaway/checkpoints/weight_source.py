@@ -1,6 +1,7 @@
 """What every file of weights offers, whatever its format: names, shapes, and tensors that are read one by one."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -57,6 +58,15 @@ class TensorSource(ABC):
 
     def __contains__(self, name: object) -> bool:
         return name in self.names()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __len__(self) -> int:
+        return len(self.names())
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.read(name)
 
     def _unknown(self, name: str) -> CheckpointError:
         """The error for a name that is not in the file."""

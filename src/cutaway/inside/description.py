@@ -5,8 +5,8 @@
     description.flops.forward // description.n_tokens
     description.memory.cache_per_token     # 2 · n_layers · n_kv_heads · d_head · bytes
 
-Everything is counted on the model itself, built on the meta device: the tree from its parts, FLOPs and activations
-from its forward pass (`cost`), the cache from the cache that it would allocate. No formula can drift from the code.
+Everything is counted on the model itself, built on the meta device: the tree from its parts, FLOPs and activations from
+its forward pass (`cost`), the cache from the cache that it would allocate. So no formula can disagree with the code.
 """
 
 from collections.abc import Iterable
@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cutaway.arguments import checked
 from cutaway.errors import InputError
 from cutaway.families import bare
 from cutaway.inside.cost import Meter, measured_cost
@@ -117,6 +118,7 @@ class Description:
         }
 
 
+@checked
 def describe(
     config: Config,
     *,
@@ -125,7 +127,10 @@ def describe(
     source_length: int | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Description:
-    """Builds the model without memory, runs it through once to train and once to answer, and reads off the costs."""
+    """Builds the model on the meta device, runs it once for training and once for inference, and counts the costs.
+
+    >>> describe(model.config, batch=2, length=8).parameters
+    """
     model = bare(config).to(dtype)
     inputs = example_inputs(model, batch, length, source_length)
     with measured_cost(model, *inputs, gradients=True) as meter:

@@ -1,4 +1,4 @@
-"""A question about what a model says: a row that it reads, the number that is asked about, and names for both."""
+"""A question to a model: a row of inputs, a metric, and names for both."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,20 +21,22 @@ from cutaway.tokens import Tokenizer
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """One row that a model reads, what is asked about it, and what its inputs and outputs are called."""
+    """One row of inputs, the metric that is asked about, and names for inputs and outputs."""
 
     model: Model
     inputs: tuple[Tensor, ...]
     more: dict[str, Any]
     metric: Measure
     outputs: tuple[str, ...]
-    reads: Float[Tensor, "output position"]  # whose state gives each output, for methods that read attention
+    reads: Float[Tensor, "output position"]  # the position of each output, for attention methods
     tokenizer: Tokenizer | None = None
     output_ids: tuple[int, ...] | None = None
     at: str | None = None
-    right: tuple[int, ...] = ()  # of each output: its token, or the number of its label
-    wrong: tuple[int, ...] = ()  # what it is held against, if anything
-    colours: tuple[Sequence[float], Sequence[float]] | None = None  # of a picture: mean and deviation it was read with
+    right: tuple[int, ...] = ()  # the token of each output, or the number of its label
+    wrong: tuple[int, ...] = ()  # what it is compared with, if anything
+    colours: tuple[Sequence[float], Sequence[float]] | None = (
+        None  # for an image: the mean and deviation of its normalisation
+    )
 
     def attribute(self, method: str, *, keep_special: bool = True, **options: Any) -> Attribution:
         if method not in METHODS:
@@ -59,7 +61,7 @@ class Question:
         return self._seen("black") if self.tokenizer is None else "mean"
 
     def _seen(self, baseline: Baselines) -> Baselines:
-        """Black and white as a picture has them that was read like this one, which the model's config cannot know."""
+        """Black and white with the normalisation of this image, which the model's config may not have."""
         if self.colours is None or not isinstance(baseline, str) or baseline not in COLOURS:
             return baseline
         asked = Gradients(self.model, self.inputs, self.more, self.metric, self.at)
@@ -67,14 +69,14 @@ class Question:
 
     @property
     def special(self) -> tuple[Tensor, ...]:
-        """Which tokens of each input are special."""
+        """The special tokens of each input."""
         assert self.tokenizer is not None
         ids = torch.tensor(sorted(self.tokenizer.special_ids().values()), device=self.model.device)
         return tuple(torch.isin(one, ids) for one in self.inputs)
 
     @property
     def texts(self) -> dict[str, tuple[str, ...]]:
-        """What the positions of each input are called."""
+        """The names of the positions of each input."""
         if self.tokenizer is None:
             n = self.reads.shape[1] - 1
             side = int(n**0.5)

@@ -1,10 +1,10 @@
-"""Questions about what a model says: a row that it reads, the number that is asked about, and names for both.
+"""Questions to a model: a row of inputs, a metric, and names for both.
 
-    asked = next_word(model, tokenizer, "The dog")
-    asked.attribute("integrated_gradients")     # shared out among its inputs
-    asked.metric(model(*asked.inputs))          # the number itself: log p of the likeliest next token
+    asked = ask_next_word(model, tokenizer, "The dog")
+    asked.metric(model(*asked.inputs))          # log p of the most likely next token
+    asked.attribute("integrated_gradients")     # its attribution to the inputs
 
-`explain` asks and answers in one go; `deletion_curve` measures how good an answer is.
+`explain_next` and its like do both; `deletion_curve` measures how faithful an attribution is.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from cutaway.arguments import checked
 from cutaway.decoding.classify import Picture, arrays_of
 from cutaway.decoding.fill import rows_with_blanks
 from cutaway.decoding.generate import prompt_ids
@@ -33,12 +34,16 @@ from cutaway.tokens import Tokenizer
 Word = str | int
 
 
+@checked
 def ask_next_word(
     model: DecoderModel, tokenizer: Tokenizer, text: str, target: str | None = None, versus: str | None = None
 ) -> Question:
-    """The question of `explain_next`."""
+    """The question of `explain_next`.
+
+    >>> ask_next_word(model, tokenizer, "the cat").outputs
+    """
     if isinstance(model, EncoderDecoderModel) or model.config.task != "language_model":
-        raise InputError(f"a {model.config.family} for task={model.config.task!r} says no next word of one text")
+        raise InputError(f"a {model.config.family} for task={model.config.task!r} does not continue a text")
     front = prompt_ids(model, tokenizer, text)
     if target is None:
         read = (torch.tensor([front], device=model.device),)
@@ -54,7 +59,7 @@ def ask_next_word(
         other = continuation_ids(tokenizer, text, versus)
         same = next((n for n, (a, b) in enumerate(zip(wanted, other, strict=False)) if a != b), None)
         if same is None:
-            raise InputError(f"versus={versus!r} and target={target!r} never part: give two different words")
+            raise InputError(f"versus={versus!r} and target={target!r} are the same: give two different words")
         ids, output_ids = [*front, *wanted[:same]], None
         places = [len(ids) - 1]
         metric = _difference(places[0], wanted[same], other[same])
@@ -67,6 +72,7 @@ def ask_next_word(
     return Question(model, (given,), {}, metric, names, reads, tokenizer, output_ids, right=right, wrong=wrong)
 
 
+@checked
 def ask_translation(
     model: EncoderDecoderModel,
     tokenizer: Tokenizer,
@@ -76,9 +82,12 @@ def ask_translation(
     to: str | None = None,
     beam: int = 4,
 ) -> Question:
-    """The question of `explain_translation`."""
+    """The question of `explain_translation`.
+
+    >>> ask_translation(translator, its_tokenizer, "I ate", "a dog").outputs
+    """
     if not isinstance(model, EncoderDecoderModel) or model.config.start_id is None or not model.config.end_ids:
-        raise InputError(f"a {model.config.family} for task={model.config.task!r} translates nothing")
+        raise InputError(f"a {model.config.family} for task={model.config.task!r} does not translate")
     its = "the target"
     if target is None:
         its = "its translation"
@@ -86,7 +95,7 @@ def ask_translation(
     (read,) = encode_sources(model, tokenizer, [source], tag_for(tokenizer, to), model.config.end_ids[0])
     said = tokenizer.encode(target, special=False)
     if not read or not said:
-        raise InputError(f"{its if read else 'the source'} has no tokens: nothing can be said of it")
+        raise InputError(f"{its if read else 'the source'} has no tokens: write some text")
     if model.max_len is not None and len(said) > model.max_len:
         raise InputError(f"{its} has {len(said)} tokens; this model reads at most {model.max_len}")
     inputs = tuple(torch.tensor([ids], device=model.device) for ids in (read, [model.config.start_id, *said[:-1]]))
@@ -95,6 +104,7 @@ def ask_translation(
     return Question(model, inputs, {}, _said(places, said), names, reads, tokenizer, ids, right=ids)
 
 
+@checked
 def ask_label(
     model: Model,
     tokenizer: Tokenizer,
@@ -104,7 +114,10 @@ def ask_label(
     *,
     as_trained: bool = False,
 ) -> Question:
-    """The question of `explain_label`."""
+    """The question of `explain_label`.
+
+    >>> ask_label(classifier, words, "a good film").outputs
+    """
     rows = rows_of(tokenizer, [text], None, as_trained=as_trained)
     check_room(model, rows, "shorten it")
     ids, more = _alone(model, rows)
@@ -113,10 +126,14 @@ def ask_label(
     return Question(model, (ids,), more, metric, (name,), reads, tokenizer, right=right, wrong=wrong)
 
 
+@checked
 def ask_blank(
     model: Model, tokenizer: Tokenizer, text: str, word: Word | None = None, *, as_trained: bool = False
 ) -> Question:
-    """The question of `explain_blank`."""
+    """The question of `explain_blank`.
+
+    >>> ask_blank(bert, its_words, "the [MASK] barked .").outputs
+    """
     ids, more = _alone(model, rows_with_blanks(model, tokenizer, [text], 1, as_trained))
     places = ids[0].eq(tokenizer.mask_id or 0).nonzero()[:, 0].tolist()
     if word is None:
@@ -128,6 +145,7 @@ def ask_blank(
     return Question(model, (ids,), more, _said(places, said), names, reads, tokenizer, right=tuple(said))
 
 
+@checked
 def ask_image(
     model: Model,
     picture: Picture,
@@ -138,10 +156,13 @@ def ask_image(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> Question:
-    """The question of `explain_image`."""
+    """The question of `explain_image`.
+
+    >>> ask_image(vit, image).outputs
+    """
     numbers = model.config.to_dict()
     if "image_size" not in numbers:
-        raise InputError(f"a {model.config.family} model reads no pictures")
+        raise InputError(f"a {model.config.family} model does not read images")
     if at not in ("patches", "pixels"):
         raise InputError(f'at={at!r}: it may be "patches" or "pixels"')
     arrays, mean, std = arrays_of(model, [picture], mean, std)
@@ -153,7 +174,7 @@ def ask_image(
 
 
 def _alone(model: Model, rows: list[Row]) -> tuple[Tensor, dict[str, Tensor]]:
-    """One row, and what the model has to know besides."""
+    """The ids of one row, and the further inputs of the model."""
     ((_, ids, more),) = side_by_side(model, rows, 1)
     return ids, {name: one for name, one in more.items() if one is not None}
 
@@ -161,7 +182,7 @@ def _alone(model: Model, rows: list[Row]) -> tuple[Tensor, dict[str, Tensor]]:
 def _of_label(
     model: Model, inputs: tuple[Tensor, ...], more: dict[str, Any], label: Word | None, versus: Word | None
 ) -> tuple[Measure, str, tuple[int, ...], tuple[int, ...]]:
-    """log p of a label, its difference to another, or the number of a regression; what it is called; which they are."""
+    """The metric (log p of a label, a difference of two logits, or a number), its name, and the labels' numbers."""
     if answers_number(model):
         return (lambda scores: scores[:, 0]), "number", (0,), ()
     names = labels_of(model)
@@ -176,7 +197,7 @@ def _of_label(
 
 
 def _said(places: list[int], ids: list[int]) -> Measure:
-    """log p of each token, read at its place."""
+    """log p of each token at its position."""
     return lambda logits: upcast(logits[:, places]).log_softmax(dim=-1)[:, range(len(ids)), ids]
 
 
@@ -185,7 +206,7 @@ def _difference(place: int, right: int, wrong: int) -> Measure:
 
 
 def continuation_ids(tokenizer: Tokenizer, text: str, target: str) -> list[int]:
-    """The tokens that go on with a text: those of both together, where the text's own do not change."""
+    """The tokens with which a target continues a text, encoded together if that leaves the text's own tokens alone."""
     before, both = tokenizer.encode(text, special=False), tokenizer.encode(text + target, special=False)
     ids = both[len(before) :] if both[: len(before)] == before else tokenizer.encode(target, special=False)
     if not ids:
@@ -205,7 +226,7 @@ def _rows(places: list[int], n: int) -> Float[Tensor, "output position"]:
 
 
 def _pooled(model: Model, n: int) -> Float[Tensor, "output position"]:
-    """Which positions the head of a classifier reads."""
+    """The positions that the head of a classifier reads."""
     if isinstance(model.head, LastTokenHead):
         return _rows([n - 1], n)
     if isinstance(model.head, ClassificationHead) and isinstance(model.head.pool, Mean):

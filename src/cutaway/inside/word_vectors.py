@@ -36,12 +36,12 @@ from cutaway.model.tap import tap_names, watch
 from cutaway.tokens import Tokenizer
 
 BEFORE = "a "  # a word is cut into tokens as it is behind another: with its space, where tokens have one
-SPELLINGS = 50_000  # words, the most frequent, among which an unknown word's like is looked for
+SPELLINGS = 50_000  # the most frequent words, which are suggested for an unknown one
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The words that were found, the nearest first, each with its score."""
+    """The nearest words with their scores, the best first."""
 
     asked: tuple[str, ...]
     by: str
@@ -59,7 +59,10 @@ class Neighbours:
 
 @dataclass(frozen=True, eq=False)
 class WordVectors:
-    """`unit` has a row of length 1 for each word. The vector of a word of `several` tokens is the mean of theirs."""
+    """Words and their vectors: `unit` has a row of length 1 for each word; `several` has the words of several tokens.
+
+    >>> WordVectors.make(["a", "b", "c"], np.eye(3)).nearest("a", k=1)
+    """
 
     words: list[str]
     unit: Float[np.ndarray, "word d"]
@@ -74,7 +77,7 @@ class WordVectors:
         source: str = "",
         several: Mapping[str, list[str]] | None = None,
     ) -> "WordVectors":
-        """From vectors of any length; one of length 0 is like no other."""
+        """From vectors of any length; a vector of length 0 is similar to none."""
         if len(words) != len(vectors) or not len(words):
             raise InputError(f"{len(words)} words for {len(vectors)} vectors")
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -68,7 +68,7 @@ def test_what_names_nobody_is_skipped_and_counted() -> None:
     hidden = Schema(TIRED.before, TIRED.after, TIRED.candidates, 0)
     found = coreference_heads(model, tokenizer, [TIRED, unknown, hidden])
     assert (found.n, found.skipped) == (1, 2)
-    with pytest.raises(InputError, match="of 1 schemas none"):
+    with pytest.raises(InputError, match="none of the 1 schemas"):
         coreference_heads(model, tokenizer, [hidden])
     with pytest.raises(InputError, match="neither 'pronoun' nor 'end'"):
         coreference_heads(model, tokenizer, [TIRED], where="start")

@@ -120,7 +120,7 @@ def test_of_scores_and_of_nothing_else() -> None:
     assert isinstance(picture, HeatMap)
     assert picture.values.shape == (2, 12)
     assert picture.columns == tuple(map(str, range(12)))
-    with pytest.raises(InputError, match="is no name of a node"):
+    with pytest.raises(InputError, match="is not the name of a node"):
         to_picture(Circuit("c", {}, ("transformer.h.0.attn",)))
     with pytest.raises(InputError, match="no picture of a int"):
         to_picture(3)

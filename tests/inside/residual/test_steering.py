@@ -72,7 +72,7 @@ def test_saved_and_loaded_they_are_the_same(tmp_path: Path) -> None:
 
 def test_other_files_other_taps_and_other_models_are_refused(tmp_path: Path) -> None:
     write_tensors(tmp_path / "weights.safetensors", {"a": torch.zeros(2)})
-    with pytest.raises(CheckpointError, match="holds no steering vectors"):
+    with pytest.raises(CheckpointError, match="has no steering vectors"):
         Steering.load(tmp_path / "weights.safetensors")
     push = Steering({TAP: torch.zeros(1, 1, 24)})
     with pytest.raises(InputError, match="which this model does not have"), push.steer(tiny("bert")):

@@ -1,22 +1,22 @@
-"""Attribution by gradients: which words, patches or pixels a number of the model's comes from.
+"""Attribution by gradients: how much each word, patch or pixel contributes to a number that the model computes.
 
-    gradient × input:       x · ∂F/∂x                                              how F would change, if x shrank
+    gradient × input:       x · ∂F/∂x                                              how F would change if x shrank
     integrated gradients:   (x − b) · ∫₀¹ ∂F/∂x (b + α(x − b)) dα                  (Sundararajan et al. 2017)
 
-F is a *metric*: a function of the model's logits that gives each row of the batch one number, or one for each of
-several outputs. The second adds up to F(x) − F(b), what the input did that a baseline b does not; how far a sum of
-finitely many steps is from that is returned as `error`.
+F is a *metric*: a function from the model's logits to one number for each row of the batch, or one for each of several
+outputs. Integrated gradients add up to F(x) − F(b), the difference between the input and a baseline b; how far the sum
+over a finite number of steps is off is returned as `error`.
 
     found = integrated_gradients(model, ids, metric=lambda logits: logits[:, -1, 262])[0]
     found.scores[0]         # of each token; they add up to found.total − found.of_baseline
 
-Gradients are taken at a tap: the vectors of the tokens by themselves, before positions are added, so that a baseline
-says «some other word here», not «nothing, nowhere».
+Gradients are taken at a tap: the token embeddings before positions are added, so that a baseline means «some other word
+here», not «nothing, nowhere».
 
-The integral is a sum over steps. Equal steps do badly: of a trained model, most of the change happens on a short part
-of the path. A pass forward costs little beside the gradients of many outputs, so that some passes first look where the
-metric changes, and the steps are taken there. Without a number of steps, the path is halved where its scores do not yet
-add up: at the kinks of a ReLU, and near a baseline that a norm blows up.
+The integral is approximated by a sum over steps. Equal steps do badly, because a trained model changes most on a short
+part of the path. With the rule `even_change`, a few forward passes, which are cheap, first find where the metric
+changes, and the steps are taken there. Without a number of steps, the path is bisected where its scores do not add up
+yet: at the kinks of a ReLU, and near a baseline that a norm scales up.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,19 +39,22 @@ from cutaway.inside.progress import Progress, no_progress
 from cutaway.model.upcast import upcast
 
 Node = tuple[float, float]  # where on the path, and how much it counts
-Piece = tuple[float, float]  # of the path: from, to
-WITHIN = 0.01  # of the whole: no picture shows less
-ROUNDING = 4096  # times the last bit of the metric: no steps are spent on a change that is less
-PIECES, EACH, MOST_STEPS = 4, 4, 1024  # how many at first; steps of each, of all
-LOOKS = 32  # parts of the path on which the change is measured, to know where steps are needed
-EVERYWHERE = 0.1  # of the steps are spread over the whole path, be there a change or not
+Piece = tuple[float, float]  # a part of the path: from, to
+WITHIN = 0.01  # of the whole; no picture shows less
+ROUNDING = 4096  # times the machine epsilon of the metric: smaller changes are rounding errors
+PIECES, EACH, MOST_STEPS = 4, 4, 1024  # pieces at first; steps in each piece, and in all
+LOOKS = 32  # parts of the path on which the change is measured
+EVERYWHERE = 0.1  # the share of the steps that is spread evenly over the path
 
 
 @checked
 def gradient_x_input(
     model: nn.Module, *inputs: Tensor, metric: Measure, at: str | None = None, **more: Any
 ) -> list[Attribution]:
-    """Of each row: the input times the metric's gradient. One pass; exact where the model is linear."""
+    """For each row, the input times the gradient of the metric: one pass, and exact where the model is linear.
+
+    >>> gradient_x_input(model, ids, metric=metric)[0].scores.shape
+    """
     asked = Gradients(model, inputs, more, metric, at)
     values = asked.values()
     found, slopes = asked.slopes(values, copies=1)
@@ -91,6 +94,8 @@ def integrated_gradients(
 ) -> list[Attribution]:
     """For each row, the input minus the baseline, times the metric's mean gradient on the way from one to the other.
 
+    >>> integrated_gradients(model, ids, metric=metric, steps=4)[0].error
+
     `at` is "tokens", or "output" for their sum with the positions; for images "patches", "output" or "pixels". Without
     `steps`, as many are taken as the scores need to add up `within` 1 %, at most about 1024. `progress` counts steps;
     their total is then the largest that is possible.
@@ -118,7 +123,7 @@ def integrated_gradients(
 
 @dataclass(frozen=True, eq=False)
 class IntegrationPath:
-    """The straight way from a baseline to the input."""
+    """The straight line from a baseline to the input."""
 
     asked: Gradients
     starts: Sequence[Tensor]
@@ -130,7 +135,7 @@ class IntegrationPath:
         return [torch.cat([a.lerp(b, place) for place in places]) for a, b in zip(self.starts, self.ends, strict=True)]
 
     def _some(self, several: Sequence[Any]) -> Iterator[Sequence[Any]]:
-        """As many at a time as there is memory for."""
+        """Chunks of at most `batch_tokens` tokens."""
         n = max(1, self.batch_tokens // sum(end[..., 0].numel() for end in self.ends))
         return (several[first : first + n] for first in range(0, len(several), n))
 
@@ -139,7 +144,7 @@ class IntegrationPath:
         return torch.cat([self.asked.metrics(self.at(some), len(some)) for some in self._some(places)])
 
     def integral(self, nodes: Sequence[Node]) -> Float[Tensor, "node output batch input"]:
-        """What each node adds to the scores."""
+        """The contribution of each node to the scores."""
         found = []
         for some in self._some(nodes):
             _, slopes = self.asked.slopes(self.at([place for place, _ in some]), copies=len(some))
@@ -153,8 +158,8 @@ class IntegrationPath:
     def halved_until(
         self, within: float, of_start: Tensor, of_end: Tensor
     ) -> tuple[Float[Tensor, "output batch input"], int]:
-        """The scores, and from how many steps. The path is halved where its scores do not yet add up to what the
-        metric does there: at the kinks of a ReLU, and near a baseline that a norm blows up."""
+        """The scores, and the number of steps. Pieces of the path whose scores do not add up to the change of the
+        metric are bisected."""
         cuts = [number / PIECES for number in range(PIECES + 1)]
         pieces = list(pairwise(cuts))
         known = dict(zip(cuts, [of_start, *self.metrics(cuts[1:-1]), of_end], strict=True))
@@ -178,10 +183,8 @@ class IntegrationPath:
 
 
 def worst_pieces(gaps: dict[Piece, Float[Tensor, "batch output"]], within: float) -> list[Piece]:
-    """The pieces that make three quarters of what is missing; none, once it is little.
-
-    Little: `within` what is wanted in sum, and no more than 10 % before gaps cancel.
-    """
+    """The pieces that make up three quarters of the gap; none once it is small: at most `within` in sum, and at most
+    10 % without cancellation."""
     sizes = {piece: float(gap.abs().max()) for piece, gap in gaps.items()}
     total = left = sum(sizes.values())
     found: list[Piece] = []
@@ -189,19 +192,19 @@ def worst_pieces(gaps: dict[Piece, Float[Tensor, "batch output"]], within: float
         return found
     for piece in sorted(sizes, key=lambda piece: -sizes[piece]):
         if left > total / 4:
-            found += [piece] if piece[0] < sum(piece) / 2 < piece[1] else []  # a number that jumps has no shorter one
+            found += [piece] if piece[0] < sum(piece) / 2 < piece[1] else []  # a jump is at one point
             left -= sizes[piece]
     return found
 
 
 def _times(way: Tensor, slopes: Tensor, pixels: bool) -> Float[Tensor, "output copy batch input"]:
-    """The product of each place, added up over what it consists of: the numbers of a vector, a pixel's channels."""
+    """The product at each place, summed over the numbers of its vector or the channels of its pixel."""
     product = upcast(way) * slopes
     return product.sum(dim=3).flatten(3) if pixels else product.sum(dim=-1)
 
 
 def even_change(path: IntegrationPath, n: int) -> list[Node]:
-    """The middles of n pieces on which the metric changes equally much, whichever of its outputs changes most."""
+    """The middles of n pieces on which the metric changes equally, by the output that changes most."""
     places = np.linspace(0, 1, LOOKS + 1)
     change = path.metrics(places.tolist()).double().diff(dim=0).abs().amax(dim=2)  # piece batch
     share = (change / change.sum(dim=0).clamp(min=1e-300)).mean(dim=1).cpu().numpy()
@@ -211,7 +214,7 @@ def even_change(path: IntegrationPath, n: int) -> list[Node]:
 
 
 def gauss_legendre(n: int) -> list[Node]:
-    """Places in 0 … 1 and their weights: exact for polynomials of degree 2n − 1."""
+    """Nodes in 0 … 1 and their weights, exact for polynomials of degree 2n − 1."""
     places, weights = np.polynomial.legendre.leggauss(n)
     return list(zip((0.5 * (places + 1)).tolist(), (0.5 * weights).tolist(), strict=True))
 

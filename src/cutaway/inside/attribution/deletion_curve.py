@@ -1,12 +1,12 @@
-"""Is an attribution faithful? Take away what it calls important, and see whether the model minds.
+"""Is an attribution faithful? Delete the inputs that it scores highest, and see how far the metric falls.
 
     curve = deletion_curve(model, ids, scores=found.scores, metric=metric)
     curve.faithfulness          # above 0: better than a random order; below: worse; None: the inputs do not matter
 
-Inputs are replaced by the baseline in the order of their scores, the highest first; a faithful order makes the metric
-fall faster than a random one does (Samek et al. 2017). There is no largest faithfulness: on its way the number may
-rise above where it began, or fall below where it ends. It measures the method and the model together, and says nothing
-about inputs that count only together.
+Inputs are replaced by the baseline in the order of their scores, the highest first. If the scores are faithful, the
+metric falls faster than for a random order (Samek et al. 2017). Faithfulness has no upper bound, since the metric may
+rise above its first value or fall below its last. It measures the method and the model together, and cannot detect
+inputs that matter only together.
 """
 
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ from cutaway.inside.attribution.reference_inputs import Baselines, baseline_valu
 from cutaway.inside.patching.metrics import Measure
 from cutaway.inside.progress import Progress, counted_progress, no_progress
 
-FLAT = 1e-5  # of the largest value: a change so small is rounding
+FLAT = 1e-5  # of the largest value: smaller changes are rounding errors
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
 class DeletionCurve:
-    """The metric of each output while more and more of the inputs are gone."""
+    """The metric of each output as more and more of the inputs are deleted."""
 
     shares: tuple[float, ...]
     values: Float[Tensor, "output share"]
@@ -38,16 +38,15 @@ class DeletionCurve:
 
     @property
     def faithfulness(self) -> float | None:
-        """How far below the random curve the method's is, the mean over shares, in units of the whole change from
-        nothing gone to all gone, be it a fall or a rise; of all outputs together, so that those with a large change
-        count more. None where nothing changes: no order is better than another then."""
+        """How far the curve is below the random one: the mean over shares, as a fraction of the whole change, summed
+        over outputs, so that those that change much count more. None if nothing changes."""
         change = (self.values[:, 0] - self.values[:, -1]).abs().sum()
         if change <= FLAT * self.values.abs().amax(dim=1).sum():
             return None
         return float((self.random - self.values).mean(dim=1).sum() / change)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON writes it."""
+        """Ready for JSON."""
         curves = {"values": self.values.tolist(), "random": self.random.tolist()}
         return {"shares": list(self.shares), **curves, "faithfulness": self.faithfulness}
 
@@ -81,6 +80,8 @@ def deletion_curve(
     """The metric of one row as its inputs are deleted, those with the highest scores first.
 
     Each output has its own order.
+
+    >>> deletion_curve(model, ids, scores=torch.rand(1, ids.shape[1]), metric=metric).faithfulness
     """
     among, shares, n_random = options.among, options.shares, options.n_random
     asked = Gradients(model, inputs, more, metric, at)
@@ -92,7 +93,7 @@ def deletion_curve(
         raise InputError(f"among={tuple(among.shape)} for scores of {tuple(scores.shape)}: give one for each input")
     starts = baseline_values(asked, ends, options.baseline)
     may_go = torch.ones_like(scores, dtype=torch.bool) if among is None else among.expand_as(scores)
-    # on the CPU, as in a test: the same order everywhere
+    # on the CPU, so that the orders are the same on every device
     generator = torch.Generator().manual_seed(options.seed)
     orders = [
         scores.double(),
@@ -119,7 +120,7 @@ def deletion_curve(
 def _gone(
     order: Float[Tensor, "output input"], may_go: Bool[Tensor, "output input"], shares: Sequence[float]
 ) -> Bool[Tensor, "output share input"]:
-    """Which inputs are gone at each share, the highest first; what may not go is last."""
+    """Which inputs are deleted at each share, the highest scores first."""
     ranks = order.masked_fill(~may_go, float("-inf")).argsort(dim=-1, descending=True).argsort(dim=-1)
     counts = torch.tensor(shares, dtype=torch.float64, device=order.device) * may_go.sum(dim=-1, keepdim=True)
     return ranks[:, None] < counts.round()[..., None]

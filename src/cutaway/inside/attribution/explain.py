@@ -1,4 +1,4 @@
-"""Attribution of what a model says about a text or a picture: words in, shares out.
+"""Attribution of an answer to the words of a text or the patches of an image.
 
     explain_next(model, tokenizer, "Mary and John went home. John gave a drink to", target=" Mary", versus=" John")
     explain_translation(model, tokenizer, "I ate an apple.", to="de")     # a row for each token that was written
@@ -6,10 +6,10 @@
     explain_blank(model, tokenizer, "The [MASK] barked.")
     explain_image(model, "digit.png", at="pixels")
 
-Each gives an `Attribution`; `.words(tokenizer)` puts pieces together. What is shared out is log p of the output, or,
-`versus` another, the difference of the two. Special tokens are no words: the baseline keeps them, unless `keep_special`
-is False. Methods: "integrated_gradients", "gradient_x_input", "attention_rollout", "value_weighted" (a rollout by what
-was moved); further options are the method's own.
+Each returns an `Attribution`, whose `.words(tokenizer)` adds up the pieces of each word. What is attributed is log p of
+the output, or with `versus` the difference of two logits. The baseline keeps special tokens, unless `keep_special` is
+False. Methods: "integrated_gradients", "gradient_x_input", "attention_rollout", "value_weighted" (a rollout of
+value-weighted attention); further options are those of the method.
 """
 
 from collections.abc import Sequence
@@ -35,9 +35,13 @@ def explain_next(
     method: str = "integrated_gradients",
     **options: Any,
 ) -> Attribution:
-    """What the next word comes from: the likeliest token, or `target`, which goes on with the text to the letter (write
-    its space). Of several tokens, each is an output, and those before it are inputs. `versus` another, the difference
-    of the two logits at the first token where they part."""
+    """Attributes the next word: the most likely token, or `target`, which continues the text exactly (write its space).
+
+    >>> explain_next(model, tokenizer, "the cat", target=" sat", steps=2).scores.shape
+
+    If the target has several tokens, each is an output, and those before it are inputs. With `versus`, the difference
+    of the two logits is attributed, at the first token in which they differ.
+    """
     return questions.ask_next_word(model, tokenizer, text, target, versus).attribute(method, **options)
 
 
@@ -53,7 +57,9 @@ def explain_translation(
     method: str = "integrated_gradients",
     **options: Any,
 ) -> Attribution:
-    """What each token of a translation comes from: the tokens of the source, and those of the target before it.
+    """Attributes each token of a translation to the source and to the target tokens before it.
+
+    >>> explain_translation(translator, its_tokenizer, "I ate", "a dog", method="gradient_x_input").parts
 
     Without a `target`, the sentence is translated first.
     """
@@ -72,7 +78,10 @@ def explain_label(
     method: str = "integrated_gradients",
     **options: Any,
 ) -> Attribution:
-    """What a label of a text, or of a pair of texts, comes from: the likeliest label, or `label`."""
+    """Attributes the label of a text, or of a pair of texts: the most likely one, or `label`.
+
+    >>> explain_label(classifier, words, "a good film", method="gradient_x_input").outputs
+    """
     asked = questions.ask_label(model, tokenizer, text, label, versus, as_trained=as_trained)
     return asked.attribute(method, **options)
 
@@ -88,7 +97,10 @@ def explain_blank(
     method: str = "integrated_gradients",
     **options: Any,
 ) -> Attribution:
-    """What the word in each blank comes from: the likeliest, or `word`; an output for each blank."""
+    """Attributes the word in each blank: the most likely one, or `word`; there is an output for each blank.
+
+    >>> explain_blank(bert, its_words, "the [MASK] barked .", method="gradient_x_input").outputs
+    """
     return questions.ask_blank(model, tokenizer, text, word, as_trained=as_trained).attribute(method, **options)
 
 
@@ -105,9 +117,11 @@ def explain_image(
     method: str = "integrated_gradients",
     **options: Any,
 ) -> Attribution:
-    """What a label of a picture comes from: its patches, or its pixels (`at="pixels"`, by gradients only).
+    """Attributes the label of an image to its patches, or with `at="pixels"` (gradient methods only) to its pixels.
 
-    The baseline is black, unless one is given.
+    >>> explain_image(vit, image, method="gradient_x_input").shape
+
+    The baseline is black unless another is given.
     """
     asked = questions.ask_image(model, picture, label, versus, at=at, mean=mean, std=std)
     return asked.attribute(method, **options)

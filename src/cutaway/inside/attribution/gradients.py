@@ -1,8 +1,8 @@
-"""A number of the model's as a function of what stands at some places, and its gradients there.
+"""A metric as a function of the values at some taps, and its gradients there.
 
-A *metric* makes one number, or one for each of several outputs, of the logits of each row. The places are taps right
-behind the embeddings, whose values are replaced by leaves of the graph; nothing is put on the model, and its weights'
-gradients are neither computed nor touched.
+A *metric* maps the logits of each row to one number, or one for each of several outputs. The taps follow the
+embeddings; their values are replaced by leaves of the graph. The model is not changed, and no gradients of its weights
+are computed.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,9 +26,9 @@ PIXELS = "pixels"
 
 @dataclass(frozen=True, eq=False)
 class Gradients:
-    """A model, what it reads, the number that is asked about, and the places that share it out."""
+    """A model, its inputs, a metric, and the taps that the metric is attributed to."""
 
-    model: Any  # without what torch.compile wraps it in
+    model: Any  # without the wrapper of torch.compile
     inputs: tuple[Tensor, ...]
     more: dict[str, Any]
     metric: Measure
@@ -44,7 +44,7 @@ class Gradients:
 
     @property
     def embeddings(self) -> dict[str, Embedding | PatchEmbedding]:
-        """In the order of the inputs: the source's, the target's."""
+        """The embeddings in the order of the inputs: source, target."""
         parts = self.model.named_children()
         return {name: part for name, part in parts if isinstance(part, Embedding | PatchEmbedding)}
 
@@ -58,7 +58,7 @@ class Gradients:
 
     @property
     def places(self) -> list[str]:
-        """The taps whose values share the number out."""
+        """The taps that the metric is attributed to."""
         return self.taps(self.at or ("patches" if self.reads_pictures else "tokens"))
 
     def taps(self, name: str) -> list[str]:
@@ -66,7 +66,7 @@ class Gradients:
 
     @torch.no_grad()
     def values(self, edits: dict[str, Any] | None = None, pictures: Tensor | None = None) -> list[Tensor]:
-        """What stands at the places, in this run or in one with edits or other pictures."""
+        """The values at these taps, in this run or in one with edits or other images."""
         inputs = self.inputs if pictures is None else (pictures, *self.inputs[1:])
         if self.pixels:
             return [inputs[0]]
@@ -75,7 +75,7 @@ class Gradients:
         return [seen[place] for place in self.places]
 
     def metrics(self, values: Sequence[Tensor], copies: int) -> Float[Tensor, "copy batch output"]:
-        """The metric, with these values at the places; the metric sees one copy of the batch at a time."""
+        """The metric with these values at the taps; it is called with one copy of the batch at a time."""
         inputs = [_repeated(one, copies) for one in self.inputs]
         more = {name: _repeated(one, copies) for name, one in self.more.items()}
         if self.pixels:
@@ -98,10 +98,7 @@ class Gradients:
         return found if found.ndim == 3 else found[..., None]
 
     def slopes(self, values: Sequence[Tensor], copies: int) -> tuple[Tensor, list[Tensor]]:
-        """The metric, copy × batch × output, and its gradients: of each place output × copy × batch × ….
-
-        One pass forward serves all outputs.
-        """
+        """The metric (copy batch output), and its gradient at each tap (output copy batch …), from one forward pass."""
         with torch.enable_grad():
             leaves = [value.detach().requires_grad_() for value in values]
             found = self.metrics(leaves, copies)
@@ -124,7 +121,7 @@ class Gradients:
         of_baseline: Float[Tensor, "batch output"] | None = None,
         steps: int | None = None,
     ) -> list[Attribution]:
-        """One `Attribution` for each row, its inputs and outputs named by their numbers."""
+        """An `Attribution` for each row, with numbers for the names of inputs and outputs."""
         check_scores(self.model, total, scores)
         errors: list[float | None] = [None] * len(total)
         if of_baseline is not None:
@@ -157,7 +154,7 @@ class Gradients:
 
 
 def replace_with(value: Tensor) -> Callable[[Tensor], Tensor]:
-    """The edit that puts a value in the place of whatever there is."""
+    """The edit that replaces a value."""
     return lambda _: value
 
 

@@ -1,21 +1,20 @@
-"""Baselines: what an input is held against, that says nothing.
+"""Baselines: uninformative inputs that an input is compared with.
 
-Of tokens, their positions stay:
+For tokens (their positions stay):
     "zero"          the zero vector
     "pad"           the vector of the padding token
     "mean"          the mean of all tokens' vectors
-    a number        the vector of this token, such as the unknown one's
+    a number        the vector of this token, such as the unknown token
     ids             batch × seq: other tokens in their places
-Of pictures:
+For images:
     "zero"          zeros, where the gradients are taken
-    "black" "white" a picture of that colour, "mean" one of the picture's own mean colour. Black is what byte 0 becomes
-                    with the model's own mean and deviation; a question about a picture that was read with others
-                    (`questions.image`) knows them
-Of both, a tensor of numbers is taken as it is, broadcast to the values where the gradients are taken.
+    "black" "white" an image of that colour; "mean" one of the image's own mean colour. Black is byte 0, normalised with
+                    the mean and deviation of the model, or of the question (`ask_image`)
+For both, a tensor of floats is used as it is, broadcast to the values where the gradients are taken.
 A model with a source and a target may have one for each: (baseline, baseline).
 
-No baseline is right by itself. One that the model has never seen in training (the zero vector) asks about a strange
-sentence; one that has a meaning (black, in a picture of a digit) cannot be held responsible where the picture has it.
+No baseline is neutral. The zero vector never occurred in training, so that it stands for a strange sentence; black has
+a meaning in an image of a digit, and gets no score where the image is black.
 """
 
 from collections.abc import Sequence
@@ -32,13 +31,13 @@ from cutaway.model.embeddings import Embedding
 
 Baseline = str | int | Tensor
 Baselines = Baseline | tuple[Baseline, ...]
-Keep = Tensor | tuple[Tensor, ...] | None  # batch × seq: True where the baseline is the input itself, for each input
+Keep = Tensor | tuple[Tensor, ...] | None  # batch × seq for each input: True where the baseline is the input itself
 COLOURS = {"black": 0, "white": 255}
 
 
 @torch.no_grad()
 def baseline_values(asked: Gradients, ends: Sequence[Tensor], given: Baselines, keep: Keep = None) -> list[Tensor]:
-    """What the baseline has where gradients are taken, in the shapes of what the input has there."""
+    """The values of the baseline where gradients are taken, in the shapes of the input's."""
     starts = _starts(asked, ends, given)
     if keep is None:
         return starts
@@ -107,7 +106,7 @@ def _of_pictures(asked: Gradients, ends: Sequence[Tensor], one: Any) -> list[Ten
 
 
 def colour_values(asked: Gradients, colour: str, mean: Sequence[float], std: Sequence[float]) -> list[Tensor]:
-    """What a picture of one colour, read with this mean and deviation, has where gradients are taken."""
+    """The values of an image of one colour, normalised with this mean and deviation, where gradients are taken."""
     bytes_ = np.full(asked.inputs[0].shape, COLOURS[colour], dtype=np.uint8)
     return asked.values(pictures=pixels_of(asked.model, bytes_, mean, std))
 

@@ -1,10 +1,10 @@
-"""What an attribution says: how much each part of the input did for each output.
+"""The result of an attribution: how much each part of the input contributes to each output.
 
     found.scores            # output × input
     found.words(tokenizer)  # the same by words, where the tokens were pieces
 
-Signed methods (gradients) share out a number: pieces of a word add up. Methods that read attention say where something
-comes from: what the pieces of an input word get is added up, the rows of an output word are averaged, as in alignments.
+Gradient methods distribute a number: the scores of the pieces of a word are added up. Attention methods give each
+output a distribution over the inputs: the columns of an input word are added up, the rows of an output word averaged.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,31 +46,31 @@ def method_name(method: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Attribution:
-    """How much each input did for each output, of one row of a batch."""
+    """How much each input contributes to each output, for one row of a batch."""
 
     method: str
     scores: Float[Tensor, "output input"]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    total: Float[Tensor, " output"]  # the metric itself; of attention, what each row adds up to
-    of_baseline: Float[Tensor, " output"] | None = None  # the metric where nothing is said
+    total: Float[Tensor, " output"]  # the metric; for attention, the sum of each row
+    of_baseline: Float[Tensor, " output"] | None = None  # the metric of the baseline
     error: float | None = None  # |Σ scores − (total − of_baseline)|, relative to the largest difference
     steps: int | None = None
-    parts: tuple[int, ...] = ()  # how many inputs are of the source, how many of the target before
-    shape: tuple[int, int] | None = None  # of a picture: rows × columns of patches or pixels
+    parts: tuple[int, ...] = ()  # number of inputs in the source, and in the target so far
+    shape: tuple[int, int] | None = None  # for an image: rows and columns of patches or pixels
     input_ids: tuple[int, ...] | None = None
     output_ids: tuple[int, ...] | None = None
 
     @property
     def error_note(self) -> str:
-        """How far the scores of integrated gradients are from adding up; "" of other methods."""
+        """How far the sum of integrated gradients is off; empty for other methods."""
         if self.error is None:
             return ""
         share = f"up to {ceil(100 * self.error)}%" if self.error < 10 else "more than ten times"
         return f"{self.steps} step{'' if self.steps == 1 else 's'}; sums are off by {share} of the largest"
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON writes it."""
+        """Ready for JSON."""
         return {
             "method": self.method,
             "inputs": list(self.inputs),
@@ -85,9 +85,9 @@ class Attribution:
         }
 
     def words(self, tokenizer: Tokenizer) -> "Attribution":
-        """By words in place of tokens; special tokens stay by themselves."""
+        """The same by words instead of tokens; special tokens stay separate."""
         if self.input_ids is None:
-            raise InputError("these inputs are no tokens: only the attribution of a text has words")
+            raise InputError("these inputs are not tokens: only the attribution of a text has words")
         start = 0
         parts: list[int] = []
         names: list[str] = []
@@ -111,7 +111,10 @@ class Attribution:
 
 
 def token_names(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, ...]:
-    """What each token adds to the text; a special token by its name, half a character as �."""
+    """The text that each token adds; a special token has its name, part of a character is �.
+
+    >>> token_names(tokenizer, tokenizer.encode("the cat"))
+    """
     return tuple(
         _named(tokenizer, id, text[a:b])
         for some, special in _runs(tokenizer, ids)
@@ -121,7 +124,7 @@ def token_names(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, ...]:
 
 
 def _named(tokenizer: Tokenizer, id: int, added: str) -> str:
-    """Tokens that share a character say only together what it is: each is what it would be alone, not raw bytes."""
+    """Tokens that are parts of one character are shown as each would be alone, not as raw bytes."""
     alone = tokenizer.decode([id])
     if LOST in alone and not BYTE.fullmatch(tokenizer.token(id)):
         return alone
@@ -129,7 +132,7 @@ def _named(tokenizer: Tokenizer, id: int, added: str) -> str:
 
 
 def _grouped(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[list[str], Float[Tensor, "word token"]]:
-    """The words of some tokens, and which token belongs to which."""
+    """The words of some tokens, and which token belongs to which word."""
     names: list[str] = []
     tables = []
     for some, special in _runs(tokenizer, ids):
@@ -141,7 +144,7 @@ def _grouped(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[list[str], Float
 
 
 def _runs(tokenizer: Tokenizer, ids: Sequence[int]) -> Iterator[tuple[list[int], bool]]:
-    """Texts, and the special tokens between them."""
+    """Runs of ordinary tokens, and the special tokens between them (True)."""
     special, some = set(tokenizer.special_ids().values()), list[int]()
     for id in ids:
         if id in special:

@@ -1,18 +1,18 @@
-"""Attribution by attention: where a position looked, through all the blocks, and how much was moved from there.
+"""Attribution by attention, followed through all blocks.
 
-A pattern says how much each head looked where, in one block. Two corrections make it more of an explanation:
+An attention pattern says where each head looks, in one block. Two corrections make it more of an explanation:
 
     rollout         R ← ½ A R + ½ R, block by block          what a position holds is mixed from positions below
                                                              (Abnar & Zuidema 2020)
-    value-weighted  ‖Σₕ αₕ vₕ Wₕ‖ in place of α              one may look at a word and take nothing from it
+    value-weighted  ‖Σₕ αₕ vₕ Wₕ‖ in place of α              a head may look at a word and take nothing from it
                                                              (Kobayashi et al. 2020)
 
     attention_rollout(model, ids)[0].scores[-1]         # where what the last position holds comes from
     value_weighted(model, ids).heads["decoder.3.attention"][0, 7]
 
-In an encoder–decoder a target position mixes what it held, what target positions before it held, and through
-cross-attention what source positions became in the encoder: its row is over the source and the target, and sums to 1.
-Neither is a proof of what mattered: `deletion_curve` measures how near they come.
+In an encoder–decoder, a target position mixes itself, the target positions before it, and through cross-attention the
+encoder's output: its row covers the source and the target, and sums to 1. Neither method proves what matters;
+`deletion_curve` measures how faithful they are.
 """
 
 from dataclasses import dataclass
@@ -38,13 +38,13 @@ Mixing = Float[Tensor, "batch query key"]
 
 @dataclass(frozen=True, eq=False)
 class ValueWeightedAttention:
-    """The length of what each attention (`decoder.3.attention`, `decoder.3.cross`) moved from key to query."""
+    """The norm of what each attention (`decoder.3.attention`, `decoder.3.cross`) moves from key to query."""
 
     heads: dict[str, Float[Tensor, "batch head query key"]]
-    layers: dict[str, Float[Tensor, "batch query key"]]  # of the vectors of all heads together
+    layers: dict[str, Float[Tensor, "batch query key"]]  # of the sum over all heads
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON writes it."""
+        """Ready for JSON."""
         return {
             name: {part: lengths.tolist() for part, lengths in getattr(self, name).items()}
             for name in ("heads", "layers")
@@ -54,7 +54,10 @@ class ValueWeightedAttention:
 @checked
 @torch.no_grad()
 def value_weighted(model: nn.Module, *inputs: Tensor, **more: Any) -> ValueWeightedAttention:
-    """How much each head moved from where to where, and all heads of an attention together."""
+    """How much each head moves from each key to each query, and all heads of an attention together.
+
+    >>> value_weighted(model, ids).heads["decoder.0.attention"].shape
+    """
     model = check_model(model, more)
     names = attention_parts(model)
     with watch(model, *[f"{name}.{tap}" for name in names for tap in ("pattern", "value")]) as seen:
@@ -71,25 +74,25 @@ def value_weighted(model: nn.Module, *inputs: Tensor, **more: Any) -> ValueWeigh
 def projected_values(
     attention: Attention, value: Float[Tensor, "batch kv_head key d_head"]
 ) -> Float[Tensor, "batch head key d_model"]:
-    """What each head writes to the stream of a query that looks at one key alone: its value through its part of W_O.
+    """Each head's values through its part of W_O: what it writes for a query that looks at one key alone.
 
-    Weighted by the pattern and added up over keys and heads, it is what the attention writes, less the bias.
+    Weighted by the pattern and summed over keys and heads, this is the output of the attention without its bias.
     """
     if isinstance(attention.output, Int8Linear):
-        raise InputError("this model's matrices are whole numbers of 8 bits: load it with precision fp32")
+        raise InputError("this model's weights are 8-bit integers: load it with precision='fp32'")
     each = attention.output.weight.to(value.dtype).unflatten(1, (attention.n_heads, attention.d_head))
     return torch.einsum("bhkd,mhd->bhkm", repeat_heads(value, attention.n_heads), each)
 
 
 def _together(pattern: Pattern, handed: Float[Tensor, "batch head key d_model"]) -> Mixing:
-    """‖Σₕ αₕ fₕ‖ for every query and key, from the heads' dot products: no vector for each pair is written down."""
+    """‖Σₕ αₕ fₕ‖ for every query and key, from the dot products of heads, without a vector for each pair."""
     dots = torch.einsum("bhkm,bgkm->bkhg", handed, handed)
     squares = torch.einsum("bhqk,bgqk,bkhg->bqk", pattern, pattern, dots)
     return squares.clamp(min=0).sqrt()
 
 
 def attention_parts(model: Model) -> dict[str, Attention]:
-    """Every attention of a Transformer, by the name that its taps begin with."""
+    """Every attention of a Transformer, by the name of its taps."""
     check_blocks(model)
     return {name: part for name, part in model.named_modules() if isinstance(part, Attention)}
 
@@ -99,10 +102,12 @@ def attention_parts(model: Model) -> dict[str, Attention]:
 def attention_rollout(
     model: nn.Module, *inputs: Tensor, heads: str = "mean", weights: str = "pattern", residual: float = 0.5, **more: Any
 ) -> list[Attribution]:
-    """Of each row: where what every position holds at the end comes from. Rows of the scores sum to 1.
+    """For each row of the batch, where the content of every position comes from; rows of the scores sum to 1.
 
-    `heads`: the "mean" of the patterns, or their "max", normalised. `weights="moved"` mixes by what was moved
-    (`value_weighted`) in place of where the heads looked. `residual` is the share that a position keeps of its own.
+    >>> attention_rollout(model, ids)[0].scores[-1]
+
+    `heads` is "mean", or "max" (normalised). `weights="moved"` uses `value_weighted` instead of the patterns.
+    `residual` is the share that a position keeps of itself.
     """
     model = check_model(model, more)
     if heads not in ("mean", "max") or weights not in ("pattern", "moved"):
@@ -127,7 +132,7 @@ def attention_rollout(
 
 
 def roll_out(model: Model, mixing: dict[str, Mixing], residual: float) -> Float[Tensor, "batch output input"]:
-    """The product of all mixings along the way from the input to the last block."""
+    """The product of the mixing matrices of all blocks."""
     read: Tensor | None = None
     for side in ("encoder", "decoder"):
         stack = getattr(model, side, None)
@@ -135,7 +140,7 @@ def roll_out(model: Model, mixing: dict[str, Mixing], residual: float) -> Float[
             continue
         first = mixing[f"{side}.0.attention"]
         held = torch.eye(first.shape[-1], dtype=first.dtype, device=first.device).expand(len(first), -1, -1)
-        if read is not None:  # a column for each source position, in front
+        if read is not None:  # columns for the source come first
             held = torch.cat([held.new_zeros(*held.shape[:2], read.shape[-1]), held], dim=-1)
             read = torch.cat([read, read.new_zeros(*read.shape[:2], held.shape[1])], dim=-1)
         for layer in range(len(stack)):
@@ -144,7 +149,9 @@ def roll_out(model: Model, mixing: dict[str, Mixing], residual: float) -> Float[
                 held = (1 - residual) * mixing[f"{side}.{layer}.cross"] @ read + residual * held
         read = held
     if read is None:
-        raise InputError(f"{type(model).__name__} has neither an encoder nor a decoder to roll attention out through")
+        raise InputError(
+            f"{type(model).__name__} has neither an encoder nor a decoder, so attention cannot be rolled out"
+        )
     return read
 
 
@@ -165,5 +172,5 @@ def _told(model: Model, scores: Float[Tensor, "batch output input"], method: str
 
 
 def _share(weights: Mixing) -> Mixing:
-    """Rows that sum to 1; one that looks nowhere stays 0."""
+    """Rows that sum to 1; a row of zeros stays zero."""
     return weights / weights.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)

@@ -1,13 +1,13 @@
-"""What a translator's cross-attention aligns, head by head, and whether it matters.
+"""Which cross-attention heads of a translator align words, and whether the model needs them.
 
-A name or a number that stands on both sides was copied, and where it came from is known for sure: `copies`. A head that
-looks there while it is written aligns (or copies); whether the model needs it is seen when it is taken away.
+A name or a number on both sides was copied, so that its source is known: `copies`. A head that looks there while the
+word is written aligns (or copies); ablation shows whether the model needs it.
 
-    found = aligning(model, tokenizer, sources, targets, tag=tokenizer.tag_id("de"))
+    found = alignment_heads(model, tokenizer, sources, targets, tag=tokenizer.tag_id("de"))
     found.copies.best(3)       # the share of copied words that a head finds, of those it could find
     found.lost_copied.best(3)  # nats per token of a copied word that are lost without the head
 
-The translations are given, not made: the decoder is told its text, as in `decoding.alignment`.
+The translations are given: the decoder reads them (teacher forcing), as in `decoding.alignment`.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from cutaway.arguments import checked
 from cutaway.decoding.alignment import align, members, word_spans
 from cutaway.decoding.engine.engine import padded_ids
 from cutaway.errors import InputError
@@ -34,15 +35,15 @@ from cutaway.tokens.tokenizer import Encoded
 
 @dataclass(frozen=True, eq=False)
 class AlignmentHeads:
-    """Of each cross head: how it aligns, 0 … 1, and what is lost without it, in nats per token."""
+    """For each cross head: how well it aligns, 0 … 1, and the loss without it, in nats per token."""
 
-    copies: HeadScores  # copied words whose source it looks at most
-    agrees: HeadScores  # words whose most looked at source word is that of `decoding.alignment`
-    lost: HeadScores  # without the head: of all tokens
-    lost_copied: HeadScores  # of the tokens of copied words
+    copies: HeadScores  # the share of copied words whose source it looks at most
+    agrees: HeadScores  # the share of words for which it agrees with `decoding.alignment`
+    lost: HeadScores  # without the head, for all tokens
+    lost_copied: HeadScores  # for the tokens of copied words
     n_words: int
     n_copied: int
-    log_p: float  # of the model as it is, the mean of a token
+    log_p: float  # of the whole model, the mean over tokens
     log_p_copied: float
 
     def to_dict(self) -> dict[str, Any]:
@@ -52,8 +53,8 @@ class AlignmentHeads:
 
 
 def copied_words(source: str, target: str) -> list[tuple[int, int]]:
-    """(source word, target word) by number, for each word that is surely a copy: once on both sides, and with a digit,
-    or with a capital where no sentence begins, and two letters at least."""
+    """(source word, target word) by number, for each word that is surely a copy: it occurs once on both sides, and has
+    a digit, or a capital within a sentence and at least two letters."""
     sides = [[text[start:stop] for start, stop in word_spans(text)] for text in (source, target)]
     found = []
     for i, word in enumerate(sides[0]):
@@ -77,6 +78,7 @@ class _Pair:
         return self.looked[[j for _, j in self.copied]].sum(dim=0) > 0
 
 
+@checked
 @torch.no_grad()
 def alignment_heads(
     model: EncoderDecoderModel,
@@ -88,12 +90,15 @@ def alignment_heads(
     effects: bool = True,
     progress: Progress = no_progress,
 ) -> AlignmentHeads:
-    """Scores every cross head on translations; `effects=False` leaves out what is lost, a pass for each head."""
+    """Scores every cross head on translations; `effects=False` leaves out the losses, which take a pass for each head.
+
+    >>> alignment_heads(translator, its_tokenizer, ["In 1984 we met Anna."], ["1984 Anna"]).copies.best(1)
+    """
     model = uncompiled(model)
     if not isinstance(model, EncoderDecoderModel):
-        raise InputError("aligning is of translators: this model has no cross-attention")
+        raise InputError("alignment heads are for translators: this model has no cross-attention")
     if not sources:
-        raise InputError("no sentences: give some with names or numbers")
+        raise InputError("there are no sentences: give some with names or numbers")
     aligned = align(model, tokenizer, sources, targets, tag=tag)
     texts = [
         [tokenizer.encode_full(text, special=False) for text in pair] for pair in zip(sources, targets, strict=True)
@@ -162,7 +167,7 @@ def _lost(
     heads: Sequence[str],
     progress: Progress,
 ) -> tuple[dict[str, tuple[float, float]], tuple[float, float]]:
-    """What each head's absence costs a token, of all and of those that are copied; and the log p of the whole model."""
+    """The loss without each head, for all tokens and for copied ones; and the log p of the whole model."""
     real = more["real"] if more["real"] is not None else torch.ones_like(said, dtype=torch.bool)
 
     def log_p() -> tuple[float, float]:

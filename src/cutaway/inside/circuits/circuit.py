@@ -1,16 +1,16 @@
-"""A circuit: the few heads and feed-forwards that do a task, as data that can be saved, loaded and put to the test.
+"""A circuit: the few heads and feed-forwards that do a task, as data that can be saved, loaded and tested.
 
-A claim about a circuit is a claim about what happens when other things are taken away (Wang et al. 2022, section 4):
+A claim about a circuit is a claim about what happens when other nodes are ablated (Wang et al. 2022, section 4):
 
-    faithful    with everything outside it taken away, the model still does the task
-    complete    with any part of it taken away, circuit and model suffer alike: nothing that helps was left out
+    faithful    with everything outside it ablated, the model still does the task
+    complete    without any part of it, circuit and model lose the same: nothing that helps was left out
     minimal     every node of it is needed
 
-What is taken away is replaced, in `trial`, by its mean over other prompts, by another prompt's value, or by zero.
+`circuit_task` replaces ablated nodes by their mean over other prompts, by their value in another prompt, or by zero.
 
-    asked = trial(model, ids, metric=LogitDifference(right, wrong), reference=other_ids)
+    task = circuit_task(model, ids, metric=LogitDifference(right, wrong), reference=other_ids)
     circuit = Circuit.of(model, "names", ["decoder.3.attention.7", "decoder.5.attention.0"])
-    faithfulness(asked, circuit)      # 1: as the whole model, 0: as nothing at all
+    faithfulness(task, circuit)       # 1: as the whole model, 0: as with all nodes ablated
 """
 
 import re
@@ -30,17 +30,20 @@ from cutaway.inside.residual.tuned_lens import model_fingerprint
 from cutaway.model.model import Model
 from cutaway.model.tap import uncompiled
 
-ENDS = ("input", "logits")  # where edges may begin and end besides nodes
+ENDS = ("input", "logits")  # what edges may start and end at besides nodes
 NODE = re.compile(r"(encoder|decoder)\.[0-9]+\.((attention|cross)\.[0-9]+|feed_forward)")
 Edge = tuple[str, str, float]
 
 
 @dataclass(frozen=True)
 class Circuit:
-    """Nodes by name: heads (`decoder.3.attention.7`, `decoder.3.cross.7`), feed-forwards (`encoder.0.feed_forward`)."""
+    """Nodes by name: heads (`decoder.3.attention.7`, `decoder.3.cross.7`), feed-forwards (`encoder.0.feed_forward`).
+
+    >>> Circuit.of(model, "a name", ["decoder.0.attention.1"]).save("circuit.json")
+    """
 
     name: str
-    model: Mapping[str, Any]  # family and numbers of the model that it was found in, and a fingerprint of its weights
+    model: Mapping[str, Any]  # family and sizes of the model that it was found in, and a hash of its weights
     nodes: tuple[str, ...]
     task: str = ""
     found_with: str = ""
@@ -52,30 +55,32 @@ class Circuit:
         for node in self.nodes:
             if not NODE.fullmatch(node):
                 raise InputError(
-                    f"{node!r} is no name of a node: heads are decoder.3.attention.7 and decoder.3.cross.7, "
+                    f"{node!r} is not the name of a node: heads are decoder.3.attention.7 and decoder.3.cross.7, "
                     "feed-forwards encoder.0.feed_forward"
                 )
         twice = sorted({node for node in self.nodes if self.nodes.count(node) > 1})
         if twice:
-            raise InputError(f"the node {twice[0]!r} stands twice in the circuit {self.name!r}")
+            raise InputError(f"the circuit {self.name!r} has the node {twice[0]!r} twice")
         for what in ("roles", "effects"):
             for node in getattr(self, what):
                 if node not in self.nodes:
-                    raise InputError(f"{what} of {node!r}, which is no node of the circuit {self.name!r}")
+                    raise InputError(f"{what} of {node!r}, which is not a node of the circuit {self.name!r}")
         for start, end, _ in self.edges:
             for node in (start, end):
                 if node not in (*self.nodes, *ENDS):
-                    raise InputError(f"an edge of {node!r}, which is no node of the circuit {self.name!r}, nor {ENDS}")
+                    raise InputError(
+                        f"an edge of {node!r}, which is neither a node of the circuit {self.name!r} nor one of {ENDS}"
+                    )
 
     @classmethod
     def of(cls, model: Model, name: str, nodes: Iterable[str], **more: Any) -> "Circuit":
-        """A circuit of this model, whose nodes it has to have."""
+        """A circuit of this model, which must have its nodes."""
         found = cls(name, description(model), tuple(nodes), **more)
         found.check(model)
         return found
 
     def check(self, model: Model) -> None:
-        """Refuses a model that lacks a node, or is of another shape. Other weights are no error: see `same_weights`."""
+        """Refuses a model that lacks a node, or has other sizes. Other weights are allowed: see `same_weights`."""
         own = description(model, weights=False)
         for key, value in own.items():
             if self.model.get(key) != value:
@@ -92,7 +97,7 @@ class Circuit:
     def without(self, *nodes: str) -> tuple[str, ...]:
         for node in nodes:
             if node not in self.nodes:
-                raise InputError(f"{node!r} is no node of the circuit {self.name!r}")
+                raise InputError(f"{node!r} is not a node of the circuit {self.name!r}")
         return tuple(node for node in self.nodes if node not in nodes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -109,7 +114,7 @@ class Circuit:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Circuit":
-        """Reads what `to_dict` wrote; an unknown key or a value of another kind is an error that names it."""
+        """Reads what `to_dict` wrote; refuses unknown keys and values of another type."""
         known = {"name": str, "model": dict, "nodes": list, "task": str, "found_with": str}
         known |= {"roles": dict, "effects": dict, "edges": list}
         for key, value in values.items():
@@ -119,7 +124,7 @@ class Circuit:
                 raise InputError(f"{key!r} of a circuit is a {type(value).__name__}, not a {known[key].__name__}")
         missing = [key for key in ("name", "model", "nodes") if key not in values]
         if missing:
-            raise InputError(f"a circuit without {missing[0]!r}")
+            raise InputError(f"this circuit is without {missing[0]!r}")
         _all("nodes", values["nodes"], str)
         _all("roles", values.get("roles", {}).values(), str)
         _all("effects", values.get("effects", {}).values(), float)
@@ -134,7 +139,7 @@ class Circuit:
 
     @classmethod
     def load(cls, path: Path | str, model: Model | None = None) -> "Circuit":
-        """A circuit from its file; with a `model`, only if that has its nodes."""
+        """Loads a circuit; with a `model`, checks that it has the nodes."""
         try:
             found = cls.from_dict(read_json(Path(path)))
         except InputError as error:
@@ -145,7 +150,7 @@ class Circuit:
 
 
 def description(model: Model, *, weights: bool = True) -> dict[str, Any]:
-    """Family and sizes, which say what nodes there are, and a fingerprint of the weights."""
+    """Family and sizes, which determine the nodes, and a hash of the weights."""
     config = uncompiled(model).config.to_dict()
     sizes = {name: value for name, value in config.items() if name.startswith("n_") and name != "n_classes"}
     found = {"family": config["family"], "d_model": config["d_model"], **sizes}
@@ -154,13 +159,16 @@ def description(model: Model, *, weights: bool = True) -> dict[str, Any]:
 
 @checked
 def faithfulness(asked: CircuitTask, circuit: Circuit | Iterable[str]) -> float:
-    """The share of the metric that the circuit alone keeps: 1 as the whole model, 0 as with everything taken away."""
+    """The share of the metric that the circuit alone keeps: 1 as the whole model, 0 as with all nodes ablated.
+
+    >>> faithfulness(task, ["decoder.0.attention.1"])
+    """
     return asked.share(asked.measure(_nodes(asked, circuit)))
 
 
 @dataclass(frozen=True)
 class Completeness:
-    """Of each subset: what the circuit and what the model keep without it. A complete circuit loses as the model."""
+    """For each subset, what the circuit and what the model keep without it; for a complete circuit, the same."""
 
     subsets: tuple[tuple[str, ...], ...]
     circuit: tuple[float, ...]
@@ -184,13 +192,16 @@ def completeness(
     *,
     progress: Progress = no_progress,
 ) -> Completeness:
-    """Takes subsets out of the circuit and out of the model; left out, the whole circuit and each role's nodes."""
+    """Ablates subsets in the circuit and in the model; by default the whole circuit, and the nodes of each role.
+
+    >>> completeness(task, Circuit.of(model, "a name", ["decoder.0.attention.1"])).gap
+    """
     nodes = _nodes(asked, circuit)
     if subsets is None:
         by_role = [[node for node, its in circuit.roles.items() if its == role] for role in set(circuit.roles.values())]
         subsets = [list(nodes), *sorted(by_role)]
     if not subsets:
-        raise InputError("no subsets to take out: leave them out, or give at least one")
+        raise InputError("subsets is empty: leave it out, or give at least one")
     alone, whole = [], []
     for subset in counted_progress(subsets, progress):
         alone.append(asked.share(asked.measure(circuit.without(*subset))))
@@ -200,7 +211,10 @@ def completeness(
 
 @checked
 def minimality(asked: CircuitTask, circuit: Circuit, *, progress: Progress = no_progress) -> dict[str, float]:
-    """By how much the share that is kept falls when each node is taken out of the circuit."""
+    """By how much the share that is kept falls without each node of the circuit.
+
+    >>> minimality(task, Circuit.of(model, "a name", ["decoder.0.attention.1"]))
+    """
     kept = faithfulness(asked, circuit)
     nodes = counted_progress(circuit.nodes, progress)
     return {node: kept - asked.share(asked.measure(circuit.without(node))) for node in nodes}
@@ -216,7 +230,7 @@ def _nodes(asked: CircuitTask, circuit: Circuit | Iterable[str]) -> tuple[str, .
 def _all(key: str, values: Iterable[Any], kind: type) -> None:
     for value in values:
         if type(value) is not kind:
-            raise InputError(f"{key!r} of a circuit has {value!r}, which is no {kind.__name__}")
+            raise InputError(f"{key!r} of a circuit has {value!r}, which is not a {kind.__name__}")
 
 
 def _nearest(node: str, known: Sequence[str]) -> str:

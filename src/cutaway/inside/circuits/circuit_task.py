@@ -1,9 +1,9 @@
-"""Prompts, what is measured on them, and what stands in the place of a node that is taken away.
+"""A task for circuits: prompts, a metric, and the values that replace ablated nodes.
 
-asked = trial(model, ids, metric=…, reference=other_ids, groups=templates)
-asked.measure(["decoder.3.attention.7"])      # one number per row, with every other node taken away
-asked.effects(shortlist)                      # of the whole model: what is lost with each node
-asked.estimates()                             # the same of all nodes, to first order, from one pass and back
+task = circuit_task(model, ids, metric=…, reference=other_ids, groups=templates)
+task.measure(["decoder.3.attention.7"])      # one number per row, with every other node ablated
+task.effects(shortlist)                      # the loss of the whole model without each node
+task.estimates()                             # the same for all nodes, to first order, from a pass and back
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ KINDS = (HEADS, FEED_FORWARDS)
 
 
 def circuit_nodes(model: Model, kinds: Sequence[str] = KINDS) -> tuple[str, ...]:
-    """Every node by name, in the order of the pass: heads and feed-forwards."""
+    """The names of all nodes, heads and feed-forwards, in the order of the pass."""
     unknown = set(kinds) - set(KINDS)
     if unknown or not kinds:
         raise InputError(f"kinds={list(kinds)}: nodes are {' and '.join(KINDS)}")
@@ -55,7 +55,7 @@ def node_place(node: str) -> Place:
 
 @dataclass(frozen=True, eq=False)
 class CircuitTask:
-    """See `trial`. `whole` is the metric of the model as it is, `none` with all of `among` taken away."""
+    """See `circuit_task`. `whole` is the metric of the whole model, `none` that with all nodes (`among`) ablated."""
 
     model: Model
     inputs: tuple[Tensor, ...]
@@ -68,14 +68,14 @@ class CircuitTask:
     none: Float[Tensor, " batch"]
 
     def measure(self, kept: Iterable[str]) -> Float[Tensor, " batch"]:
-        """The metric of every row where, of `among`, only these nodes work."""
+        """The metric of every row with all nodes but these ablated."""
         kept = set(self.known(kept))
         gone = [node for node in self.among if node not in kept]
         return self.patched([(Place(tap, heads), self.instead) for tap, heads in _by_tap(gone).items()])
 
     @torch.no_grad()
     def patched(self, changes: Sequence[tuple[Place, Mapping[str, Tensor]]]) -> Float[Tensor, " batch"]:
-        """The metric of every row where places are as in a source, which has all rows."""
+        """The metric of every row with places as in a source, which has all rows."""
         found = []
         for some, inputs, more, _ in self._portions():
             its = [Patch(place, source[place.tap][some]) for place, source in changes]
@@ -86,18 +86,20 @@ class CircuitTask:
     def known(self, nodes: Iterable[str]) -> list[str]:
         nodes = list(nodes)
         for node in sorted(set(nodes) - set(self.among)):
-            raise InputError(f"{node!r} is not among the {len(self.among)} nodes of this trial: {self.among[0]} …")
+            raise InputError(f"{node!r} is not among the {len(self.among)} nodes of this task: {self.among[0]} …")
         return nodes
 
     def share(self, values: Float[Tensor, " batch"]) -> float:
-        """The mean over the rows, 0 with everything taken away and 1 as the whole model."""
+        """The mean over rows, rescaled: 0 with all nodes ablated, 1 as the whole model."""
         low, high = self.none.double().mean(), self.whole.double().mean()
         if low == high:
-            raise InputError("the metric is the same with and without all nodes: nothing for a circuit to keep")
+            raise InputError(
+                "the metric is the same with and without all nodes, so there is nothing for a circuit to keep"
+            )
         return ((values.double().mean() - low) / (high - low)).item()
 
     def effects(self, nodes: Iterable[str] | None = None, *, progress: Progress = no_progress) -> dict[str, float]:
-        """By how much the mean of the metric falls when each node alone is taken out of the whole model."""
+        """By how much the mean of the metric falls when each node alone is ablated."""
         whole = self.whole.mean()
         found = {}
         for node in counted_progress(self.known(self.among if nodes is None else nodes), progress):
@@ -105,7 +107,7 @@ class CircuitTask:
         return found
 
     def estimates(self, kept: Iterable[str] | None = None, *, progress: Progress = no_progress) -> dict[str, float]:
-        """What every node is worth beside those that are `kept` (all), to first order: with it, less without it."""
+        """The first-order effect of every node beside those that are `kept` (by default all)."""
         check_gradients(self.model)
         kept = set(self.known(self.among if kept is None else kept))
         gone = _by_tap(node for node in self.among if node not in kept)
@@ -129,7 +131,7 @@ class CircuitTask:
         return {node: value.item() / n for node, value in each.items()}
 
     def _read(self, hidden: Float[Tensor, "batch seq d_model"]) -> Float[Tensor, " batch"]:
-        """The metric; the head reads only the positions that it asks for, where it reads positions alone."""
+        """The metric; a position-wise head runs only at the positions of the metric."""
         head = self.model.head
         if isinstance(self.metric, Metric) and isinstance(head, POSITIONWISE_HEADS):
             check_real(self.metric, hidden, self.more.get("real"))
@@ -140,7 +142,7 @@ class CircuitTask:
         return measure(self.metric, head(hidden, real), real)
 
     def _portions(self) -> Iterator[tuple[slice, list[Tensor], dict[str, Any], dict[str, Tensor]]]:
-        """`rows` at a time: the rows, their inputs, and what stands in for their nodes."""
+        """`rows` at a time: the rows, their inputs, and the replacements of their nodes."""
         for start in range(0, len(self.inputs[0]), self.rows):
             some = slice(start, start + self.rows)
             more = {name: x[some] if isinstance(x, Tensor) else x for name, x in self.more.items()}
@@ -148,7 +150,7 @@ class CircuitTask:
 
 
 class _Probe:
-    """What one tap had before nodes were taken away, and a leaf that its gradient is read from after that."""
+    """The value of one tap before nodes are ablated, and a leaf for its gradient after that."""
 
     def __init__(self, instead: Tensor) -> None:
         self.instead = instead
@@ -176,29 +178,33 @@ def circuit_task(
     progress: Progress = no_progress,
     **more: Any,
 ) -> CircuitTask:
-    """Asks how much of a metric nodes carry; `reference` are other prompts, row for row as long as `inputs`.
+    """A task on which circuits are found and tested; `reference` are other prompts of the same lengths as `inputs`.
 
-    What is taken away becomes its `mean` at that position over the reference (the inputs themselves, unless given),
-    among the rows of the same group: a template, so that position 5 means the same in all; or, with `resample`, what it
-    is in the row's own reference; or `zero`. Only nodes of these `kinds` are taken away, the rest always works.
-    `rows` are computed at a time; what is left over (`real=`, `source_real=`) serves both.
+    >>> circuit_task(model, ids, metric=metric, reference=other_ids).whole
+
+    An ablated node is replaced by its `mean` at the same position over the reference (by default the inputs), among the
+    rows of the same group (a template, in which a position always means the same); with `resample`, by its value in the
+    row's own reference; or by `zero`. Only nodes of these `kinds` ("heads", "feed_forwards") are ablated. `rows` are
+    computed at a time; further inputs (`real=`, `source_real=`) go to both.
     """
     model = uncompiled(model)
     check_eval_mode(model)
     if how == "resample" and reference is None:
-        raise InputError("resampling needs prompts to take values from: reference=…, row for row as long as the inputs")
+        raise InputError("resampling needs prompts to take values from: reference=…, of the same lengths as the inputs")
     others = inputs if reference is None else (reference,) if isinstance(reference, Tensor) else tuple(reference)
     check_same_inputs("inputs", inputs, "their reference", others)
     for own, other in zip(inputs, others, strict=True):
         if own.shape != other.shape:
-            raise InputError(f"inputs of {tuple(own.shape)}, their reference {tuple(other.shape)}: both need one shape")
+            raise InputError(
+                f"inputs of shape {tuple(own.shape)}, and a reference of {tuple(other.shape)}: both need one shape"
+            )
     among = circuit_nodes(model, kinds)
     taps = list(_by_tap(among))
     first, then = stages(progress, 1, 2)
     members = _members(groups, len(others[0]))
     if how == "mean" and reference is None and min(map(len, members.values())) < 2:
         raise InputError(
-            "the mean over one row is the row itself, and nothing would be taken away: give at least two rows of each "
+            "the mean over one row is the row itself, so that nothing would be ablated: give at least two rows of each "
             "group, or a reference=…"
         )
     instead = _instead(model, others, taps, how, members, rows, more, first)
@@ -252,7 +258,7 @@ def _instead(
 
 
 def _by_tap(nodes: Iterable[str]) -> dict[str, tuple[int, ...] | None]:
-    """The taps of nodes, and which heads of them; None: all there is."""
+    """The taps of nodes, and which of their heads; None means the whole tap."""
     found: dict[str, tuple[int, ...] | None] = {}
     for node in nodes:
         place = node_place(node)

@@ -1,16 +1,16 @@
-"""Whom does «it» mean? Heads that look from a pronoun to its antecedent, and whether the answer depends on them.
+"""Coreference: heads that look from a pronoun to its antecedent, and whether the answer depends on them.
 
     The animal didn't cross the street because *it* was too tired.      the animal, not the street
 
-An encoder knows the whole sentence when it reads the pronoun. A decoder does not: at «it» nobody knows yet whether
-«tired» or «wide» follows, so that its heads are asked at the last word of the sentence (`where="end"`).
+An encoder reads the whole sentence at once. A decoder does not know at «it» whether «tired» or «wide» follows, so that
+its heads are scored at the last word of the sentence (`where="end"`).
 
-    found = coreference(model, tokenizer, read_schemas([path]))
+    found = coreference_heads(model, tokenizer, read_schemas([path]))
     found.prefers.best(5)        # the share of sentences in which a head looks more at the right candidate
-    matters(model, tokenizer, schemas, [head for head, _ in found.prefers.best(5)])
+    accuracy_without_heads(model, tokenizer, schemas, [head for head, _ in found.prefers.best(5)])
 
-½ is chance, and of hundreds of heads the best are well above it by chance alone: find heads on some sentences, and ask
-others whether they matter.
+Chance is ½, and among hundreds of heads some are well above it by chance alone: find heads on some sentences, and test
+them on others.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,6 +22,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from cutaway.arguments import checked
 from cutaway.decoding.engine.engine import padded_ids
 from cutaway.errors import InputError
 from cutaway.evaluation.winograd import Schema, standing, winograd
@@ -39,13 +40,13 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class CoreferenceHeads:
-    """Of each head: how often it looks more at the right candidate than at any other, and how much it looks there."""
+    """For each head: how often it looks more at the right candidate than at any other, and how much it looks there."""
 
     where: str
     prefers: HeadScores
     looks: HeadScores
     n: int
-    skipped: int  # sentences whose candidates, or pronoun, do not stand in them word for word
+    skipped: int  # sentences that do not contain their pronoun and candidates word for word
 
     def to_dict(self) -> dict[str, Any]:
         scores = {name: getattr(self, name).to_dict() for name in ("prefers", "looks")}
@@ -56,9 +57,10 @@ class CoreferenceHeads:
 class _Asked:
     ids: list[int]
     query: int
-    candidates: list[list[int]]  # the tokens of each, the right one first
+    candidates: list[list[int]]  # the tokens of each candidate, the right one first
 
 
+@checked
 @torch.no_grad()
 def coreference_heads(
     model: Model,
@@ -69,17 +71,22 @@ def coreference_heads(
     rows: int = 32,
     progress: Progress = no_progress,
 ) -> CoreferenceHeads:
-    """Looks from the pronoun, or from the end, of each sentence; left out: the end, where the model reads one way."""
+    """Scores every head from the pronoun, or from the end, of each sentence; by default the end for a decoder.
+
+    >>> coreference_heads(speaker, schema_words, schemas).prefers.best(1)
+    """
     model = uncompiled(model)
     if isinstance(model, EncoderDecoderModel):
-        raise InputError("coreference is of models that read one text; a translator's encoder is not asked yet")
+        raise InputError(
+            "coreference is for models that read one text; the encoder of a translator is not supported yet"
+        )
     side = "decoder" if hasattr(model, "decoder") else "encoder"
     where = ("end" if side == "decoder" else "pronoun") if where is None else where
     if where not in ("pronoun", "end"):
         raise InputError(f"where={where!r} is neither 'pronoun' nor 'end'")
     asked = [found for schema in schemas if (found := _read(tokenizer, schema, where)) is not None]
     if not asked:
-        raise InputError(f"of {len(schemas)} schemas none has its pronoun and its candidates in the sentence")
+        raise InputError(f"none of the {len(schemas)} schemas has its pronoun and its candidates in the sentence")
     wins: dict[str, Tensor] = {}
     most: dict[str, Tensor] = {}
     for start in counted_progress(range(0, len(asked), rows), progress):
@@ -100,13 +107,13 @@ def coreference_heads(
 def _weights(
     looked: Float[Tensor, "head key"], candidates: list[list[int]]
 ) -> tuple[Float[Tensor, " head"], Float[Tensor, " head"]]:
-    """What the right candidate gets, and what the best of the others does."""
+    """The weight on the right candidate, and on the best of the others."""
     right, *others = [looked[:, tokens].sum(dim=1) for tokens in candidates]
     return right, torch.stack(others).amax(dim=0)
 
 
 def _read(tokenizer: Tokenizer, schema: Schema, where: str) -> _Asked | None:
-    """The sentence with its pronoun, and which tokens the pronoun and the candidates are."""
+    """The sentence with its pronoun, and the tokens of the pronoun and the candidates."""
     if not schema.pronoun:
         return None
     # «his» stands for «Tom's» and has no 's of its own; that of «it's» is the verb
@@ -131,7 +138,7 @@ def _tokens(offsets: Sequence[Span], span: Span) -> list[int]:
 
 @dataclass(frozen=True)
 class AccuracyWithoutHeads:
-    """Accuracy on Winograd schemas: as the model is, without some heads, and without as many drawn at random."""
+    """Accuracy on Winograd schemas: of the whole model, without some heads, and without as many random ones."""
 
     heads: tuple[str, ...]
     whole: float
@@ -143,6 +150,7 @@ class AccuracyWithoutHeads:
         return asdict(self)
 
 
+@checked
 def accuracy_without_heads(
     model: Model,
     tokenizer: Tokenizer,
@@ -153,13 +161,16 @@ def accuracy_without_heads(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> AccuracyWithoutHeads:
-    """Whether heads change the answers: they are set to zero, and so are others, `draws` times, to compare."""
+    """Accuracy on Winograd schemas without some heads, and, `draws` times, without as many random ones.
+
+    >>> accuracy_without_heads(speaker, schema_words, schemas, ["decoder.0.attention.1"], draws=1).without
+    """
     model = uncompiled(model)
     heads = tuple(heads)
     draw = Random(seed)
     others = [node for node in circuit_nodes(model, [HEADS]) if node not in heads]
     if len(others) < len(heads):
-        raise InputError(f"{len(heads)} heads, and only {len(others)} others to compare with: take half at most")
+        raise InputError(f"{len(heads)} heads, and only {len(others)} others to compare with: take at most half of all")
 
     by_chance = [draw.sample(others, len(heads)) for _ in range(draws)]
     found = []

@@ -1,12 +1,11 @@
-"""Edges of a circuit: who speaks to whom, by path patching (Wang et al. 2022, section 3.1; see `paths`).
+"""Edges of a circuit, measured by path patching (Wang et al. 2022, section 3.1; see `paths`).
 
-    drawn = connect(asked, circuit)     # the same circuit, with its edges
-    drawn.edges                         # ("decoder.3.attention.0", "decoder.5.attention.5", 0.41), …
+    circuit = find_edges(task, circuit)     # the same circuit, with its edges
+    circuit.edges                           # ("decoder.3.attention.0", "decoder.5.attention.5", 0.41), …
 
-The weight of an edge is by how much the metric falls when the receiver alone hears the sender as if it were taken away:
-all heads are held at what they were, so that the word travels through the stream, and feed-forwards, but through no
-other head; what the receiver then says is put into a run that is otherwise as usual. An edge to the logits is the
-direct path.
+The weight of an edge is by how much the metric falls when the sender is ablated for the receiver alone: all heads are
+held, so that the change travels through the stream and the feed-forwards, but through no other head; the receiver's
+output is then put into a run that is otherwise unchanged. An edge to the logits is the direct path.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from cutaway.arguments import checked
 from cutaway.inside.circuits.circuit import Circuit, Edge
 from cutaway.inside.circuits.circuit_task import HEADS, CircuitTask, circuit_nodes, node_place
 from cutaway.inside.patching.place import Place
@@ -24,13 +24,16 @@ from cutaway.model.tap import watch
 Source = Mapping[str, Tensor]
 
 
+@checked
 @torch.no_grad()
 def find_edges(
     asked: CircuitTask, circuit: Circuit, *, least: float = 0.02, progress: Progress = no_progress
 ) -> Circuit:
-    """The circuit with its edges, but for those below `least`, a share of what all nodes of the trial are worth.
+    """The circuit with its edges, except those below `least`, as a share of the effect of all nodes of the task.
 
-    It takes a pass for every two nodes, one of which comes after the other.
+    >>> find_edges(task, Circuit.of(model, "a name", ["decoder.0.attention.1", "decoder.1.attention.0"])).edges
+
+    It takes a pass for every two nodes of which one comes after the other.
     """
     circuit.check(asked.model)
     nodes = set(asked.known(circuit.nodes))
@@ -54,12 +57,12 @@ def find_edges(
 
 
 def _meets(sender: str, receiver: str) -> bool:
-    """Heads of one attention never hear each other."""
+    """Heads of the same attention do not receive from each other."""
     return node_place(sender).tap != node_place(receiver).tap
 
 
 def _seen(asked: CircuitTask, changes: Sequence[tuple[Place, Source]], taps: set[str]) -> tuple[Tensor, Source]:
-    """The metric with these changes, and what the taps would have said before they were held."""
+    """The metric with these changes, and the values of the taps before they were held."""
     if not taps:
         return asked.patched(changes), {}
     with watch(asked.model, *taps, keep="all") as seen:  # opened first: it sees values before they are edited

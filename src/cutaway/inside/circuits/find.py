@@ -1,36 +1,37 @@
-"""Finding a circuit: which nodes a task needs, and how much of it so many of them keep.
+"""Finding a circuit: which nodes a task needs, and how much of it a given number of them keeps.
 
-    found = find(asked, "names", sizes=range(5, 65, 5))
+    found = find_circuit(task, "names", sizes=range(5, 65, 5))
     found.curve         # size → share of the metric that is kept
     found.circuit(30)
 
-Ranked: one pass and back estimates what each node is worth in the whole model (attribution patching); the best of them
-are then taken away one by one, exactly, and ordered by what is lost. Grown: nodes are added to a model from which all
-are taken away, a few at a time, those first that are worth most beside the ones that are there. A node can be worth
-little in the whole model, because another does its work when it is gone, and much where that one is gone too.
+`find_circuit` ranks: attribution patching estimates the effect of each node in the whole model; the best are then
+ablated one by one, and ordered by the exact loss. `grow_circuit` starts with all nodes ablated, and adds a few at a
+time, those with the largest estimated effect beside the ones that are there. A node can have a small effect in the
+whole model, because another does its work when it is missing, and a large one when that node is missing, too.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cutaway.arguments import checked
 from cutaway.errors import InputError
 from cutaway.inside.circuits.circuit import Circuit
 from cutaway.inside.circuits.circuit_task import CircuitTask
 from cutaway.inside.progress import Progress, counted_progress, no_progress, stages
 
-ESTIMATE = 3  # passes that a pass and back is worth
+ESTIMATE = 3  # the cost of a forward and backward pass, in forward passes
 
 
 @dataclass(frozen=True, eq=False)
 class FoundCircuits:
-    """Nodes, the most needed first; `curve` is the faithfulness of the first so many."""
+    """Nodes, the most needed first; `curve` maps a size to the faithfulness of that many of them."""
 
     asked: CircuitTask
     name: str
     how: str
     order: tuple[str, ...]
-    worth: dict[str, float]  # what each is worth by the way it was found, in units of the metric
+    worth: dict[str, float]  # the effect of each, as it was measured or estimated, in units of the metric
     curve: dict[int, float]
 
     def circuit(self, size: int, **more: Any) -> Circuit:
@@ -41,7 +42,7 @@ class FoundCircuits:
         return Circuit.of(self.asked.model, self.name, nodes, **more)
 
     def smallest(self, share: float = 0.8) -> int | None:
-        """The smallest size that keeps this share, of those tried; None where none does."""
+        """The smallest size, of those tried, that keeps this share; None if there is none."""
         return next((size for size, kept in sorted(self.curve.items()) if kept >= share), None)
 
     def to_dict(self) -> dict[str, Any]:
@@ -54,10 +55,14 @@ class FoundCircuits:
         }
 
 
+@checked
 def faithfulness_curve(
     asked: CircuitTask, order: Sequence[str], sizes: Iterable[int], *, progress: Progress = no_progress
 ) -> dict[int, float]:
-    """Faithfulness against size: of the first so many nodes of an order."""
+    """The faithfulness of the first nodes of an order, for each number of them.
+
+    >>> faithfulness_curve(task, task.among, [1, 2])
+    """
     sizes = _possible(sizes, len(order))
     return {size: asked.share(asked.measure(order[:size])) for size in counted_progress(sizes, progress)}
 
@@ -70,12 +75,15 @@ def _possible(sizes: Iterable[int], n: int) -> list[int]:
     return sizes
 
 
+@checked
 def find_circuit(
     asked: CircuitTask, name: str, *, sizes: Iterable[int], shortlist: int = 40, progress: Progress = no_progress
 ) -> FoundCircuits:
-    """Ranks the nodes: all by estimate, the `shortlist` best of them (by size) exactly, and these first.
+    """Ranks the nodes: all by estimate, and the `shortlist` with the largest estimates exactly, which come first.
 
-    The order is by what is lost, so that nodes that work against the task come last.
+    >>> find_circuit(task, "a name", sizes=[2], shortlist=2).circuit(2)
+
+    Nodes that work against the task come last.
     """
     sizes = _possible(sizes, len(asked.among))  # before the work
     first, then, last = stages(progress, ESTIMATE, min(shortlist, len(asked.among)), len(sizes))
@@ -91,12 +99,15 @@ def find_circuit(
     return FoundCircuits(asked, name, how, order, worth, faithfulness_curve(asked, order, sizes, progress=last))
 
 
+@checked
 def grow_circuit(
     asked: CircuitTask, name: str, *, to: int, by: int = 5, start: Iterable[str] = (), progress: Progress = no_progress
 ) -> FoundCircuits:
-    """Adds nodes to an empty model (or `start`), `by` at a time, by their estimated worth beside those already there.
+    """Adds nodes to a model with all nodes ablated (but `start`), `by` at a time, by their estimated effect.
 
-    The curve has a point for each step. A pass and back costs about three passes, and there is one for each step.
+    >>> grow_circuit(task, "a name", to=4, by=2).curve
+
+    Each step takes one forward and backward pass, and gives a point of the curve.
     """
     if by < 1 or to > len(asked.among):
         raise InputError(f"by={by}, to={to}: grow by at least 1, to at most {len(asked.among)} nodes")

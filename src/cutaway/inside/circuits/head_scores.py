@@ -1,4 +1,4 @@
-"""Scores of heads by where they look: one number for each head, named as everywhere (`decoder.3.attention.7`)."""
+"""Scores of heads by where they look: one number for each head (`decoder.3.attention.7`)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from cutaway.arguments import checked
 from cutaway.model.model import Model
 from cutaway.model.tap import uncompiled, watch
 
@@ -17,7 +18,10 @@ At = Int[Tensor, " batch"]
 
 @dataclass(frozen=True, eq=False)
 class HeadScores:
-    """What each head scores; `what` says in what."""
+    """A score for each head; `what` names the score.
+
+    >>> HeadScores("a score", {"decoder.0.attention.1": 0.5}).best(1)
+    """
 
     what: str
     scores: dict[str, float]
@@ -34,8 +38,12 @@ class HeadScores:
         return cls(what, {f"{part}.{head}": x for part, each in values.items() for head, x in enumerate(each.tolist())})
 
 
+@checked
 def attention_patterns(model: nn.Module, *inputs: Tensor, parts: str = "*", **more: Any) -> dict[str, Pattern]:
-    """Where every head looks: part (`decoder.3.attention`) → pattern."""
+    """The attention pattern of every head, by part (`decoder.3.attention`).
+
+    >>> attention_patterns(model, ids)["decoder.0.attention"].shape
+    """
     body: Model = uncompiled(model)  # type: ignore[assignment]
     with torch.no_grad(), watch(body, f"{parts}.pattern") as seen:
         body.hidden(*inputs, **more)
@@ -43,13 +51,17 @@ def attention_patterns(model: nn.Module, *inputs: Tensor, parts: str = "*", **mo
 
 
 def looks_of_heads(pattern: Pattern, query: At, key: At) -> Float[Tensor, "batch head"]:
-    """How much each head looks from one position of each row to another."""
+    """The attention weights from one position of each row to another."""
     rows = torch.arange(len(pattern), device=pattern.device)
     return pattern[rows, :, query.to(pattern.device), key.to(pattern.device)]
 
 
+@checked
 def attention_between(what: str, found: Mapping[str, Pattern], query: At, key: At) -> HeadScores:
-    """The mean over the rows of how much each head looks from `query` to `key`."""
+    """How much each head looks from position `query` to `key` of each row, the mean over rows.
+
+    >>> attention_between("last to first", attention_patterns(model, ids), torch.tensor([3]), torch.tensor([0])).best(1)
+    """
     return HeadScores.of(
         what, {part: looks_of_heads(pattern, query, key).mean(dim=0) for part, pattern in found.items()}
     )

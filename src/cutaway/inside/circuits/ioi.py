@@ -1,12 +1,12 @@
 """Indirect-object identification: «When Mary and John met, John gave a drink to» … Mary, the name that is not repeated.
 
-The circuit of Wang et al. 2022 in words: some heads notice at the second John (S2) that John stood before, at S1
-(duplicate token heads, or induction heads by way of S1+1); others bring that to the end (S-inhibition heads, END → S2),
-so that the last ones look at Mary (IO) and not at John, and copy what they look at (name movers, END → IO).
+The circuit of Wang et al. 2022 in words: some heads detect at the second John (S2) that John occurred before, at S1
+(duplicate-token heads, or induction heads through S1+1); others move that to the end (S-inhibition heads, END → S2), so
+that the last ones look at Mary (IO) and not at John, and copy what they look at (name movers, END → IO).
 
-    asked = make_prompts(tokenizer, 100, front=[model.config.start_id])
+    asked = ioi_prompts(tokenizer, 100, front=[model.config.start_id])
     asked.answers(model)          # logit difference and accuracy
-    head_scores(model, asked)     # role → score of every head
+    ioi_head_scores(model, asked) # role → score of every head
     asked.task(model)             # for circuits: heads replaced by their means over prompts of three different names
 """
 
@@ -21,6 +21,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from cutaway.arguments import checked
 from cutaway.decoding.engine.engine import side_by_side
 from cutaway.errors import InputError
 from cutaway.files import read_json
@@ -38,7 +39,10 @@ ORDERS = ("ABBA", "BABA")
 
 @dataclass(frozen=True)
 class IoiTemplates:
-    """Sentences with [A] for the indirect object, [B] for the subject, [PLACE] and [OBJECT], that end before [A]."""
+    """Sentences with [A] for the indirect object, [B] for the subject, [PLACE] and [OBJECT], which end before [A].
+
+    >>> IOI_TEMPLATES.halves()
+    """
 
     sentences: tuple[str, ...]
     names: tuple[str, ...]
@@ -47,7 +51,7 @@ class IoiTemplates:
 
     @classmethod
     def read(cls, path: Path | str, key: str = "BABA_TEMPLATES") -> "IoiTemplates":
-        """From a JSON file with NAMES, PLACES, OBJECTS and lists of templates, of which `key` is taken."""
+        """Reads a JSON file with NAMES, PLACES, OBJECTS and lists of templates, of which `key` is used."""
         values = read_json(Path(path))
         for name in (key, "NAMES", "PLACES", "OBJECTS"):
             if not isinstance(values.get(name), list) or not all(isinstance(x, str) for x in values[name]):
@@ -56,7 +60,7 @@ class IoiTemplates:
         return cls(sentences, *(tuple(values[name]) for name in ("NAMES", "PLACES", "OBJECTS")))
 
     def halves(self) -> tuple["IoiTemplates", "IoiTemplates"]:
-        """Every other sentence and name: one half to find something on, the other, which shares neither, to test it."""
+        """Every other sentence and name: one half to find a circuit on, the other, which shares neither, to test it."""
         first, second = (
             IoiTemplates(self.sentences[i::2], self.names[i::2], self.places, self.objects) for i in range(2)
         )
@@ -78,30 +82,30 @@ IOI_TEMPLATES = IoiTemplates(
 
 @dataclass(frozen=True, eq=False)
 class IoiPrompts:
-    """Prompts as ids, where the names stand in them, and the same prompts with three different names (`abc`)."""
+    """Prompts as ids, the positions of their names, and the same prompts with three different names (`abc`)."""
 
     texts: tuple[str, ...]
     ids: Int[Tensor, "batch seq"]
     abc: Int[Tensor, "batch seq"]
     real: Bool[Tensor, "batch seq"] | None
-    io: Int[Tensor, " batch"]  # the name that is right, as a token
+    io: Int[Tensor, " batch"]  # the token of the right name
     s: Int[Tensor, " batch"]
     at: dict[str, Int[Tensor, " batch"]]  # positions: io, s1, s1+1, s2, end
-    groups: tuple[tuple[int, str], ...]  # template and order: the same position means the same in all of a group
+    groups: tuple[tuple[int, str], ...]  # template and order: within a group, a position always means the same
 
     def to(self, device: torch.device | str) -> "IoiPrompts":
-        """The same on a device; what takes a model moves them there itself."""
+        """The same on a device; functions that take a model do this themselves."""
         moved = {name: getattr(self, name).to(device) for name in ("ids", "abc", "io", "s")}
         at = {name: place.to(device) for name, place in self.at.items()}
         return replace(self, **moved, at=at, real=None if self.real is None else self.real.to(device))
 
     @property
     def metric(self) -> LogitDifference:
-        """By how much the indirect object is ahead of the subject, where the answer is due."""
+        """By how much the indirect object is ahead of the subject, at the end."""
         return LogitDifference(self.io, self.s, at=self.at["end"])
 
     def task(self, model: Model, *, how: Literal["mean", "resample", "zero"] = "mean", **more: Any) -> CircuitTask:
-        """What nodes carry of the logit difference; taken away, they are as in prompts of three different names."""
+        """The task of the logit difference; ablated nodes are as in prompts with three different names."""
         here = self.to(model.device)
         more = {"reference": here.abc, "groups": here.groups, "real": here.real, **more}
         return circuit_task(model, here.ids, metric=here.metric, how=how, **more)
@@ -119,13 +123,13 @@ class IoiPrompts:
 
 @dataclass(frozen=True, eq=False)
 class IoiAnswers:
-    """Of each prompt: by how much the indirect object is ahead of the subject, and whether it is ahead of all words."""
+    """For each prompt: by how much the indirect object leads the subject, and whether it leads all tokens."""
 
     ahead: Float[Tensor, " batch"]
     first: Bool[Tensor, " batch"]
 
     def to_dict(self) -> dict[str, float]:
-        """`accuracy` is between the two names, `top1` among all words."""
+        """`accuracy` is between the two names, `top1` among all tokens."""
         return {
             "logit_difference": self.ahead.mean().item(),
             "accuracy": (self.ahead > 0).double().mean().item(),
@@ -133,6 +137,7 @@ class IoiAnswers:
         }
 
 
+@checked
 def ioi_prompts(
     tokenizer: Tokenizer,
     n: int,
@@ -142,9 +147,11 @@ def ioi_prompts(
     orders: Sequence[str] = ORDERS,
     front: Sequence[int] = (),
 ) -> IoiPrompts:
-    """`n` prompts, the templates and orders in turn, names and fillers drawn; those of several tokens are left out.
+    """`n` prompts: templates and orders in turn, with random names, places and objects that are one token each.
 
-    `front` are tokens that stand before each, where the model wants a start token that the tokenizer does not write.
+    >>> ioi_prompts(name_words, 2).texts
+
+    `front` are tokens before each prompt, for a start token that the tokenizer does not write.
     """
     draw = Random(seed)
     for order in orders:
@@ -224,12 +231,15 @@ ROLES = {
 }
 
 
+@checked
 def ioi_head_scores(model: nn.Module, asked: IoiPrompts, *, copying_rows: int = 16) -> dict[str, HeadScores]:
-    """Role → score of every head: how much it looks from and to where the role says, 0 … 1.
+    """For each role, the score of every head: how much it looks from and to the positions of the role, 0 … 1.
 
-    A name mover's is times its `copying` score. Who looks at S2 may bring word to those above, or write against John
-    himself: `s_suppression` is how much it looks there times how often it does that. `end_to_s1` is there to compare:
-    who looks at both names is no mover.
+    >>> ioi_head_scores(namer, ioi_prompts(name_words, 2))["name_mover"].best(1)
+
+    The score of a name mover is multiplied by its `copying` score. A head that looks at S2 may inform heads above, or
+    write against John itself: `s_suppression` is how much it looks there times how often it does that. `end_to_s1` is
+    for comparison: a head that looks at both names is not a name mover.
     """
     asked = asked.to(cast(Model, uncompiled(model)).device)
     found = attention_patterns(model, asked.ids, parts="decoder.*.attention", real=asked.real)
@@ -242,8 +252,12 @@ def ioi_head_scores(model: nn.Module, asked: IoiPrompts, *, copying_rows: int = 
     return scores | {"s_suppression": _product("s_suppression", scores["s_inhibition"], against)}
 
 
+@checked
 def ioi_role(node: str, scores: dict[str, HeadScores], least: float = 0.3) -> str | None:
-    """The role in which a head scores highest, of `head_scores`, if that is not less than `least`."""
+    """The role in which a head scores highest in `ioi_head_scores`, if the score is at least `least`.
+
+    >>> ioi_role("decoder.0.attention.1", ioi_head_scores(namer, ioi_prompts(name_words, 2)))
+    """
     role = max(ROLES, key=lambda name: scores[name].scores.get(node, 0.0))
     if role == "s_inhibition" and scores["s_suppression"].scores.get(node, 0.0) >= least:
         role = "s_suppression"  # it writes against the name itself
@@ -264,11 +278,10 @@ def copying_scores(
     name: Literal["io", "s1", "s2"] = "io",
     against: bool = False,
 ) -> HeadScores:
-    """The share of prompts in which a head that looked at the indirect object alone would write its name.
+    """The share of prompts in which a head would write the name, if it looked at the indirect object alone.
 
-    What it would write is its value there through its part of W_O, then the final norm and the de-embedding; the name
-    has to be among the `best` tokens, or, with `against`, among the last. (Wang et al. take the value of the stream
-    after the first feed-forward instead.)
+    It would write its value there through its part of W_O, the final norm and the unembedding; the name has to be among
+    the `best` tokens, or with `against` among the last. (Wang et al. use the stream after the first feed-forward.)
     """
     body = cast(DecoderModel, uncompiled(model))
     asked = asked.to(body.device)

@@ -1,10 +1,10 @@
-"""What breaks? Every layer, position or head taken away in turn: a `Sweep` that has nothing to patch from.
+"""Ablation, swept over layers, positions or heads: a `Sweep` without a second run.
 
     found = ablate_sweep(model, ids, metric=LogitDifference(right, wrong))
     found.effects       # layer × position: by how much the metric falls without it
     ablate_sweep(model, ids, metric=metric, over="heads", how="mean")
 
-A place that is taken away becomes zero, the mean over the rows' real positions, or what `source` has there (resample).
+An ablated place becomes zero, the mean over the real positions of all rows, or its value in `source` (resample).
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,10 @@ def ablate_sweep(
     options: AblationOptions,
     **more: Any,
 ) -> Sweep:
-    """Ablates what `over` names, a cell at a time. Further inputs (`real=`, `source_real=`) go to the model."""
+    """Ablates what `over` names, a cell at a time. Further inputs (`real=`, `source_real=`) go to the model.
+
+    >>> ablate_sweep(model, ids, metric=metric, over="heads", how="mean").effects.shape
+    """
     how, source, over = options.how, options.source, options.over
     if how == "mean" and over.endswith(("scores", "pattern")):
         raise InputError(f"over={over!r} has no mean over positions, whose keys differ: how='zero' or 'resample'")
@@ -74,7 +77,7 @@ def ablate_sweep(
 
 
 def _check_many(model: Model, tap: str, value: Tensor, more: Mapping[str, Any]) -> None:
-    """A place that becomes its own value is not taken away."""
+    """Refuses the mean of a single position, which is its own value."""
     real = real_tokens_of(model, tap, more)
     n = int(real.sum()) if real is not None else len(value) * value.shape[axes_of(tap, value).position]
     if n < 2:

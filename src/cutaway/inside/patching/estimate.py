@@ -2,8 +2,8 @@
 
     effect of a patch ≈ (clean − corrupted) · ∂ metric / ∂ value,   at the corrupted run
 
-It is the first-order term: exact where the rest of the model is linear in the value, worst where a norm or a softmax
-is far from it (early residuals). `agreement` says how well it does. (Nanda 2023; Syed et al. 2023.)
+This is the first-order term: exact if the rest of the model is linear in the value, worst where a norm or a softmax is
+far from linear (early residuals). `compare_sweeps` says how good it is. (Nanda 2023; Syed et al. 2023.)
 """
 
 from dataclasses import asdict, dataclass
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cutaway.arguments import with_options
+from cutaway.arguments import checked, with_options
 from cutaway.errors import InputError
 from cutaway.inside.patching.metrics import Measure
 from cutaway.inside.patching.place import axes_of
@@ -34,7 +34,10 @@ def estimate_sweep(
     options: PlaceOptions,
     **more: Any,
 ) -> Sweep:
-    """What `patch_sweep` would find with the same options, to first order."""
+    """What `patch_sweep` would find with the same options, to first order.
+
+    >>> estimate_sweep(model, ids, other_ids, metric, over="heads").effects.shape
+    """
     check_gradients(model)
     plan = SweepPlan.of(model, clean, corrupted, options)
     taps = [plan.tap(layer) for layer in plan.layers]
@@ -67,7 +70,7 @@ def _same(value: Tensor) -> Tensor:
 
 
 def _within(tap: str, moved: Tensor, positions: Tensor | None, head: int | None) -> Tensor:
-    """The sum over one cell, for each row."""
+    """The sum over one cell for each row."""
     axes = axes_of(tap, moved)
     if positions is not None:
         shape = [1] * moved.ndim
@@ -80,17 +83,22 @@ def _within(tap: str, moved: Tensor, positions: Tensor | None, head: int | None)
 
 @dataclass(frozen=True)
 class SweepComparison:
-    """How an estimate compares with the sweep, cell by cell."""
+    """How an estimate agrees with a sweep, cell by cell."""
 
-    pearson: float | None  # None where one of them moves nowhere, or everywhere alike
+    pearson: float | None  # None if one of them is the same in all cells
     rank: float | None  # Spearman's
-    sign: float  # the share of cells whose effects point the same way
+    sign: float  # the share of cells whose effects have the same sign
 
     def to_dict(self) -> dict[str, float | None]:
         return asdict(self)
 
 
+@checked
 def compare_sweeps(found: Sweep, estimated: Sweep) -> SweepComparison:
+    """Compares a sweep with its estimate.
+
+    >>> compare_sweeps(*(sweep(model, ids, other_ids, metric) for sweep in (patch_sweep, estimate_sweep))).sign
+    """
     if (found.tap, found.how, found.values.shape) != (estimated.tap, estimated.how, estimated.values.shape):
         raise InputError(f"a sweep of {found.tap} and an estimate of {estimated.tap}: make both with the same words")
     a, b = _moved(found), _moved(estimated)
@@ -99,7 +107,7 @@ def compare_sweeps(found: Sweep, estimated: Sweep) -> SweepComparison:
 
 
 def _moved(one: Sweep) -> Tensor:
-    """By how much each cell moved the metric; rounding is no movement."""
+    """By how much each cell moved the metric; rounding errors count as 0."""
     base = one.clean if one.corrupted is None else one.corrupted
     moved = (one.values.mean(dim=-1) - base.mean()).flatten()
     rounding = 16 * torch.finfo(moved.dtype).eps * one.values.abs().max()
@@ -114,6 +122,6 @@ def _correlation(a: Tensor, b: Tensor) -> float | None:
 
 
 def _ranks(x: Tensor) -> Tensor:
-    """Equal numbers share the mean of their ranks."""
+    """Ranks; equal numbers have the mean of their ranks."""
     below, equal = (x[:, None] > x[None]).sum(dim=1), (x[:, None] == x[None]).sum(dim=1)
     return below.double() + (equal - 1) / 2

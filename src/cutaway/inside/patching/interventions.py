@@ -1,13 +1,13 @@
-"""Cause: what happens when a value is taken away, or comes from another run.
+"""Interventions: what happens when a value is ablated, or comes from another run.
 
-Watching shows what a value is; only a change shows what it does. `Ablate` takes a value away (zero, the mean over
-other inputs, or another row's), `Patch` puts in what another run had there.
+Watching shows what a value is; only a change shows what it does. `Ablate` replaces a value by zero, by the mean over
+other inputs, or by that of another row; `Patch` replaces it by the value of another run.
 
-    clean = record(model, ids, places=["decoder.*.attention.heads"])
+    clean = record_activations(model, ids, places=["decoder.*.attention.heads"])
     with intervene(model, [Patch(Place("decoder.3.attention.heads", heads=7), clean)]):
         logits = model(other_ids)
 
-Several changes of one tap are made in the order given. (Vig et al. 2020; Meng et al. 2022, section 2.)
+Changes of the same tap are made in the given order. (Vig et al. 2020; Meng et al. 2022, section 2.)
 """
 
 from abc import ABC, abstractmethod
@@ -38,18 +38,22 @@ Source = Tensor | Mapping[str, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Intervention(ABC):
-    """A change of what passes one place."""
+    """A change of the value at one place."""
 
     place: Place
 
     @abstractmethod
     def change(self, tap: str, value: Tensor) -> Tensor:
-        """The whole value of the tap, as it should be at the place; what is elsewhere in it is not used."""
+        """The new value of the tap, of which only what is at the place is used."""
 
 
 @dataclass(frozen=True, eq=False)
 class Patch(Intervention):
-    """The place gets what `source` has there: a tensor shaped like the tap (one row serves all), or a `record`."""
+    """Replaces the value by that of `source`: a tensor of the same shape (or of one row), or recorded activations.
+
+    >>> clean = record_activations(model, ids, places="decoder.0.attention.heads")
+    >>> with intervene(model, Patch(Place.of("decoder.0.attention.1"), clean)): model(other_ids)
+    """
 
     source: Source
 
@@ -59,11 +63,13 @@ class Patch(Intervention):
 
 @dataclass(frozen=True, eq=False)
 class Ablate(Intervention):
-    """The place loses what it says: it becomes zero, a mean (`source`: see `means`), or another row's value.
+    """Replaces the value by zero, by a mean (`source`: see `mean_activations`), or by that of another row (`resample`).
 
-    `resample` takes another row of the same pass, never its own, or, where there is a `source` (a `record` of other
-    inputs), a row of that. Which one is drawn by `seed`, the same one for all places. Rows with different padding
-    would take it for values: a call of the model with such `real=` is refused, and needs a `source` without padding.
+    >>> with intervene(model, Ablate(Place.of("decoder.0.attention.1"))): model(ids)
+
+    `resample` takes another row of the same pass, or, with a `source` (`record_activations` of other inputs), a row of
+    that; `seed` draws the rows, the same ones for all places. Rows with different padding (`real=`) are refused, unless
+    there is a `source` without padding.
     """
 
     how: str = "zero"
@@ -74,9 +80,9 @@ class Ablate(Intervention):
         if self.how not in ("zero", "mean", "resample"):
             raise InputError(f"how={self.how!r} is not one of zero, mean, resample")
         if self.how == "mean" and self.source is None:
-            raise InputError("a mean needs inputs to be the mean of: source=means(model, ids, places=…)")
+            raise InputError("how='mean' needs a source: source=mean_activations(model, ids, places=…)")
         if self.how == "zero" and self.source is not None:
-            raise InputError("zero needs no source: leave it out, or choose mean or resample")
+            raise InputError("how='zero' needs no source: leave it out, or choose mean or resample")
 
     def change(self, tap: str, value: Tensor) -> Tensor:
         if self.how == "zero":
@@ -94,7 +100,7 @@ class Ablate(Intervention):
             return torch.randint(pool, (rows,), generator=draw)
         if rows < 2:
             raise InputError(f"resampling {tap!r} among the rows of a pass needs at least 2: give a source")
-        order = torch.randperm(rows, generator=draw)  # each takes from the next in a circle, so nobody from itself
+        order = torch.randperm(rows, generator=draw)  # each row takes from the next in a circle, so none from itself
         donors = torch.empty_like(order)
         donors[order] = order.roll(-1)
         return donors
@@ -102,7 +108,11 @@ class Ablate(Intervention):
 
 @dataclass(frozen=True, eq=False)
 class Add(Intervention):
-    """The place gets `strength` times a vector more."""
+    """Adds `strength` times a vector.
+
+    >>> vector = torch.randn(model.config.d_model)
+    >>> with intervene(model, Add(Place("decoder.0.residual_after"), vector)): model(ids)
+    """
 
     vector: Source
     strength: float = 1.0
@@ -120,7 +130,7 @@ def from_source(tap: str, source: Source) -> Tensor:
 
 
 def fit_source(tap: str, source: Source, value: Tensor) -> Tensor:
-    """What the source has for a tap, in the shape of the value; an axis of 1 serves all, any other must agree."""
+    """The value of the source for a tap, broadcast to the shape of the value."""
     found = from_source(tap, source).to(value.device, value.dtype)
     try:
         return found.expand_as(value)
@@ -134,10 +144,12 @@ def fit_source(tap: str, source: Source, value: Tensor) -> Tensor:
 @checked
 @contextmanager
 def intervene(model: Model, interventions: Sequence[Intervention] | Intervention) -> Iterator[None]:
-    """Every pass inside is made with these changes; several may meet in one tap.
+    """Makes every pass inside the context with these changes; several may be of the same tap.
 
-    A place without positions is changed in every pass: while text is written, at each token that is read or written.
-    Chosen positions are those of a pass that reads whole rows; with a cache they are refused.
+    >>> with intervene(model, [Ablate(Place("decoder.0.feed_forward.output"))]): model(ids)
+
+    A place without positions is changed in every pass; during generation, at every token that is read or generated.
+    Positions are those of a pass that reads whole rows; with a KV cache they are refused.
     """
     changes = [interventions] if isinstance(interventions, Intervention) else interventions
     by_tap: dict[str, list[Intervention]] = {}
@@ -166,7 +178,7 @@ def _merged(tap: str, changes: Sequence[Intervention]) -> Callable[[Tensor], Ten
 
 @contextmanager
 def _no_cache(model: nn.Module, changes: Sequence[Intervention]) -> Iterator[None]:
-    """Refuses a pass with a cache: its rows hold only new tokens, or hypotheses, and no position is what it seems."""
+    """Refuses a pass with a KV cache, whose rows have only the new tokens, so that positions mean something else."""
     place = next(change.place for change in changes if change.place.positions is not None)
 
     def look(module: nn.Module, given: tuple[Any, ...]) -> None:
@@ -186,7 +198,7 @@ def _no_cache(model: nn.Module, changes: Sequence[Intervention]) -> Iterator[Non
 
 @contextmanager
 def _no_padding(model: nn.Module) -> Iterator[None]:
-    """Refuses a pass whose rows, which take values from each other, have different padding."""
+    """Refuses a pass with different padding in rows that take values from each other."""
 
     def look(own: str, block: nn.Module, given: tuple[Any, ...], more: dict[str, Any]) -> None:
         mine = given[1] if len(given) > 1 else more.get("mask")
@@ -195,7 +207,7 @@ def _no_padding(model: nn.Module) -> Iterator[None]:
             if may_look is not None and bool((may_look != may_look[:1]).any()):
                 raise InputError(
                     f"resampling among rows of which {name}= differs would put padding into tokens: "
-                    "source=record(…) of rows without padding"
+                    "use source=record_activations(…) of rows without padding"
                 )
 
     stacks = [part for part in uncompiled(model).modules() if isinstance(part, Stack) and len(part)]
@@ -213,9 +225,11 @@ def _no_padding(model: nn.Module) -> Iterator[None]:
 
 @checked
 def record_activations(model: Model, *inputs: Tensor, places: Sequence[Place | str] | Place | str, **more: Any) -> Seen:
-    """What a run has at these places, tap by tap, for `Patch` and `Ablate`. Each tap is kept whole.
+    """The values of a run at these places, by tap, for `Patch` and `Ablate`. Each tap is kept whole.
 
-    A tap that is passed twice (the angles that an encoder and a decoder share) has no one value, and is left out.
+    >>> record_activations(model, ids, places="decoder.*.attention.heads").keys()
+
+    A tap that is passed twice (the rotary angles that an encoder and a decoder share) is left out.
     """
     check_eval_mode(model)
     names = sorted({place.tap for place in as_places(places)})
@@ -234,10 +248,12 @@ def mean_activations(
     progress: Progress = no_progress,
     **more: Any,
 ) -> dict[str, Tensor]:
-    """The mean of each tap over these inputs, `rows` at a time: over rows and positions, or for each position.
+    """The mean of each tap over these inputs: over rows and positions, or over rows for each position.
 
-    Padding does not count (`real=`, `source_real=`), nor do positions other than those of a `Place` that has some.
-    They are added up, and given, in single precision at least.
+    >>> mean_activations(model, ids, places="decoder.0.residual_after")
+
+    Padding is left out (`real=`, `source_real=`), and so are positions other than those of a `Place` that has some.
+    Sums and means are in single precision at least; `rows` are read at a time.
     """
     if rows < 1 or not inputs:
         raise InputError(f"rows={rows} of {len(inputs)} inputs: at least one row is read at a time")
@@ -261,7 +277,7 @@ def mean_activations(
 
 
 def _one_choice(tap: str, places: Sequence[Place]) -> Any:
-    """The positions of a tap, which has one mean: places that mean the same tap have to agree."""
+    """The positions of a tap: places with the same tap must agree, since a tap has one mean."""
     first, *others = (place.positions for place in places if fnmatchcase(tap, place.tap))
     for other in others:
         if isinstance(first, Tensor) and isinstance(other, Tensor):
@@ -277,7 +293,7 @@ def _one_choice(tap: str, places: Sequence[Place]) -> Any:
 
 
 def _weight(tap: str, value: Tensor, positions: Any, real: Bool[Tensor, "batch seq"] | None) -> Tensor:
-    """True where a token is real and its position chosen; with as many axes as the value."""
+    """True for real tokens at chosen positions; with as many axes as the value."""
     weight = torch.ones(*value.shape[:-1], 1, dtype=torch.bool, device=value.device)
     if real is not None and value.ndim > 2:
         shape = [1] * value.ndim
@@ -288,6 +304,6 @@ def _weight(tap: str, value: Tensor, positions: Any, real: Bool[Tensor, "batch s
 
 
 def real_tokens_of(model: Model, tap: str, more: Mapping[str, Any]) -> Tensor | None:
-    """Which tokens of the side that a tap belongs to are real."""
+    """The mask of real tokens on the side (source or target) that a tap belongs to."""
     across = any(fnmatchcase(tap, pattern) for pattern in ("encoder.*", "source_*", "*.cross.key", "*.cross.value"))
     return more.get("source_real" if across and hasattr(model, "encode") else "real")

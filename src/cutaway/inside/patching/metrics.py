@@ -1,7 +1,7 @@
-"""What a change is measured by: one number for each row, read off the logits at the positions that matter.
+"""Metrics: one number for each row, computed from the logits at the positions that matter.
 
-A metric is any function from the logits of a pass (batch seq vocab; batch labels of a classifier) to one number per
-row. Those here also say which positions they read, so that the head, a third of GPT-2's work, runs nowhere else.
+A metric is any function from the logits of a pass (batch seq vocab; for a classifier, batch labels) to one number per
+row. The metrics here also say which positions they read, so that the head, a third of GPT-2's work, runs only there.
 """
 
 from abc import ABC, abstractmethod
@@ -22,17 +22,20 @@ At = int | Sequence[int] | Int[Tensor, "rows *n"] | None  # for all rows; a tens
 
 
 def last_real(real: Bool[Tensor, "batch seq"]) -> Int[Tensor, " batch"]:
-    """The position of each row's last real token: `LogProbability(token, at=last_real(real))`."""
+    """The position of the last real token of each row: `LogProbability(token, at=last_real(real))`.
+
+    >>> last_real(torch.tensor([[True, True, False]]))
+    """
     return (torch.arange(real.shape[1], device=real.device) * real).amax(dim=1)
 
 
 @dataclass(frozen=True, eq=False)
 class Metric(ABC):
-    """Reads the logits at `at` and gives one number per row: the mean, where there are several positions."""
+    """Reads the logits at `at` and returns one number per row, the mean if there are several positions."""
 
     @abstractmethod
     def read(self, logits: Float[Tensor, "batch n vocab"]) -> Float[Tensor, "batch n"]:
-        """A number for each position that is read, off logits in single precision at least."""
+        """A number for each position that is read; the logits are in single precision at least."""
 
     def positions(self, batch: int, seq: int, device: torch.device) -> Int[Tensor, "batch n"]:
         """Which positions of each row it reads, counted from 0."""
@@ -62,7 +65,10 @@ class Metric(ABC):
 
 @dataclass(frozen=True, eq=False)
 class LogitDifference(Metric):
-    """logit of `right` − logit of `wrong`: by how much one answer is ahead of the other."""
+    """logit of `right` − logit of `wrong`: by how much one answer is ahead of the other.
+
+    >>> LogitDifference(right=3, wrong=5)(model(ids))
+    """
 
     right: Tokens
     wrong: Tokens
@@ -74,7 +80,10 @@ class LogitDifference(Metric):
 
 @dataclass(frozen=True, eq=False)
 class LogProbability(Metric):
-    """log p of a token, or of a label."""
+    """log p of a token, or of a label.
+
+    >>> LogProbability(3)(model(ids))
+    """
 
     token: Tokens
     at: At = -1
@@ -85,7 +94,10 @@ class LogProbability(Metric):
 
 @dataclass(frozen=True, eq=False)
 class Probability(LogProbability):
-    """p of a token, or of a label."""
+    """p of a token, or of a label.
+
+    >>> Probability(3)(model(ids))
+    """
 
     def read(self, logits: Float[Tensor, "batch n vocab"]) -> Float[Tensor, "batch n"]:
         return super().read(logits).exp()
@@ -93,7 +105,10 @@ class Probability(LogProbability):
 
 @dataclass(frozen=True, eq=False)
 class Logit(Metric):
-    """The score of a token, or of a label, as it is."""
+    """The logit of a token, or of a label.
+
+    >>> Logit(3)(model(ids))
+    """
 
     token: Tokens
     at: At = -1
@@ -104,7 +119,10 @@ class Logit(Metric):
 
 @dataclass(frozen=True, eq=False)
 class Kl(Metric):
-    """KL(reference ‖ these logits), in nats: how far the whole distribution has moved. 0 means not at all."""
+    """KL(reference ‖ these logits), in nats: how far the whole distribution has moved.
+
+    >>> Kl(model(ids))(model(other_ids))
+    """
 
     reference: Logits
     at: At = -1
@@ -123,7 +141,7 @@ class Kl(Metric):
 
 
 def check_real(metric: object, logits: Shaped[Tensor, "batch seq *width"], real: Tensor | None) -> None:
-    """Refuses a metric that would read padding; a classifier's logits have no positions."""
+    """Refuses a metric that reads padding; the logits of a classifier have no positions."""
     if real is None or logits.ndim == 2 or not isinstance(metric, Metric):
         return
     batch, seq = real.shape
@@ -131,14 +149,14 @@ def check_real(metric: object, logits: Shaped[Tensor, "batch seq *width"], real:
     if not bool(read.all()):
         row = int((~read).any(dim=1).nonzero()[0])
         raise InputError(
-            f"in row {row}, {type(metric).__name__} reads padding: at=last_real(real), or where all is real"
+            f"in row {row}, {type(metric).__name__} reads padding: use at=last_real(real), or positions that are real"
         )
 
 
 def at_positions(
     x: Float[Tensor, "batch seq width"], positions: Int[Tensor, "batch n"]
 ) -> Float[Tensor, "batch n width"]:
-    """What stands at each row's own positions."""
+    """The values at each row's own positions."""
     return x[torch.arange(len(x), device=x.device)[:, None], positions]
 
 

@@ -1,11 +1,11 @@
 """Many changed copies of one run, each computed only where it differs from that run.
 
-A change in block k leaves every block before k as it was, and in a decoder every position before it. So a run is kept
-(`CleanRun`), and a copy of it begins at its own block, at its own position: block by block the batch grows by the
-copies that begin there. Weights are read once for all copies; keys and values of earlier positions are the kept run's.
+A change in block k affects no block before k, and in a decoder no position before its own. So one run is kept
+(`CleanRun`), and each copy starts at its own block and position: from block to block, the batch grows by the copies
+that start there. Weights are read once for all copies; keys and values of earlier positions are those of the kept run.
 
-The blocks are the model's own, called as its pass calls them: each block's mask, rotation and memory are those of the
-kept run, and positions that are not computed are left out as a beam leaves out dead hypotheses (`model/packing`).
+The blocks of the model are called as its own pass calls them, with the mask, rotation and memory of the kept run.
+Positions that are not computed are left out, as a beam search leaves out finished hypotheses (`Packing`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,12 +30,12 @@ from cutaway.model.positions import Rotation
 from cutaway.model.tap import edit, watch
 
 PACKED = ("query", "key", "value")  # of self-attention: per head, but still packed
-ACROSS = ("cross.key", "cross.value")  # their positions are the source's, and reach every target position
+ACROSS = ("cross.key", "cross.value")  # their positions are the source's, and affect every target position
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """How a pass called one block."""
+    """The arguments with which a pass called one block."""
 
     x: Float[Tensor, "batch seq d_model"]
     mask: Mask
@@ -44,7 +44,7 @@ class Call:
     values: Float[Tensor, "batch head seq d_head"]
 
     def rows(self, which: Int[Tensor, " rows"], packing: Packing | None) -> dict[str, Any]:
-        """The same for a batch of copies, of which `which` says the row each was copied from."""
+        """The same for a batch of copies; `which` is the row that each was copied from."""
         bias, memory, rotation = (self.more.get(name) for name in ("bias", "memory", "rotation"))
         more: dict[str, Any] = {"mask": _mask(self.mask, which), "bias": _rows(bias, which)}
         if memory is not None:
@@ -60,12 +60,12 @@ class Call:
 
 @dataclass(frozen=True, eq=False)
 class CleanRun:
-    """A finished pass through one stack, kept so that copies of it can begin at any block."""
+    """A finished pass through one stack, kept so that copies can start at any block."""
 
     model: Model
     side: str  # encoder or decoder
     calls: Sequence[Call]
-    last: Float[Tensor, "batch seq d_model"]  # what the last block left
+    last: Float[Tensor, "batch seq d_model"]  # the output of the last block
     logits: Tensor
     inputs: Sequence[Tensor]
     more: Mapping[str, Any]
@@ -95,7 +95,7 @@ class CleanRun:
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """What one set of copies, a row for each row of the run, changes in its block: one tap, some of it."""
+    """What one set of copies (a row for each row of the run) changes in its block: some of one tap."""
 
     positions: Bool[Tensor, "batch position"] | None  # None: all
     head: int | None  # None: all
@@ -103,7 +103,7 @@ class Change:
 
 @contextmanager
 def _overheard(stack: Stack) -> Iterator[list[tuple[tuple[Any, ...], dict[str, Any]]]]:
-    """What each block is called with."""
+    """Records the arguments with which each block is called."""
     heard: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
 
     def listen(block: nn.Module, given: tuple[Any, ...], more: dict[str, Any]) -> None:
@@ -118,10 +118,10 @@ def _overheard(stack: Stack) -> Iterator[list[tuple[tuple[Any, ...], dict[str, A
 
 
 class Copies:
-    """The copies that have begun, on their way through the blocks."""
+    """The copies that have started, on their way through the blocks."""
 
     def __init__(self, run: CleanRun, tap: str, end: Int[Tensor, " batch"]) -> None:
-        """`tap` is the changed one, without side and layer; nothing is computed behind position `end` of a row."""
+        """`tap` is the changed one, without side and layer; positions after `end` of a row are not computed."""
         self.run, self.tap, self.end = run, tap, end
         x = run.last
         self.of_row = torch.empty(0, dtype=torch.long, device=x.device)
@@ -129,7 +129,7 @@ class Copies:
         self.x = x.new_empty(0, x.shape[2])  # of all living positions of all copies, side by side
 
     def advance(self, layer: int, changes: Sequence[Change], source: Tensor | None) -> None:
-        """Through one block, in which new copies begin that take their changes from the source."""
+        """Goes through one block, in which new copies start with changes from the source."""
         call, batch = self.run.calls[layer], len(self.run.last)
         old, old_x = len(self.of_row), len(self.x)
         rows = torch.arange(batch, device=self.x.device).repeat(len(changes))
@@ -151,7 +151,7 @@ class Copies:
             self.x = block(x, **call.rows(self.of_row, packing)).reshape(-1, x.shape[-1])
 
     def _living(self, change: Change) -> Bool[Tensor, "batch seq"]:
-        """Where these copies may differ from their run, before the end of what is asked."""
+        """The positions up to `end` at which these copies may differ from their run."""
         batch, seq = self.run.last.shape[:2]
         place = torch.arange(seq, device=self.x.device).expand(batch, seq)
         if not self.run.causal:
@@ -162,7 +162,7 @@ class Copies:
         return living
 
     def hidden(self, positions: Int[Tensor, "copies n"] | None = None) -> Float[Tensor, "copies n d_model"]:
-        """What the stack gives: at some positions of each copy, or at all; where nothing differs, the run's own."""
+        """The output of the stack for each copy, at some positions or at all."""
         run = self.run
         seq = run.last.shape[1]
         here = torch.arange(seq, device=self.x.device).expand(len(self.of_row), seq) if positions is None else positions
@@ -178,7 +178,7 @@ class Copies:
 
 
 class _Replace:
-    """The edit of a tap in which the newest copies take their changes, in whichever form the tap has its value."""
+    """The edit of a tap that changes the newest copies; the tap's value may be packed."""
 
     def __init__(
         self,
@@ -229,7 +229,7 @@ class _Replace:
 
 
 def _rows(x: Tensor | None, which: Int[Tensor, " rows"]) -> Tensor | None:
-    """Of a batch of one, the one row serves all."""
+    """Rows of a batch; a batch of one is broadcast."""
     return x if x is None or len(x) == 1 else x[which]
 
 
@@ -238,7 +238,7 @@ def _mask(mask: Mask, which: Int[Tensor, " rows"]) -> Mask:
 
 
 def _turned(x: Tensor, which: Int[Tensor, " rows"], packing: Packing | None) -> Tensor:
-    """A rotation's angles for each copy's positions, packed where they are."""
+    """The angles of a rotation for the positions of each copy, packed if the copies are."""
     if packing is None:
         return _rows(x, which)  # type: ignore[return-value]
     whose = torch.zeros_like(packing.rows) if len(x) == 1 else which[packing.rows]

@@ -1,17 +1,17 @@
-"""Paths: how much of what a sender does goes this way, and not another?
+"""Path patching: how much of a sender's effect takes a given path?
 
-Patching a head tells what it does through everything that comes after it. Path patching (Wang et al. 2022, the
-indirect-object paper, section 3.1) lets its change travel only along chosen ways:
+Patching a head shows its effect through everything that comes after it. Path patching (Wang et al. 2022, the
+indirect-object paper, section 3.1) lets the change travel along chosen paths only:
 
-1. the run of `inputs`, in which every attention head (also of the same layer, also across) is held at what it was,
-   and the senders have what they had in the run of `source`. Feed-forward parts are recomputed, as in that paper, or
-   held too (`feed_forward="held"`). So the change reaches whatever reads the stream directly, and nothing else;
-2. the logits of that run are the direct path (`receivers="logits"`); otherwise what arrives at the receivers (queries,
-   keys or values of heads, or any other tap) is kept, and
-3. the run of `inputs` again, with that at the receivers, and everything else computed as usual.
+1. a run of `inputs` in which every attention head (of all layers, and of cross-attention) is held at its value, while
+   the senders have their values from the run of `source`. Feed-forwards are recomputed, as in that paper, or held too
+   (`feed_forward="held"`). So the change reaches only what reads the stream directly;
+2. the logits of that run are the direct path (`receivers="logits"`); otherwise the values that arrive at the receivers
+   (queries, keys or values of heads, or any other tap) are kept, and
+3. a run of `inputs` with these values at the receivers, and everything else computed as usual.
 
-Held norms (`norms="held"`) multiply by the scales of the run of `inputs`: then the direct path of a head is its
-difference, through the output matrix, the final norm at that scale and the de-embedding, and nothing else.
+Held norms (`norms="held"`) use the scales of the run of `inputs`: then the direct path of a head is exactly its
+difference through the output matrix, the final norm at that scale and the unembedding.
 """
 
 from collections.abc import Iterable, Sequence
@@ -44,7 +44,9 @@ def patch_paths(
     norms: str = "recomputed",
     **more: Any,
 ) -> Tensor:
-    """The logits of `inputs` where the senders, as they were in the run of `source`, reach only the receivers.
+    """The logits of `inputs` when the senders have their values from the run of `source` for the receivers only.
+
+    >>> patch_paths(model, ids, other_ids, "decoder.0.attention.1").shape
 
     patch_paths(model, ids, other, "decoder.9.attention.9")                                  # straight to the logits
     patch_paths(model, ids, other, "decoder.7.attention.3", Place("decoder.9.attention.query", heads=9))
@@ -54,7 +56,7 @@ def patch_paths(
             raise InputError(f"{word}={how!r} is neither recomputed nor held")
     own, other = ((given,) if isinstance(given, Tensor) else tuple(given) for given in (inputs, source))
     if not own or len(own) != len(other):
-        raise InputError(f"{len(own)} inputs, {len(other)} of their source: both need those that the model reads")
+        raise InputError(f"{len(own)} inputs and {len(other)} of the source: both need all inputs of the model")
     names = tap_names(model)
     senders = as_places(senders)
     held = [tap for tap in names if tap.endswith(HEADS)]
@@ -83,6 +85,4 @@ def _check_readable(receivers: Iterable[Place], names: dict[str, str], held: Seq
     for place in receivers:
         for tap in place.taps(names):
             if tap in held:
-                raise InputError(
-                    f"the receiver {tap!r} is held while the change travels: receive a query, key or value"
-                )
+                raise InputError(f"the receiver {tap!r} is held while the change travels: choose a query, key or value")

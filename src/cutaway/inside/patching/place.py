@@ -1,7 +1,7 @@
-"""A place in the machine: a tap, and which heads and positions of it.
+"""A place in the model: a tap, and which of its heads and positions.
 
 Place("decoder.3.residual_after", positions=5)       a token's stream
-Place("decoder.3.attention.heads", heads=(2, 7))     what two heads found, everywhere
+Place("decoder.3.attention.heads", heads=(2, 7))     the output of two heads, everywhere
 Place("decoder.*.attention.pattern", positions=-1)   where the last query of every block looks
 Place.of("decoder.3.attention.7")                    a head by its short name
 """
@@ -23,8 +23,12 @@ Which = int | Sequence[int] | None
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """None means all. Positions count from 0, or from the end; those of scores and patterns are the queries'. Numbers
-    are for all rows; a tensor gives every row its own: one (batch: `last_real(real)`), or several (batch n)."""
+    """A tap, with some or all (None) of its heads and positions.
+
+    >>> Place("decoder.0.attention.heads", heads=1, positions=-1)
+
+    Positions count from 0, or from the end; those of scores and patterns are the queries'. Numbers are for all rows; a
+    tensor has each row's own: one (batch: `last_real(real)`), or several (batch n)."""
 
     tap: str
     heads: Which = None
@@ -37,7 +41,7 @@ class Place:
         return cls(name, None, positions) if head is None else cls(f"{head[1]}.heads", int(head[2]), positions)
 
     def taps(self, names: Mapping[str, str]) -> list[str]:
-        """The taps that it means."""
+        """The taps that match."""
         matching = [name for name in names if fnmatchcase(name, self.tap)]
         if not matching:
             raise InputError(f"no tap matches {self.tap!r}: tap_names(model) lists all {len(names)}")
@@ -45,7 +49,7 @@ class Place:
 
 
 def as_places(places: Iterable[Place | str] | Place | str) -> list[Place]:
-    """Places, or names of them, one or several."""
+    """A list of places, from one or several places or names."""
     several = [places] if isinstance(places, Place | str) else places
     return [Place.of(place) if isinstance(place, str) else place for place in several]
 
@@ -56,7 +60,7 @@ class Axes(NamedTuple):
 
 
 def axes_of(tap: str, value: Tensor) -> Axes:
-    """Which axes of a tap's value are heads and positions."""
+    """The axes of heads and positions in the value of a tap."""
     if tap.rpartition(".")[2] in PER_HEAD:
         return Axes(1, 2)
     if value.ndim == 4:  # rotary angles, a relative bias
@@ -65,7 +69,7 @@ def axes_of(tap: str, value: Tensor) -> Axes:
 
 
 def insert_at(tap: str, value: Tensor, place: Place, new: Tensor) -> Tensor:
-    """The value with what `new` has at the place."""
+    """The value, with that of `new` at the place."""
     where = mask_of(tap, value, place)
     if where is None:
         return new
@@ -73,7 +77,7 @@ def insert_at(tap: str, value: Tensor, place: Place, new: Tensor) -> Tensor:
 
 
 def mask_of(tap: str, value: Tensor, place: Place) -> Tensor | None:
-    """True at the place, shaped so that it spreads over the value; None: everywhere."""
+    """True at the place, in a shape that broadcasts to the value; None means everywhere."""
     axes = axes_of(tap, value)
     where = None
     if place.heads is not None:

@@ -1,12 +1,12 @@
-"""Where does it matter? Every layer, position and head patched in turn, all of them in a few passes.
+"""Activation patching, swept over layers, positions and heads in a few passes.
 
 `clean` and `corrupted` are two inputs of one shape ("Mary and John … John gave it to", "… Mary gave it to"). Each cell
-of a sweep is the corrupted run with one place as in the clean run; the metric says how much of the clean answer is
-back: 0 as corrupted, 1 as clean. (Causal tracing: Meng et al. 2022; activation patching: Heimersheim & Nanda 2024.)
+of a sweep is the corrupted run with one place as in the clean run; the metric shows how much of the clean answer is
+restored: 0 as corrupted, 1 as clean. (Causal tracing: Meng et al. 2022; activation patching: Heimersheim & Nanda 2024.)
 
-    found = sweep(model, clean, corrupted, LogitDifference(mary, john))
+    found = patch_sweep(model, clean, corrupted, LogitDifference(mary, john))
     found.effects      # layer × position
-    sweep(model, clean, corrupted, metric, over="heads").effects   # layer × head, at all positions together
+    patch_sweep(model, clean, corrupted, metric, over="heads").effects   # layer × head, at all positions together
 
 A copy of the run is computed only where it differs: see `inside/patching/patched_runs.py`.
 """
@@ -35,16 +35,16 @@ POSITIONWISE_HEADS = (LanguageModelHead, MaskedLanguageModelHead, TaggingHead)  
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """The metric of every cell, patched or taken away (`how`); an axis that is not there was changed as a whole."""
+    """The metric of every cell, patched or ablated (`how`); along an axis that is missing, everything was changed."""
 
     tap: str  # decoder.*.attention.heads
     how: str  # patch; zero, mean, resample: see `ablate_sweep`
     layers: tuple[int, ...]
-    positions: tuple[int, ...] | None  # of rows with positions of their own: the first, the second …
+    positions: tuple[int, ...] | None  # if each row has its own positions: the first, the second …
     heads: tuple[int, ...] | None
     values: Float[Tensor, "layer *cells batch"]
     clean: Float[Tensor, " batch"]
-    corrupted: Float[Tensor, " batch"] | None  # None: places were taken away from the clean run
+    corrupted: Float[Tensor, " batch"] | None  # None: places of the clean run were ablated
 
     @classmethod
     def of(
@@ -62,16 +62,16 @@ class Sweep:
 
     @property
     def layer_names(self) -> tuple[str, ...]:
-        """Where each layer's place is: a stream runs into a block and out of it."""
+        """The layers; of the residual stream, whether it is before or after the block."""
         where = {"residual_before": "into block ", "residual_after": "after block "}
         return tuple(where.get(self.tap.rpartition(".")[2], "") + str(layer) for layer in self.layers)
 
     @property
     def effects(self) -> Float[Tensor, "layer *cells"]:
-        """What the clean answer owes to each cell, the mean over the rows: above 0, it is needed.
+        """The effect of each cell on the clean answer, averaged over rows: positive if the answer needs it.
 
-        Patched: the share of it that is back, 0 as corrupted and 1 as clean; NaN where these are the same. Taken away:
-        by how much the metric falls, in its own units.
+        For patches, the share of the answer that is restored, 0 as corrupted and 1 as clean; NaN if these are the same.
+        For ablations, by how much the metric falls.
         """
         values, high = self.values.mean(dim=-1), self.clean.mean()
         if self.corrupted is None:
@@ -109,6 +109,8 @@ def patch_sweep(
 ) -> Sweep:
     """Patches the clean run into the corrupted one, a cell at a time; a cell equals one patched pass, to rounding.
 
+    >>> patch_sweep(model, ids, other_ids, metric, over="heads").effects.shape
+
     Further inputs (`real=`, `source_real=`) go to both runs.
     """
     model = uncompiled(model)
@@ -131,7 +133,7 @@ def measure_cells(
     rows: int,
     progress: Progress,
 ) -> Float[Tensor, "layer cell batch"]:
-    """The metric of the run with each cell as the source has it."""
+    """The metric of the run with each cell as in the source."""
     end = _end(metric, run)
     found = measure(metric, run.logits).repeat(len(plan.layers), len(cells.changes), 1)
     portions = list(_portions(len(plan.layers), len(cells.changes), len(run.last), rows))
@@ -151,7 +153,7 @@ def measure_cells(
 
 
 def measure(metric: Measure, logits: Tensor, real: Tensor | None = None) -> Float[Tensor, " batch"]:
-    """One number for each row, or a complaint; also where it reads what is not `real`."""
+    """The metric, checked: one number for each row, and padding is not read."""
     check_real(metric, logits, real)
     found = metric(logits)
     if not isinstance(found, Tensor):
@@ -162,7 +164,7 @@ def measure(metric: Measure, logits: Tensor, real: Tensor | None = None) -> Floa
 
 
 def _end(metric: Measure, run: CleanRun) -> Int[Tensor, " batch"]:
-    """The last position that is asked about, of each row; all of them where whatever is asked sees everything."""
+    """The last position of each row that the metric can depend on."""
     batch, seq = run.last.shape[:2]
     if run.causal and isinstance(metric, Metric) and run.logits.ndim == 3:
         return metric.positions(batch, seq, run.last.device).amax(dim=1)
@@ -170,7 +172,7 @@ def _end(metric: Measure, run: CleanRun) -> Int[Tensor, " batch"]:
 
 
 def _read(metric: Measure, run: CleanRun, copies: Copies) -> list[Float[Tensor, " batch"]]:
-    """The metric of each copy; the head reads only what the metric asks for, where it reads positions alone."""
+    """The metric of each copy; a position-wise head runs only at the positions of the metric."""
     batch, seq = run.last.shape[:2]
     model, n = run.model, len(copies.of_row) // batch
     by_copy: dict[str, Any] = {name: x[copies.of_row] if isinstance(x, Tensor) else x for name, x in run.more.items()}
@@ -188,7 +190,7 @@ def _read(metric: Measure, run: CleanRun, copies: Copies) -> list[Float[Tensor, 
 
 
 def _portions(n_layers: int, n_changes: int, batch: int, rows: int) -> Iterator[tuple[slice, slice]]:
-    """Layers and changes that are computed side by side: as many layers as there is room for, as they share a pass."""
+    """Layers and changes that are computed side by side: as many layers as possible, since they share a pass."""
     some_layers = max(1, min(n_layers, rows // batch))
     some_changes = max(1, rows // (batch * some_layers))
     for layer in range(0, n_layers, some_layers):

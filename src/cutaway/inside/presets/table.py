@@ -54,6 +54,8 @@ def circuit(
 ) -> CircuitReport:
     """Finds the heads that do the task of a preset: ioi, induction, coreference or alignment.
 
+    >>> circuit(model, tokenizer, "induction", limit=2, warn=print).save("circuit.json")
+
     `warn` is called with a message if the model fails the task; `name` is what the report calls the model.
     """
     search, chosen = _search(model, tokenizer, preset, progress=progress, warn=warn, options=options)
@@ -73,7 +75,11 @@ def check_circuit(
     warn: Callable[[str], None] = warn_in_python,
     options: CircuitOptions,
 ) -> CircuitTestReport:
-    """Tests whether a circuit is faithful, complete and minimal, on prompts that it was not found on."""
+    """Tests whether a circuit is faithful, complete and minimal, on prompts that it was not found on.
+
+    >>> found = Circuit.of(model, "a name", ["decoder.0.attention.1"])
+    >>> print(check_circuit(model, tokenizer, found, "induction", limit=2, warn=print))
+    """
     circuit.check(model)
     n_roles = len(set(circuit.roles.values()))
     first, then, last = stages(progress, 4, 1 + 2 * (1 + n_roles), 1 + len(circuit.nodes))

@@ -9,7 +9,10 @@ from cutaway.tokens import Tokenizer
 
 
 def token_words(tokenizer: Tokenizer | None, ids: Tensor | Sequence[int]) -> tuple[str, ...]:
-    """What stands on an axis: the tokens as they are read, without the space before a word."""
+    """Tokens as the names along an axis, without the space before a word.
+
+    >>> token_words(tokenizer, ids)
+    """
     chosen = ids.flatten().tolist() if isinstance(ids, Tensor) else list(ids)
     return tuple(map(str, chosen)) if tokenizer is None else strip_spaces(token_names(tokenizer, chosen))
 

@@ -113,7 +113,10 @@ def _block(node: str, *, fine: bool, side: bool) -> str:
 
 
 def short_name(node: str) -> str:
-    """`decoder.3.attention.7` is 3.7, `decoder.3.cross.7` 3.cross.7, `decoder.3.feed_forward` 3.ff."""
+    """`decoder.3.attention.7` is 3.7, `decoder.3.cross.7` 3.cross.7, `decoder.3.feed_forward` 3.ff.
+
+    >>> short_name("decoder.3.attention.7")
+    """
     found = re.fullmatch(r"((?:en|de)coder)\.(\d+)\.(attention|cross|feed_forward)(\..+)?", node)
     if found is None:
         return re.sub(r"^decoder\.|^target_", "", node)

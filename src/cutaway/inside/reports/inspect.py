@@ -58,6 +58,8 @@ def inspect(
 ) -> Inspection:
     """Runs a model on a text, or on an image's file, and looks inside while it answers.
 
+    >>> print(inspect(model, tokenizer, "the cat", show=["answer"]))
+
     Integrated gradients take their `steps` where the answer changes most, and report how far their sum is off
     (`error`). A translator takes the text as one sentence: see `inspect_sentences`. `name` is what the report calls the
     model.
@@ -105,7 +107,10 @@ def inspect_sentences(
     name: str = "",
     options: InspectOptions,
 ) -> Inspection | Inspections:
-    """As `inspect`; a text for a translator is first split into sentences, as `translate` does."""
+    """As `inspect`; a text for a translator is first split into sentences, as `translate` does.
+
+    >>> inspect_sentences(model, tokenizer, "the cat", show=["heads"]).save("heads.html")
+    """
     texts = split_sentences(model, tokenizer, str(text), options)
     found = [
         inspect(model, tokenizer, one, progress=its, name=name, options=options)

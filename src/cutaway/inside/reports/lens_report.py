@@ -106,6 +106,8 @@ def lens(
 ) -> LensReport:
     """Reads the residual stream after each layer of a model as if it were the last.
 
+    >>> print(lens(model, tokenizer, "the cat"))
+
     `name` is what the report calls the model.
     """
     model, kind = uncompiled(model), kind_of(model)

@@ -114,6 +114,8 @@ def patch(
 ) -> PatchReport:
     """Patches each place from the run on `clean` into the run on `corrupted`, or ablates it.
 
+    >>> patch(model, tokenizer, "the cat", ablate="zero").save("patch.html")
+
     The metric is the logit of the right answer less that of the wrong one. `warn` is called with a message if the model
     does not answer `clean` right; `name` is what the report calls the model.
     """

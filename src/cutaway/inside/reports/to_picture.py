@@ -38,7 +38,10 @@ SO_FAR = "‹…› is of the translation so far"
 def to_picture(
     result: Any, tokenizer: Tokenizer | None = None, ids: Tensor | Sequence[int] = (), *, title: str = "", **more: Any
 ) -> Picture:
-    """The picture of a result; `ids` are the tokens that its positions stand for."""
+    """The picture of a result; `ids` are the tokens at its positions.
+
+    >>> to_picture(logit_lens(model, ids), tokenizer, ids).save("lens.svg")
+    """
     raise InputError(f"there is no picture of a {type(result).__name__}")
 
 

@@ -1,4 +1,4 @@
-"""One run of a model, opened: what each part wrote into a residual stream, as it arrives at some later place of it."""
+"""A run, decomposed: what each part wrote into a residual stream, as it arrives at a later place of the stream."""
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ AFTER = {"attention": "residual_after_attention", "cross": "residual_after_cross
 
 @dataclass
 class Ledger:
-    """Names of writers, their vectors in chunks (writer batch …), and what stood still on their way."""
+    """The names of writers, their vectors in chunks (writer batch …), and the steps that were frozen on the way."""
 
     names: list[str] = field(default_factory=list)
     chunks: list[Tensor] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Ledger:
 
 @dataclass(frozen=True, eq=False)
 class DecomposedRun:
-    """One run, and what is asked of it."""
+    """One run, and how it is decomposed."""
 
     model: Model
     side: str
@@ -61,7 +61,7 @@ class DecomposedRun:
         return getattr(self.model, self.side)
 
     def ledger(self, at: str) -> Ledger:
-        """What every writer up to `at` wrote, as it arrives there."""
+        """The output of every writer up to `at`, as it arrives there."""
         ledger = self.embeddings()
         for layer, block in enumerate(self.stack):
             path = f"{self.side}.{layer}"
@@ -86,7 +86,7 @@ class DecomposedRun:
 
     @cached_property
     def memory(self) -> Ledger:
-        """What wrote the memory that cross-attention reads."""
+        """The writers of the memory that cross-attention reads."""
         encoder = DecomposedRun(self.model, "encoder", self.seen, None, "heads")
         ledger = encoder.ledger("")
         if (final := encoder.final_norm()) is not None:
@@ -121,12 +121,14 @@ class DecomposedRun:
         return ledger
 
     def written_by(self, path: str, part: Any) -> Iterator[tuple[list[str], Tensor]]:
-        """What one part wrote: a feed-forward by itself, an attention head by head, and its bias."""
+        """The output of one part: of a feed-forward as a whole, of an attention by head, and its bias."""
         if not isinstance(part, Attention):
             yield [path], upcast(self.seen[f"{path}.output"])[None]
             return
         if not isinstance(part.output, Linear):
-            raise InputError(f"{path}.output is rounded to 8 bits, where parts do not add up: take the model before it")
+            raise InputError(
+                f"{path} has 8-bit weights, where parts do not add up: load the model with precision='fp32'"
+            )
         out = upcast(part.output.weight).unflatten(1, (part.n_heads, -1))  # d_model head d_head
         if isinstance(part, CrossAttention) and self.cross == "source":
             yield from self._by_source(path, out)
@@ -161,34 +163,33 @@ class DecomposedRun:
 
 
 def check_eval_mode(model: nn.Module) -> None:
-    """Refuses a model whose passes differ by chance."""
+    """Refuses a model in training mode, whose passes are random."""
     if model.training:
-        raise InputError("this model is in training and drops out at random: call model.eval() first")
+        raise InputError("this model is in training mode, with dropout: call model.eval() first")
 
 
 def check_blocks(model: Model) -> None:
-    """Refuses a recurrent model, before anybody looks for its stream."""
+    """Refuses a recurrent model, which has no residual stream."""
     if not has_blocks(model):
         raise InputError(
-            f"{model.config.family} is no Transformer, and has no residual stream, nor heads that write to it: inspect "
-            "shows what it has, and its gates and states can be watched (tap_names)"
+            f"{model.config.family} is no Transformer, and has no residual stream with heads that write to it: use "
+            "inspect, or watch its gates and states (tap_names)"
         )
 
 
 def check_gradients(model: nn.Module) -> None:
-    """Refuses rounded matrices: what passes through them would be left out."""
+    """Refuses 8-bit weights, through which no gradient flows."""
     if any(isinstance(part, Int8Linear) for part in uncompiled(model).modules()):
         raise InputError(
-            "this model's matrices are whole numbers of 8 bits, through which no gradient flows: load it with "
-            "precision fp32"
+            "this model's weights are 8-bit integers, through which no gradient flows: load it with precision='fp32'"
         )
 
 
 def check_model(model: nn.Module, more: Mapping[str, Any]) -> Model:
-    """The model that torch.compile wrapped. One in training is refused, and options that nobody knows."""
+    """The model without the wrapper of torch.compile. Refuses training mode, and unknown inputs."""
     model = uncompiled(model)
     if not isinstance(model, Model):
-        raise InputError(f"{type(model).__name__} is no model of this library, whose parts have names")
+        raise InputError(f"{type(model).__name__} is not a model of this library")
     check_eval_mode(model)
     known = inspect.signature(model.hidden).parameters
     for name in more:
@@ -204,11 +205,11 @@ def block_parts(block: Block) -> Iterator[tuple[str, Any]]:
 
 
 def stack_taps(side: str, stack: Stack) -> list[str]:
-    """What has to be seen of a stack."""
+    """The taps that a decomposition of the stack needs."""
     taps = [f"{side}.*.heads", f"{side}.*.feed_forward.output"]
     for layer, block in enumerate(stack):
         if block.wiring not in (pre_norm, post_norm):
-            raise InputError(f"{side}.{layer} has a wiring of its own: only pre_norm and post_norm can be taken apart")
+            raise InputError(f"{side}.{layer} has a wiring of its own: only pre_norm and post_norm can be decomposed")
     if any(block.wiring is post_norm for block in stack):
         taps.append(f"{side}.*_norm.scale")
     return taps if stack.final_norm is None else [*taps, f"{side}.final_norm.scale"]

@@ -1,10 +1,10 @@
-"""A run with its non-linear numbers held still: what is left is linear, so that a sum can be followed part by part.
+"""A run with its nonlinear factors frozen: the rest is linear, so that a sum can be followed term by term.
 
-A norm divides by a number that it takes from the whole vector; with that number frozen as it was in the run, what the
-norm makes of a sum is the sum of what it makes of the parts, and its bias is one more part. An activation is frozen in
-the same way: f(z) = z · gate, where the gate f(z)/z stays as it was. (Elhage et al. 2021, for norms.)
+A norm divides by a scale that depends on the whole vector. With the scale frozen at its value in the run, the norm of a
+sum is the sum of the norms of its terms, and the bias is one more term. An activation is frozen in the same way:
+f(z) = z · gate, with the gate f(z)/z as in the run. (Elhage et al. 2021, for norms.)
 
-Frozen numbers say what each part did in this run. They do not say what would happen without it.
+The result says what each part did in this run, not what would happen without it.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,22 +38,22 @@ Tokens = Sequence[int] | Int[Tensor, "batch seq"]
 
 @dataclass(frozen=True, eq=False)
 class FrozenStep:
-    """An affine map: what it does to each part of a sum, and the bias that is a part of its own."""
+    """An affine map: its linear part, for each term of a sum, and its bias, which is one more term."""
 
     name: str
     linear: Callable[[Tensor], Tensor]
     bias: Tensor | None = None
-    frozen: bool = False  # it is affine only because something stands still
+    frozen: bool = False  # it is affine only because a factor is frozen
 
 
 def norm_step(name: str, norm: nn.Module, scale: Float[Tensor, "*batch 1"]) -> FrozenStep:
-    """A norm with the scale of the run."""
+    """A norm with the scale that it had in the run."""
     if isinstance(norm, LayerNorm):
         weight, bias = upcast(norm.weight), None if norm.bias is None else upcast(norm.bias)
         return FrozenStep(name, lambda x: (x - x.mean(-1, keepdim=True)) * (scale * weight), bias, frozen=True)
     if isinstance(norm, RMSNorm):
         return FrozenStep(name, lambda x: x * (scale * upcast(norm.weight)), frozen=True)
-    raise InputError(f"{name} is a {type(norm).__name__}, and not a norm whose scale can be frozen")
+    raise InputError(f"{name} is a {type(norm).__name__}, whose scale cannot be frozen")
 
 
 def linear_step(name: str, part: nn.Linear) -> FrozenStep:
@@ -61,16 +61,16 @@ def linear_step(name: str, part: nn.Linear) -> FrozenStep:
 
 
 def gate_step(name: str, z: Tensor, found: Tensor) -> FrozenStep:
-    """An activation as a gate. All of ours are 0 at 0, where any gate will do."""
+    """An activation as a gate. All activations here are 0 at 0, where any gate will do."""
     z, found = upcast(z), upcast(found)
     gate = torch.where(z == 0, 0.0, found / torch.where(z == 0, 1.0, z))
     return FrozenStep(name, lambda x: x * gate, frozen=True)
 
 
 def word_step(name: str, head: LanguageModelHead, tokens: Tokens | None, shape: tuple[int, ...]) -> FrozenStep:
-    """The scores of some tokens: the same everywhere, or one of its own at each position of `shape`, batch seq."""
+    """The logits of some tokens: the same at all positions, or one token for each position of `shape` (batch seq)."""
     if tokens is None or len(tokens) == 0:
-        raise InputError("which tokens? There are many: name those whose logits you want to see written")
+        raise InputError("tokens are missing: name those whose logits are to be decomposed")
     chosen = _numbers("token", tokens, len(head.matrix), head.matrix.device)
     if chosen.ndim != 1 and chosen.shape != shape:
         raise InputError(
@@ -86,7 +86,7 @@ def word_step(name: str, head: LanguageModelHead, tokens: Tokens | None, shape: 
 
 @dataclass(frozen=True, eq=False)
 class FrozenReading:
-    """What a head read in a run: the hidden states at `positions` of a sequence of `length`."""
+    """What the model's head read in a run: the hidden states at `positions` of a sequence of `length`."""
 
     hidden: Hidden
     real: Bool[Tensor, "batch seq"] | None
@@ -94,7 +94,7 @@ class FrozenReading:
     length: int
 
     def pool_step(self, name: str, pool: nn.Module) -> tuple[FrozenStep, Tensor]:
-        """The sum of states, each with its share, that a head reads for the whole sequence; and its value."""
+        """The weighted sum of states that a head reads for the whole sequence, and its value."""
         batch, device = len(self.hidden), self.hidden.device
         places = torch.arange(self.length, device=device)
         real = torch.ones(batch, self.length, dtype=torch.bool, device=device) if self.real is None else self.real
@@ -112,7 +112,7 @@ class FrozenReading:
         return FrozenStep(name, lambda x: torch.einsum("bs,wbsd->wbd", upcast(kept), x)), pooled
 
     def steps(self, head: nn.Module, tokens: Tokens | None, name: str = "head") -> list[FrozenStep]:
-        """From the hidden states to the logits of `tokens`, or of some classes: None means all."""
+        """The steps from the hidden states to the logits of `tokens`, or of labels (None: all of them)."""
         match head:
             case PretrainingHead():
                 return self.steps(head.masked, tokens, f"{name}.masked")
@@ -144,7 +144,7 @@ class FrozenReading:
                     steps.append(linear_step(f"{name}.pool.dense", head.pool.dense))
                     steps.append(gate_step(f"{name}.pool.activation", z, head.pool.activation(z)))
                 return [*steps, _classes(f"{name}.classes", head.classes, tokens)]
-        raise InputError(f"{type(head).__name__} gives no scores that could be taken apart")
+        raise InputError(f"{type(head).__name__} gives no scores that could be decomposed")
 
 
 def _classes(name: str, part: nn.Linear, labels: Tokens | None) -> FrozenStep:
@@ -159,7 +159,7 @@ def _classes(name: str, part: nn.Linear, labels: Tokens | None) -> FrozenStep:
 
 
 def _numbers(what: str, given: Tokens, n: int, device: torch.device) -> Tensor:
-    """Rows of a matrix of `n`. A negative one would be counted from its end, one too large be an error of torch's."""
+    """The numbers of rows of a matrix with `n` rows, checked: negative ones would count from the end."""
     chosen = torch.as_tensor(given, device=device)
     if chosen.dtype.is_floating_point or chosen.dtype == torch.bool:
         raise InputError(f"{what}s are whole numbers, not {chosen.dtype}")

@@ -1,14 +1,14 @@
-"""The lens: what a model would say if it stopped after layer k.
+"""The logit lens: what a model would answer if it stopped after layer k.
 
-The final norm and the head read the residual stream of every layer as they read the last one's (nostalgebraist 2020).
-Where a stream speaks another dialect early on, a `TunedLens` translates it first. An encoder of a translator has no
-head: there the *decoder* reads what layer k left behind, as if it were the whole memory (Langedijk et al. 2023).
+The final norm and the head read the residual stream of every layer as they read the last one (nostalgebraist 2020).
+A `TunedLens` first maps the stream of an early layer to the terms of the last. The encoder of a translator has no head:
+there the *decoder* reads the stream of layer k as if it were the encoder's output (Langedijk et al. 2023).
 
     found = logit_lens(model, ids, tokens=[right, wrong])
     found.top_tokens[layer, row, position]        # the likeliest, and found.top_probabilities
     found.answer_rank[layer, row, position]       # of what the last layer says: 0 is the likeliest
 
-Logits exist of a few positions of one layer at a time, never of all.
+Logits are computed for a few positions of one layer at a time, to save memory.
 """
 
 from collections.abc import Sequence
@@ -29,14 +29,14 @@ from cutaway.model.model import EncoderDecoderModel, Model
 from cutaway.model.tap import watch
 from cutaway.model.upcast import upcast
 
-AT_ONCE = 1 << 24  # logits that exist at a time
+AT_ONCE = 1 << 24  # logits in memory at a time
 POOLED = (ClassificationHead, LastTokenHead, NextSentenceHead)
 Hidden = Float[Tensor, "batch seq d_model"]
 
 
 @runtime_checkable
 class Translator(Protocol):
-    """What a tuned lens does: brings the stream of a layer into the last one's terms."""
+    """What a tuned lens does: it maps the stream of a layer to that of the last one."""
 
     def check(self, model: Model, layers: Sequence[str]) -> None: ...
 
@@ -45,18 +45,18 @@ class Translator(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Lens:
-    """What each layer says at each position; a classifier has one position, the whole. Entropy and KL are in nats."""
+    """What each layer answers at each position; a classifier has one position. Entropy and KL are in nats."""
 
-    layers: tuple[str, ...]  # taps: the last one's row is what the model says
+    layers: tuple[str, ...]  # taps; the last one is the answer of the model
     positions: tuple[int, ...] | None
     top_tokens: Int[Tensor, "layer batch seq top"]
     top_probabilities: Float[Tensor, "layer batch seq top"]
     entropy: Float[Tensor, "layer batch seq"]
-    kl: Float[Tensor, "layer batch seq"]  # from what the last layer says: Σ p_last · log(p_last / p_layer)
-    answer: Int[Tensor, "batch seq"]  # the likeliest of the last layer,
-    answer_rank: Int[Tensor, "layer batch seq"]  # how many are likelier, layer by layer,
+    kl: Float[Tensor, "layer batch seq"]  # from the last layer: Σ p_last · log(p_last / p_layer)
+    answer: Int[Tensor, "batch seq"]  # the most likely answer of the last layer;
+    answer_rank: Int[Tensor, "layer batch seq"]  # in each layer, how many are more likely,
     answer_probability: Float[Tensor, "layer batch seq"]
-    tokens: tuple[int, ...]  # the same of others that were asked for
+    tokens: tuple[int, ...]  # tokens that were asked for, with the same numbers
     token_rank: Int[Tensor, "layer batch seq token"]
     token_probability: Float[Tensor, "layer batch seq token"]
 
@@ -81,19 +81,21 @@ def logit_lens(
 ) -> Lens:
     """Reads every layer as the last one is read.
 
-    `stream` is the decoder's where there is one; an encoder–decoder's encoder is read by its decoder, and positions are
-    those of the target. `tokens` are followed through the layers. `tuned` is a TunedLens of this model.
+    >>> logit_lens(model, ids, tokens=[3, 5]).token_rank.shape
+
+    `stream` is "decoder" by default, where there is one; the encoder of an encoder–decoder is read by its decoder, and
+    positions are those of the target. `tokens` are followed through the layers. `tuned` is a TunedLens of this model.
     """
     model = check_model(model, more)
     if isinstance(model.head, HiddenStates):
-        raise InputError("this model has no head that a lens could look through: task='hidden'")
+        raise InputError("this model has no head, which a lens needs: task='hidden'")
     if isinstance(model.head, POOLED) and positions is not None:
-        raise InputError(f"{type(model.head).__name__} reads the positions that it needs: leave `positions` out")
+        raise InputError(f"{type(model.head).__name__} reads the positions that it needs: leave out positions=")
     states = residual_streams(model, *inputs, stream=stream, positions=positions, tuned=tuned, **more)
     length = inputs[-1].shape[1]
     kept = None if positions is None else tuple(position % length for position in positions)
     if top < 1:
-        raise InputError(f"top={top}: at least one token of each layer is shown")
+        raise InputError(f"top={top} must be at least 1")
     seen = _looked(list(states.values()), model.head, more.get("real"), top, tuple(tokens))
     check_scores(model, seen["entropy"][-1], seen["answer_probability"])
     return Lens(layers=tuple(states), positions=kept, tokens=tuple(tokens), **seen)
@@ -108,7 +110,7 @@ def residual_streams(
     normed: bool = True,
     **more: Any,
 ) -> dict[str, Hidden]:
-    """The stream after every layer, the first entry what enters the first one, as the head reads it (`normed`)."""
+    """The stream before the first layer and after every layer, after the final norm (`normed`)."""
     check_blocks(model)
     side = stream or ("decoder" if isinstance(getattr(model, "decoder", None), Stack) else "encoder")
     stack = getattr(model, side, None)
@@ -117,7 +119,7 @@ def residual_streams(
     across = side == "encoder" and isinstance(model, EncoderDecoderModel)
     if across and tuned is not None:
         raise InputError(
-            "a tuned lens ends in the model's head; an encoder's stream is read by the decoder: leave it out"
+            "a tuned lens is for streams that the head reads, and an encoder's is read by the decoder: leave it out"
         )
     taps = [f"{side}.0.residual_before", *(f"{side}.{layer}.residual_after" for layer in range(len(stack)))]
     with watch(model, *taps, positions=None if across else positions) as seen:
@@ -137,7 +139,7 @@ def residual_streams(
 def _decoded(
     model: Model, memory: Tensor, ids: Tensor, positions: Sequence[int] | None, more: dict[str, Any]
 ) -> Hidden:
-    """What the decoder makes of a memory."""
+    """The hidden states of the decoder for a memory."""
     assert isinstance(model, EncoderDecoderModel)
     hidden = model.decode(ids, memory=memory, memory_real=more.get("source_real"), real=more.get("real"))
     if positions is None:
@@ -151,7 +153,7 @@ def _decoded(
 def _looked(
     states: list[Hidden], head: nn.Module, real: Tensor | None, top: int, tokens: tuple[int, ...]
 ) -> dict[str, Tensor]:
-    """All that a Lens holds, some rows at a time: of these the last layer's logits, then each layer's."""
+    """The fields of a Lens, computed for some rows at a time."""
     pooled = isinstance(head, POOLED)
     shape = (len(states[0]), 1) if pooled else tuple(states[0].shape[:2])
     flat = states if pooled else [state.flatten(0, 1) for state in states]
@@ -192,7 +194,7 @@ def _looked(
 def _told(
     logits: Float[Tensor, "row token"], last: Float[Tensor, "row token"], asked: Int[Tensor, "row asked"], top: int
 ) -> dict[str, Tensor]:
-    """What one layer says of some rows; `last` is what the last one does, as log p."""
+    """The numbers of one layer for some rows; `last` is log p of the last layer."""
     log_p = logits.log_softmax(-1)
     likeliest = log_p.topk(top)
     chosen = logits.gather(-1, asked)

@@ -1,14 +1,14 @@
-"""Who wrote what into the residual stream.
+"""The residual stream as a sum of what each part of the model wrote into it.
 
-Pre-norm, the stream is the plain sum of what embeddings, heads, feed-forwards and biases wrote to it:
+In a pre-norm model, the stream is the sum of what embeddings, heads, feed-forwards and biases wrote:
 
     x = tokens + positions + Σ head · W_O + Σ feed_forward(…) + biases
 
-Post-norm (2017, BERT), every norm is frozen at the scale it had in this run, and its bias is one more writer; each
-vector is then what arrives at the end of what was written. `to_logits` goes on, through the final norm and the
-de-embedding, to the score of a token: direct logit attribution (Elhage et al. 2021). Everything adds up exactly.
+In a post-norm model (2017, BERT), every norm is frozen at its scale in this run, and its bias is one more writer; each
+vector is then what arrives at the end. `to_logits` continues through the final norm and the unembedding to the logit of
+a token: direct logit attribution (Elhage et al. 2021). Everything adds up exactly.
 
-    found = writes(model, ids, positions=[-1])
+    found = decompose_residual(model, ids, positions=[-1])
     found.sum("decoder.3.*")                     # batch seq d_model
     found.to_logits([right, wrong]).scores       # writer batch seq token
 """
@@ -44,7 +44,7 @@ Stream = Float[Tensor, "batch seq d_model"]
 
 @dataclass(frozen=True, eq=False)
 class LogitDecomposition:
-    """What each writer adds to the score of each token. `frozen` names what had to stand still to make it a sum."""
+    """What each writer adds to the logit of each token. `frozen` names the steps that were frozen to make it a sum."""
 
     names: tuple[str, ...]
     scores: Float[Tensor, "writer batch *seq token"]
@@ -72,41 +72,41 @@ class LogitDecomposition:
 
 @dataclass(frozen=True, eq=False)
 class ResidualDecomposition:
-    """The writers of a stream up to `at`, and the vector that arrives there of each."""
+    """The writers of a stream up to `at`, and the vector of each that arrives there."""
 
     names: tuple[str, ...]
     vectors: Float[Tensor, "writer batch seq d_model"]
     at: str
-    stream: Stream  # what stood there in the run: the vectors' sum
+    stream: Stream  # its value in the run: the sum of the vectors
     positions: tuple[int, ...] | None
-    frozen: tuple[str, ...]  # norms that the writers went through: none but the embedding's where blocks are pre-norm
+    frozen: tuple[str, ...]  # norms on the way: in pre-norm models only the embedding's
     _model: Model = field(repr=False)
-    _reading: FrozenReading | None = field(repr=False)  # None: not the end of a stream that a head reads
+    _reading: FrozenReading | None = field(repr=False)  # None if no head reads the stream at `at`
     _final: FrozenStep | None = field(repr=False)
 
     def total(self) -> Stream:
         return self.vectors.sum(dim=0)
 
     def sum(self, pattern: str) -> Stream:
-        """What all writers that match wrote: `*` stands for anything."""
+        """The sum over the writers that match a pattern such as `decoder.3.*`."""
         return _sum(pattern, self.names, self.vectors)
 
     def logits(self) -> Float[Tensor, "batch *seq token"]:
-        """What the model says in this very run, at the positions that were kept; a classifier's have none."""
+        """The logits of this run at the positions that were kept; a classifier has none."""
         reading = self._read()
         with torch.no_grad():
             return self._model.head(reading.hidden, reading.real if reading.positions is None else None)
 
     def _read(self) -> FrozenReading:
         if self._reading is None:
-            raise InputError(f"no head reads {self.at}: leave `at` out, and take the stream that ends in logits")
+            raise InputError(f"no head reads {self.at}: leave out at=, for the stream that ends in logits")
         return self._reading
 
     def to_logits(self, tokens: Tokens | None = None) -> LogitDecomposition:
         """What each writer adds to the logits of `tokens` (or labels), through the final norm and the head.
 
-        Tokens are the same everywhere, or (a tensor batch seq) one for each position that was kept. The head's own bias
-        is a writer.
+        Tokens are the same for all positions, or a tensor (batch seq) with one for each position that was kept. The
+        bias of the head is a writer.
         """
         reading = self._read()
         steps = [] if self._final is None else [self._final]
@@ -120,7 +120,7 @@ class ResidualDecomposition:
         return LogitDecomposition(tuple(ledger.names), scores, kept, self.positions, tuple(ledger.frozen))
 
     def to_dict(self) -> dict[str, Any]:
-        """Names, and how long each vector is, and how much of the stream it is: the whole's share is 1."""
+        """The norm of each vector, and its share of the stream; the shares add up to 1."""
         share = (self.vectors * self.stream).sum(-1) / self.stream.square().sum(-1)
         return {
             "names": list(self.names),
@@ -143,14 +143,16 @@ def decompose_residual(
     cross: Literal["heads", "source", "encoder"] = "heads",
     **more: Any,
 ) -> ResidualDecomposition:
-    """Runs the model once and takes a stream apart.
+    """Runs the model once and decomposes a residual stream.
 
-    `stream` is the decoder's where there is one. `at` is a tap of the stream (`decoder.3.residual_before`); unless
-    given, its end, before the final norm. `positions` are those of the stream that are kept.
+    >>> decompose_residual(model, ids, positions=[-1]).to_logits([3, 5]).scores.shape
 
-    What a cross head of an encoder–decoder writes can be split: by `source` position (`decoder.3.cross.7 < 4`), or by
-    writer of the `encoder`, whose vectors reach the target through the head's values, with its pattern as it was
-    (`decoder.3.cross.7 < encoder.1.attention.2`).
+    `stream` is "decoder" by default, where there is one. `at` is a tap of the stream (`decoder.3.residual_before`); by
+    default its end, before the final norm. Only `positions` of the stream are kept.
+
+    The output of the cross-attention heads of an encoder–decoder can be split by `source` position
+    (`decoder.3.cross.7 < 4`), or by writer of the `encoder`, whose vectors reach the target through the head's values,
+    with its pattern as in the run (`decoder.3.cross.7 < encoder.1.attention.2`).
     """
     model = check_model(model, more)
     side = _side(model, stream, at)
@@ -195,7 +197,7 @@ def _check_at(at: str, side: str, stack: Stack) -> None:
     places = [f"{side}.{layer}.residual_before" for layer in range(len(stack))]
     places += [f"{side}.{layer}.{AFTER[name]}" for layer, block in enumerate(stack) for name, _ in block_parts(block)]
     if at not in places:
-        raise InputError(f"at={at!r} is no place of the {side}'s stream: it is one of {', '.join(sorted(places))}")
+        raise InputError(f"at={at!r} is not in the stream of the {side}: choose one of {', '.join(sorted(places))}")
 
 
 def _sum(pattern: str, names: Sequence[str], values: Tensor) -> Tensor:

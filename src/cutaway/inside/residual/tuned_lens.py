@@ -1,7 +1,7 @@
-"""The tuned lens (Belrose et al. 2023): one affine translator per layer, h + Ah + b, before the final norm and head.
+"""The tuned lens (Belrose et al. 2023): an affine map for each layer, h + Ah + b, before the final norm and the head.
 
-It is trained to say what the last layer says (the least KL), on any text, in minutes: A and b begin at 0, where the
-tuned lens is the logit lens.
+It is trained on any text, in minutes, to minimise the KL divergence from the answers of the last layer. A and b start
+at 0, where the tuned lens is the logit lens.
 """
 
 import hashlib
@@ -25,11 +25,14 @@ from cutaway.model.model import Model
 from cutaway.model.tap import uncompiled
 from cutaway.model.upcast import upcast
 
-Batches = Sequence[Sequence[Tensor]]  # each is what the model reads
+Batches = Sequence[Sequence[Tensor]]  # each one is a sequence of inputs of the model
 
 
 class TunedLens(nn.Module):
-    """`logit_lens(model, ids, tuned=lens)`. It belongs to one model, and refuses others."""
+    """`logit_lens(model, ids, tuned=lens)`. A lens belongs to one model, and refuses others.
+
+    >>> lens = TunedLens(model)
+    """
 
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -45,7 +48,7 @@ class TunedLens(nn.Module):
         self.bias = nn.Parameter(nothing)
 
     def translate(self, layer: str, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        """The stream after a layer in the last one's terms."""
+        """Maps the stream after a layer to that of the last layer."""
         number = self.layers.index(layer)
         if number == len(self.weight):
             return x
@@ -53,7 +56,7 @@ class TunedLens(nn.Module):
         return (wide + wide @ self.weight[number].T + self.bias[number]).to(x.dtype)
 
     def check(self, model: Model, layers: Sequence[str]) -> None:
-        """Reads all weights each time, a second of a large model's: its own may have been trained on since."""
+        """Refuses another model. Reads all weights, which may have been trained further; this takes up to a second."""
         same = model_fingerprint(model) == self.fingerprint
         if not same or tuple(layers) != self.layers:
             raise InputError("this tuned lens was trained for another model, or for other weights: train one for this")
@@ -65,7 +68,7 @@ class TunedLens(nn.Module):
 
     @classmethod
     def load(cls, path: Path | str, model: Model) -> "TunedLens":
-        """The lens of this model; that of another is refused."""
+        """Loads the lens of this model, and refuses that of another."""
         lens, source = cls(model), open_tensors(Path(path))
         if bytes(source.read("fingerprint").tolist()) != lens.fingerprint:
             raise InputError(f"{path} is the lens of another model, or of other weights: train one for this")
@@ -76,7 +79,7 @@ class TunedLens(nn.Module):
 
 
 def model_fingerprint(model: nn.Module) -> bytes:
-    """Of the family, its numbers and all weights, in single precision whatever they are kept in."""
+    """A hash of the config and all weights, in single precision whatever they are stored in."""
     body = cast(Model, uncompiled(model))
     digest = hashlib.sha256(json.dumps(body.config.to_dict(), sort_keys=True).encode())
     for name, value in sorted(body.state_dict().items()):  # 8-bit weights are no parameters
@@ -89,12 +92,17 @@ def model_fingerprint(model: nn.Module) -> bytes:
 def train_tuned_lens(
     model: Model, batches: Batches, *, rate: float = 1e-3, progress: Progress = no_progress
 ) -> TunedLens:
-    """Trains translators for all layers at once, a step for each batch; the model's weights and gradients stay."""
+    """Trains the maps of all layers at once, one step for each batch; the model is not changed.
+
+    >>> train_tuned_lens(model, [(ids,), (other_ids,)])
+    """
     model = check_model(model, {})
     if isinstance(model.head, POOLED):
-        raise InputError(f"a tuned lens learns from many words; {type(model.head).__name__} says one thing per text")
+        raise InputError(
+            f"a tuned lens is trained on many tokens, and {type(model.head).__name__} gives one answer per text"
+        )
     if not batches:
-        raise InputError("no batch to learn from")
+        raise InputError("there are no batches to train on")
     lens = TunedLens(model)
     optimizer = torch.optim.AdamW(lens.parameters(), lr=rate, betas=(0.9, 0.95), weight_decay=0.0)
     for step, given in enumerate(counted_progress(batches, progress)):
@@ -106,7 +114,7 @@ def train_tuned_lens(
 
 
 def _set_gradients(model: Model, lens: TunedLens, given: Sequence[Tensor]) -> None:
-    """Of the KL of all layers; one layer at a time, so that the logits of two exist at most."""
+    """Sets the gradients of the KL of all layers, one layer at a time, to save memory."""
     with torch.no_grad():
         states = residual_streams(model, *given, stream=lens.side, normed=False)
         last = _log_p(model, lens, states[lens.layers[-1]])
@@ -116,7 +124,7 @@ def _set_gradients(model: Model, lens: TunedLens, given: Sequence[Tensor]) -> No
         with torch.enable_grad():
             log_p = _log_p(model, lens, lens.translate(layer, states[layer]))
             kl = (last.exp() * (last - log_p)).sum(-1).mean()
-        # asked of the translators alone, so that nothing is added to the model's own gradients
+        # only of the lens, so that the gradients of the model stay as they are
         found = torch.autograd.grad(kl, tuple(lens.parameters()))
         for parameter, gradient in zip(lens.parameters(), found, strict=True):
             parameter.grad += gradient  # type: ignore[operator]
@@ -128,10 +136,14 @@ def _log_p(model: Model, lens: TunedLens, x: Tensor) -> Tensor:
     return upcast(logits).log_softmax(-1)
 
 
+@checked
 def kl_by_layer(
     model: Model, batches: Batches, *, tuned: TunedLens | None = None, progress: Progress = no_progress
 ) -> dict[str, float]:
-    """The mean KL between what the last layer says and what each says, in nats per position."""
+    """The mean KL divergence of each layer's answers from the last layer's, in nats per position.
+
+    >>> kl_by_layer(model, [(ids,)])
+    """
     found = [logit_lens(model, *given, top=1, tuned=tuned) for given in counted_progress(batches, progress)]
     mean = torch.cat([lens.kl.double().flatten(1) for lens in found], dim=1).mean(1)
     return dict(zip(found[0].layers, mean.tolist(), strict=True))

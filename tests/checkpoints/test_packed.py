@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cutaway.checkpoints import export, load, pack, save
+from cutaway.checkpoints.convert import write_packed
 from cutaway.checkpoints.packed import SCALE, UnpackedTensors, measure_packed, pack_tensors
 from cutaway.checkpoints.shards import write_shards
 from cutaway.checkpoints.tensors import INDEX, SINGLE, TensorFile, open_tensors
@@ -226,9 +227,16 @@ def test_a_model_is_loaded_with_8_bit_matrices(tmp_path: Path):
 
 
 def test_card_licence_and_recipe_all_come_along_where_they_are_files(tmp_path: Path):
-    for name in ("README.md", "LICENSE", "recipe.toml", "LICENSE.bak", "config.json", "tokenizer.json"):
-        (tmp_path / name).write_text("x")
-    assert [file.name for file in carried(tmp_path)] == ["README.md", "LICENSE", "recipe.toml"]
-    (tmp_path / "LICENSE").unlink()
-    (tmp_path / "LICENSE").mkdir()
-    assert [file.name for file in carried(tmp_path)] == ["README.md", "recipe.toml"]
+    source, model = tmp_path / "source", tiny("gpt2", dtype=torch.float32)
+    source.mkdir()
+    for name in ("README.md", "LICENSE", "recipe.toml", "LICENSE.bak", "notes.txt"):
+        (source / name).write_text(name)
+
+    def carried(folder: Path) -> dict[str, str]:
+        write_packed(source, model, folder, None, store="int8")
+        return {file.name: file.read_text() for file in folder.iterdir() if (source / file.name).exists()}
+
+    assert carried(tmp_path / "one") == {name: name for name in ("README.md", "LICENSE", "recipe.toml")}
+    (source / "LICENSE").unlink()
+    (source / "LICENSE").mkdir()
+    assert carried(tmp_path / "two") == {name: name for name in ("README.md", "recipe.toml")}

@@ -399,7 +399,7 @@ SAID_AS = {"bert": "hidden_act", "roberta": "hidden_act", "roformer": "hidden_ac
 
 def config_with(folder: Path, model_type: str, **values: Any) -> Any:
     (folder / "config.json").write_text(json.dumps({"model_type": model_type, **values}))
-    return read_config(folder).config
+    return read_config(folder)
 
 
 @pytest.mark.parametrize("model_type", SAID_AS)

@@ -25,6 +25,7 @@ from cutaway.decoding.engine.engine import Job
 from cutaway.decoding.generate import generate, prompt_ids, write_texts
 from cutaway.decoding.generate_with_draft import write_drafted
 from cutaway.decoding.options import GenerationOptions
+from cutaway.decoding.rules.from_options import rules_of
 from cutaway.decoding.rules.regex import Matching
 from cutaway.decoding.rules.scores import (
     BadWords,
@@ -572,8 +573,9 @@ def test_what_is_wished_where_nothing_is_said():
         "presence_penalty": 0.0, "no_repeat_ngram": None, "bad_words": (), "min_tokens": 0, "allow": None, "rules": (),
         "stop": (), "beam": 1, "n_best": 1, "groups": 1, "diversity": None, "prune": None, "seed": 0,
     }  # fmt: skip
-    assert GenerationOptions(beam=2, groups=2).price == 0.5
-    assert [GenerationOptions(beam=2, groups=2, diversity=x).price for x in (0.0, 0.25, 2.0)] == [0.0, 0.25, 2.0]
+    assert GenerationOptions(beam=2, groups=2).search.diversity == 0.5
+    for price in (0.0, 0.25, 2.0):
+        assert GenerationOptions(beam=2, groups=2, diversity=price).search.diversity == price
 
 
 def test_groups_pay_half_a_nat_unless_another_price_is_named(tokenizer):
@@ -608,6 +610,6 @@ ALONE: list[tuple[dict[str, object], list[Rule]]] = [
 @pytest.mark.parametrize(("wishes", "rules"), ALONE, ids=lambda x: str(x)[:40])
 def test_every_wish_is_the_rule_that_it_names(tokenizer, wishes, rules):
     """Also one that goes the other way: a penalty below 1 rewards what stands there."""
-    found = GenerationOptions(**wishes).all_rules(tokenizer, 400, 100)
+    found = rules_of(GenerationOptions(**wishes), tokenizer, 400, 100)
     assert sorted(map(str, found)) == sorted(map(str, rules))
     assert set(found) == set(rules)

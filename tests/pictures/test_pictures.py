@@ -614,7 +614,7 @@ def test_the_table_of_pooled_heads_names_the_words_of_the_strongest_weight() -> 
     places = [(0, 0), (137, 61), (199, 198)]
     for head, (query, key) in enumerate(places):
         patterns[0, head, query, key] = 0.9
-    picture = heads(patterns, words, words)
+    picture = head_maps(patterns, words, words)
     assert picture.pools == (4, 4)
     _, rows = picture.table()
     for (query, key), row in zip(places, rows, strict=True):

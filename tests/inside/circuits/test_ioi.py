@@ -199,13 +199,13 @@ def test_a_model_trained_on_names_has_a_circuit(tmp_path: Path) -> None:
 def test_a_toy_learns_other_sentences_than_those_that_it_is_tried_on(monkeypatch: pytest.MonkeyPatch):
     """Whoever asks draws sentences by a seed such as 0, 1 or 1234: none of these is among those of the training."""
     drawn: list[int] = []
-    made = names.make_prompts
+    made = names.ioi_prompts
 
     def heard(*given: Any, seed: int, **more: Any) -> Any:
         drawn.append(seed)
         return made(*given, seed=seed, **more)
 
-    monkeypatch.setattr(names, "make_prompts", heard)
+    monkeypatch.setattr(names, "ioi_prompts", heard)
     for seed in (0, 1):
         names.train_names(steps=2, batch=4, n_layers=1, seed=seed)
     assert len(set(drawn)) == 4

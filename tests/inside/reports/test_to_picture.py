@@ -182,6 +182,6 @@ def test_the_words_of_a_question_are_named_by_the_side_that_they_stand_on(tmp_pa
     sides_of = {"gpt2": ["text"], "bert": ["text"], "label": ["text"], "translator": ["source", "target"]}
     for name, sides in sides_of.items():
         its, tokenizer = load(folder[name]), tokenizer_of(folder[name])
-        _, asked = question_of(its, tokenizer, ASKED[name], target="a dog" if name == "translator" else None)
+        _, asked = ask(its, tokenizer, ASKED[name], AskOptions(), target="a dog" if name == "translator" else None)
         assert [*asked.texts] == sides
         assert [len(words) for words in asked.texts.values()] == [one.shape[1] for one in asked.inputs]

@@ -19,6 +19,7 @@ from tokens.test_tokenizer import byte_level
 from torch import Tensor
 
 import cutaway
+from cutaway import inside
 from cutaway.arguments import Options, checked, fits, in_words, option, with_options
 from cutaway.errors import CutawayError, InputError, UnknownArgument
 from cutaway.evaluation import evaluate
@@ -164,7 +165,7 @@ def test_the_names_of_hugging_face_lead_to_ours(loaded: dict[str, Any]) -> None:
 
 def test_every_public_function_looks_at_its_arguments() -> None:
     free = {"models", "compare_sweeps"}  # which take none, or what only we make
-    functions = {name: getattr(cutaway, name) for name in cutaway.__all__}
+    functions = {name: getattr(room, name) for room in (cutaway, inside) for name in room.__all__}
     functions = {name: one for name, one in functions.items() if inspect.isfunction(one) and name not in free}
     for name, function in functions.items():
         assert get_type_hints(function), name
@@ -221,13 +222,13 @@ def calls(of: dict[str, Any]) -> dict[str, tuple[Callable[..., Any], list[Any], 
             "seed": 0, "dtype": torch.float32, "device": "cpu", "d_model": 24, "n_heads": 4, "n_layers": 1, "d_ff": 8,
             "vocab_size": 50, "task": "hidden", "dropout": 0.0}),
         "tap_names": (cutaway.tap_names, [gpt2[0]], {}),
-        "greedy": (cutaway.greedy, [gpt2[0], IDS], {"n": 1, "real": None, "end_ids": None}),
-        "lens": (cutaway.logit_lens, [gpt2[0], IDS], {"stream": None, "positions": None, "top": 1, "tokens": ()}),
+        "greedy": (cutaway.decoding.greedy, [gpt2[0], IDS], {"n": 1, "real": None, "end_ids": None}),
+        "lens": (inside.logit_lens, [gpt2[0], IDS], {"stream": None, "positions": None, "top": 1, "tokens": ()}),
         "look": (cutaway.inspect, [*gpt2, ASKED["gpt2"]], {"show": ["answer"], "k": 1, "target": None}),
-        "sweep": (cutaway.patch_sweep, [gpt2[0], IDS, IDS + 1, first_score], {"over": "residual", "layers": [0]}),
-        "gradient": (cutaway.gradient_x_input, [gpt2[0], IDS], {"metric": first_score, "at": None}),
-        "loss": (cutaway.next_token_loss, [gpt2[0], IDS], {"documents": None}),
-        "means": (cutaway.mean_activations, [gpt2[0], IDS], {"places": "decoder.0.residual_after", "rows": 2}),
+        "sweep": (inside.patch_sweep, [gpt2[0], IDS, IDS + 1, first_score], {"over": "residual", "layers": [0]}),
+        "gradient": (inside.gradient_x_input, [gpt2[0], IDS], {"metric": first_score, "at": None}),
+        "loss": (cutaway.objectives.next_token_loss, [gpt2[0], IDS], {"documents": None}),
+        "means": (inside.mean_activations, [gpt2[0], IDS], {"places": "decoder.0.residual_after", "rows": 2}),
         "train_tokenizer": (cutaway.train_tokenizer, [["a b"]], {
             "kind": "word", "vocab_size": None, "lowercase": False, "min_frequency": 1, "mask": False}),
         "verify": (cutaway.verify, [folder / "vit"], {"seed": 0, "quick": True, "length": None, "device": "cpu"}),

@@ -203,7 +203,7 @@ def test_no_number_on_one_of_the_two_is_not_hidden_by_the_other(
     long: bool, wrong: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def law(subject: Subject) -> Measure:
-        return Measure(value=wrong if subject.asked.long is long else 0.25, inputs="")
+        return Measure(value=wrong if subject.inputs.long is long else 0.25, inputs="")
 
     monkeypatch.setattr(import_module("cutaway.certificate.verify"), "LAWS", {"law": law})
     entry = certified(sound("bert")).entry("law")

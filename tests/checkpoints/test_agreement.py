@@ -42,4 +42,4 @@ def test_a_difference_is_a_share_of_the_largest_number_or_of_1_and_no_number_nev
     for odd in (float("nan"), float("inf"), -float("inf")):
         assert not found([1.0], [odd]).holds
     assert "do not match the model's" in str(found([1.0], [float("nan")]))
-    assert "are as ours" in str(small)
+    assert "numbers from engine match the model's" in str(small)

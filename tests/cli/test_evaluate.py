@@ -1,7 +1,7 @@
 """`cutaway evaluate`: the whole way from files to scores, for every kind of model."""
 
 import json
-from dataclasses import astuple
+from dataclasses import asdict, astuple
 from pathlib import Path
 
 import numpy as np
@@ -277,23 +277,29 @@ MADE = {
     "bert": lambda: (tiny("bert", vocab_size=400, pad_id=0, dtype=torch.float32), byte_level()),
 }
 REACHED = [
-    ("gpt2", TEXT, [], {"context": None, "stride": None, "start": True}),
-    ("gpt2", TEXT, ["--context", 9], {"context": 9, "stride": None, "start": True}),
-    ("gpt2", TEXT, ["--context", 9, "--stride", 4], {"context": 9, "stride": 4, "start": True}),
-    ("gpt2", TEXT, ["--no-start"], {"context": None, "stride": None, "start": False}),
-    ("gpt2", PAIRS_, [], {"before": None, "start": True}),
-    ("gpt2", PAIRS_, ["--before", "So:"], {"before": "So:", "start": True}),
-    ("gpt2", PAIRS_, ["--no-start"], {"before": None, "start": False}),
+    ("gpt2", TEXT, [], {}),
+    ("gpt2", TEXT, ["--context", 9], {"context": 9}),
+    ("gpt2", TEXT, ["--context", 9, "--stride", 4], {"context": 9, "stride": 4}),
+    ("gpt2", TEXT, ["--no-start"], {"start": False}),
+    ("gpt2", PAIRS_, [], {}),
+    ("gpt2", PAIRS_, ["--before", "So:"], {"before": "So:"}),
+    ("gpt2", PAIRS_, ["--no-start"], {"start": False}),
     ("gpt2", WORDS_, ["--before", "So:", "--no-start"], {"before": "So:", "start": False}),
-    ("gpt2", LAST, [], {"start": True}),
+    ("gpt2", LAST, [], {}),
     ("gpt2", LAST, ["--no-start"], {"start": False}),
-    ("translator", "a.tsv", [], {"beam": 4, "length_penalty": 1.0, "prune": None, "tag": None}),
-    ("translator", "a.tsv", ["--beam", 2], {"beam": 2, "length_penalty": 1.0, "prune": None, "tag": None}),
-    ("translator", "a.tsv", ["--length-penalty", 0.5], {"beam": 4, "length_penalty": 0.5, "prune": None, "tag": None}),
-    ("translator", "a.tsv", ["--prune", 3], {"beam": 4, "length_penalty": 1.0, "prune": 3, "tag": None}),
-    ("bert", TEXT, [], {"context": None}),
+    ("translator", "a.tsv", [], {}),
+    ("translator", "a.tsv", ["--beam", 2], {"beam": 2}),
+    ("translator", "a.tsv", ["--length-penalty", 0.5], {"length_penalty": 0.5}),
+    ("translator", "a.tsv", ["--prune", 3], {"prune": 3.0}),
+    ("translator", "a.tsv", ["--to", "de"], {"to": "de"}),
+    ("bert", TEXT, [], {}),
     ("bert", TEXT, ["--context", 9], {"context": 9}),
 ]
+USUAL = {
+    "to": None, "beam": 4, "length_penalty": 1.0, "prune": None, "max_len": 256, "rows": None, "context": None,
+    "stride": None, "start": True, "before": None, "as_trained": False, "mean": (0.5,), "std": (0.5,), "batch": None,
+    "batch_tokens": None, "autocast": None, "level": 0.95,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "data", "options", "wanted"), REACHED)
@@ -307,15 +313,15 @@ def test_what_is_asked_reaches_what_scores(tmp_path, monkeypatch, kind, data, op
     (tmp_path / "a.tsv").write_text("source\ttarget\nHi\tHallo\n")
     asked = []
 
-    def heard(*given, sure, report, **more):
-        asked.append((more, sure))
+    def heard(*given, progress, options):
+        asked.append(options)
         raise InputError("heard")
 
     monkeypatch.setattr("cutaway.evaluation.evaluate", heard)
     for more, seed, resamples in (([], 0, 1000), (["--seed", 5, "--resamples", 7], 5, 7)):
         words = ["evaluate", tmp_path / "model", tmp_path / data, "--device", "cpu", *options, *more]
         assert "heard" in CliRunner().invoke(cli.app, list(map(str, words))).stderr
-        assert asked.pop() == (wanted, Sureness(seed=seed, resamples=resamples))
+        assert asdict(asked.pop()) == USUAL | wanted | {"seed": seed, "resamples": resamples}
 
 
 def test_which_examples_are_read_is_what_is_asked(tmp_path, monkeypatch):

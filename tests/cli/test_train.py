@@ -250,7 +250,7 @@ def test_the_time_left_is_that_of_the_steps_that_this_run_has_made(monkeypatch: 
     [(0, "0 s"), (0.6, "1 s"), (119.4, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2.0 h"), (12_345, "3.4 h")],
 )
 def test_how_long_is_said_in_seconds_minutes_or_hours(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
+    assert duration(float(seconds)) == said
 
 
 @pytest.mark.parametrize(
@@ -258,4 +258,4 @@ def test_how_long_is_said_in_seconds_minutes_or_hours(seconds: float, said: str)
     [(0, "0"), (999, "999"), (1000, "1 k"), (45_678, "45.7 k"), (1e6, "1 M"), (3.21e6, "3.21 M"), (2e9, "2 G")],
 )
 def test_large_numbers_are_said_with_three_digits(n: float, said: str) -> None:
-    assert amount(n) == said
+    assert amount(float(n)) == said

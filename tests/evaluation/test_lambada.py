@@ -140,5 +140,5 @@ def test_only_what_was_cut_is_told():
         passage = LastWord("QZ7"[n % 3] * (n % 2 + 1) + " KX9"[n % 4] * (n // 2), "b")
         whole = [1, *tokenizer.encode(f"{passage.context} {passage.word}", special=False)]
         lengths.add(len(whole))
-        assert bool(evaluate(model, tokenizer, [passage], sure=FEW).notes) == (len(whole) > 13), n
+        assert bool(evaluate(model, tokenizer, [passage], **FEW).notes) == (len(whole) > 13), n
     assert {12, 13, 14} <= lengths  # what comes last is only predicted

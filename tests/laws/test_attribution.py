@@ -20,7 +20,7 @@ from cutaway.inside.attribution.by_gradient import (
     integrated_gradients,
 )
 from cutaway.inside.attribution.gradients import Gradients
-from cutaway.inside.attribution.reference_inputs import values_of_baseline
+from cutaway.inside.attribution.reference_inputs import baseline_values
 from cutaway.inside.attribution.result import Attribution
 from cutaway.inside.attribution.rollout import attention_parts, attention_rollout, projected_values, value_weighted
 from cutaway.inside.patching.metrics import LogitDifference, Measure, last_real
@@ -394,10 +394,10 @@ def test_a_baseline_of_tokens_is_what_the_embedding_makes_of_them(name: str) -> 
             11: [part.tokens(torch.full_like(x, 11)) for part, x in zip(parts, given, strict=True)],
         }  # fmt: skip
         for one, expected in wanted.items():
-            for found, right in zip(values_of_baseline(asked, ends, one), expected, strict=True):
+            for found, right in zip(baseline_values(asked, ends, one), expected, strict=True):
                 assert close(found, right), one
-        for found, part, x in zip(values_of_baseline(asked, ends, others), parts, others, strict=True):
+        for found, part, x in zip(baseline_values(asked, ends, others), parts, others, strict=True):
             assert close(found, part.tokens(x))
         keep = tuple(torch.arange(x.shape[1]).expand(x.shape) % 2 == 0 for x in given)
-        for found, end, where in zip(values_of_baseline(asked, ends, "zero", keep), ends, keep, strict=True):
+        for found, end, where in zip(baseline_values(asked, ends, "zero", keep), ends, keep, strict=True):
             assert close(found, end * where[..., None])

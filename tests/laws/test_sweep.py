@@ -341,14 +341,14 @@ def test_equal_effects_share_the_mean_of_their_ranks(a: list[float], b: list[flo
 
 def test_rounding_is_no_movement_however_small_the_smallest_number_is() -> None:
     model, (clean, corrupted) = tiny("gpt2"), two_runs("gpt2")
-    found = sweep(model, clean, corrupted, METRIC, layers=[0], positions=[0, 1, 2, 3])
+    found = patch_sweep(model, clean, corrupted, METRIC, layers=[0], positions=[0, 1, 2, 3])
     base = torch.full_like(found.corrupted, 1000.0)
 
     def moving(effects: list[float]) -> Sweep:
         values = 1000.0 + torch.tensor(effects, dtype=torch.float64).view(*found.values.shape[:-1], 1)
         return replace(found, values=values.expand_as(found.values), corrupted=base)
 
-    alike = agreement(moving([1e-12, -1e-12, 5.0, -1000.0]), moving([0.0, 0.0, 5.0, -1000.0]))
+    alike = compare_sweeps(moving([1e-12, -1e-12, 5.0, -1000.0]), moving([0.0, 0.0, 5.0, -1000.0]))
     assert alike.sign == 1.0
     assert alike.rank == pytest.approx(1.0)
-    assert agreement(moving([1e-9, -1e-9, 5.0, -1000.0]), moving([0.0, 0.0, 5.0, -1000.0])).sign == 0.5
+    assert compare_sweeps(moving([1e-9, -1e-9, 5.0, -1000.0]), moving([0.0, 0.0, 5.0, -1000.0])).sign == 0.5

@@ -356,7 +356,7 @@ def test_so_many_batches_are_measured_as_the_recipe_says(
 ) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(
-        "cutaway.training.train.validate", lambda *args, **more: asked.append(more["batches"]) or {"loss": 1.0}
+        "cutaway.training.trainer.validate", lambda *args, **more: asked.append(more["batches"]) or {"loss": 1.0}
     )
     run(toy("lines", tmp_path, evaluate={"batches": batches, "every": 2}), tmp_path / "out")
     assert asked == [batches, batches]

@@ -330,7 +330,7 @@ def test_a_comparison_goes_on_only_as_it_was_begun(change, said, ladder):
     _, out = ladder
     files = [out.parent / name for name in ("text.txt", "other.txt")]
     asked = {"steps": 4, "changes": TINY, "resume": True}
-    with pytest.raises(CheckpointError, match=f"was begun with another {said}"):
+    with pytest.raises(CheckpointError, match=f"was started with another {said}"):
         compare(files, out, **asked | change)
     for others in (files[::-1], files[:1]):
         with pytest.raises(CheckpointError, match="was begun with another text"):

@@ -479,7 +479,7 @@ def test_terms_get_tokens_besides_those_of_the_text(limit, room):
     """A text whose terms took the room of the rest would break off behind them."""
     tokenizer = byte_level()
     glossary = Glossary({"apple": "quick fox", "I": "Hund"}, tokenizer)
-    wanted = [("quick fox", ()), ("Hund", ())]
+    wanted = (("quick fox", ()), ("Hund", ()))
     made = searching._term_job(Job(prompt=[1], source=[5, 6, 2], limit=limit), wanted, glossary, room, {2})
     owed = sum(max(len(way.ids) for way in ways) for ways in made.terms)
     assert made.owed == owed > 2

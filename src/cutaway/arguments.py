@@ -80,9 +80,9 @@ def option(
     default: Any,
     help: str,
     *,
-    least: float | None = None,
-    above: float | None = None,
-    most: float | None = None,
+    least: int | float | None = None,
+    above: int | float | None = None,
+    most: int | float | None = None,
     **command: Any,
 ) -> Any:
     """A field of an `Options` class: its default, what it does, and its bounds: at least, above, at most.

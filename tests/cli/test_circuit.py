@@ -94,7 +94,7 @@ def test_idle_heads_are_counted(speaker: Path, tmp_path: Path, monkeypatch: pyte
     for losses, expected in (
         ([0.1], "each of its heads adds"),
         ([0.0], "1 adds nothing: 0"),
-        ([0, -1], "2 add nothing"),
+        ([0.0, -1.0], "2 add nothing"),
     ):
         needed = {str(node): loss for node, loss in enumerate(losses)}
         monkeypatch.setattr("cutaway.inside.presets.table.minimality", lambda *_, needed=needed, **__: needed)

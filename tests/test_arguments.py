@@ -19,7 +19,7 @@ from tokens.test_tokenizer import byte_level
 from torch import Tensor
 
 import cutaway
-from cutaway import inside
+from cutaway import decoding, inside
 from cutaway.arguments import Options, checked, fits, in_words, option, with_options
 from cutaway.errors import CutawayError, InputError, UnknownArgument
 from cutaway.evaluation import evaluate
@@ -165,7 +165,7 @@ def test_the_names_of_hugging_face_lead_to_ours(loaded: dict[str, Any]) -> None:
 
 def test_every_public_function_looks_at_its_arguments() -> None:
     free = {"models", "compare_sweeps"}  # which take none, or what only we make
-    functions = {name: getattr(room, name) for room in (cutaway, inside) for name in room.__all__}
+    functions = {name: getattr(cutaway, name) for name in cutaway.__all__}
     functions = {name: one for name, one in functions.items() if inspect.isfunction(one) and name not in free}
     for name, function in functions.items():
         assert get_type_hints(function), name
@@ -285,8 +285,20 @@ USUAL: dict[str, dict[str, Any]] = {
         "batch_tokens": 8192,
     },
     "classify": {"batch_tokens": 8192, "batch": 256},
+    "describe": {"batch": 1, "dtype": "torch.float32"},
     "embed": {"pool": "mean", "batch_tokens": 8192},
     "estimate_sweep": {"over": "residual"},
+    "evaluate": {
+        "resamples": 1000,
+        "seed": 0,
+        "level": 0.95,
+        "beam": 4,
+        "length_penalty": 1.0,
+        "max_len": 256,
+        "start": True,
+        "mean": (0.5,),
+        "std": (0.5,),
+    },
     "fill": {"k": 5, "batch_tokens": 8192},
     "explain_blank": {"method": "integrated_gradients"},
     "explain_image": {"at": "patches", "method": "integrated_gradients"},
@@ -375,9 +387,9 @@ USUAL: dict[str, dict[str, Any]] = {
 
 
 def function_named(name: str) -> Any:
-    """One of `cutaway`, or of a room."""
+    """One of `cutaway`, of `cutaway.inside` or `cutaway.decoding`, or of a module."""
     if "." not in name:
-        return getattr(cutaway, name)
+        return next(getattr(room, name) for room in (cutaway, inside, decoding) if hasattr(room, name))
     found, *names = [import_module("cutaway"), *name.split(".")]
     for number, part in enumerate(names, 1):
         module = "cutaway." + ".".join(names[:number])

@@ -15,14 +15,9 @@ from tokens.test_tokenizer import byte_level
 
 from cutaway import generate
 from cutaway.before.chomsky.experiment import run_experiment
-<<<<<<< HEAD
-from cutaway.certificate.inputs import questions
-from cutaway.inside import deletion_curve
-from cutaway.inside.circuits.ioi import make_prompts
-=======
 from cutaway.certificate.inputs import short_inputs
+from cutaway.inside import deletion_curve
 from cutaway.inside.circuits.ioi import ioi_prompts
->>>>>>> surv-merge
 from cutaway.inside.patching.ablation import ablate_sweep
 from cutaway.inside.patching.interventions import Ablate, Place, intervene, record_activations
 from cutaway.toys import names, reversal

@@ -382,7 +382,7 @@ USUAL: dict[str, dict[str, Any]] = {
     "inside.word_vectors.WordVectors.analogy": {"k": 10, "by": "add"},
     "before.units.read_ids": {"split": "file", "new": True},
     "evaluation.bleu.bleu": {"tokenize": "13a"},
-    "tokens.train_tokenizer.train_tokenizer": {"kind": "bpe", "tags": "", "min_frequency": 1},
+    "tokens.tokenizer_training.train_tokenizer": {"kind": "bpe", "tags": "", "min_frequency": 1},
 }
 
 

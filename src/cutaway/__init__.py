@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from cutaway.families import build
     from cutaway.inside import describe, inspect
     from cutaway.model.tap import edit, tap_names, watch
-    from cutaway.tokens.train_tokenizer import train_tokenizer
+    from cutaway.tokens.tokenizer_training import train_tokenizer
     from cutaway.training.train import train
 
     __version__: str
@@ -87,7 +87,7 @@ _HOMES = {
     "save": "checkpoints",
     "tap_names": "model.tap",
     "train": "training.train",
-    "train_tokenizer": "tokens.train_tokenizer",
+    "train_tokenizer": "tokens.tokenizer_training",
     "translate": "decoding.translate",
     "verify": "certificate",
     "watch": "model.tap",

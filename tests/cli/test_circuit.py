@@ -24,7 +24,7 @@ from cutaway.inside.circuits.head_scores import HeadScores
 from cutaway.inside.circuits.induction import InductionHeads, induction_heads, repeated_tokens
 from cutaway.inside.circuits.ioi import IOI_TEMPLATES, ROLES, IoiAnswers, ioi_prompts
 from cutaway.model.model import Model
-from cutaway.tokens.train_tokenizer import train_tokenizer
+from cutaway.tokens.tokenizer_training import train_tokenizer
 from cutaway.training.checkpoint import write_checkpoint
 
 FEW = ["--limit", 4, "--size", 6]

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from cutaway.checkpoints import save
 from cutaway.families import build
-from cutaway.tokens.train_tokenizer import train_tokenizer
+from cutaway.tokens.tokenizer_training import train_tokenizer
 
 SENTENCE = "The quick brown fox jumps over the lazy dog."
 START, VOCAB = 1, 37_000

@@ -39,7 +39,7 @@ def pieces(folder: Path) -> Iterator[str]:
 
 def make(text: Path, folder: Path, megabytes: int, vocab_size: int) -> None:
     """Write the text, and train the tokenizer on its beginning."""
-    from cutaway.tokens.train_tokenizer import train_tokenizer
+    from cutaway.tokens.tokenizer_training import train_tokenizer
 
     beginning, length = [], 0
     with (folder / "text.txt").open("w", encoding="utf-8") as file:

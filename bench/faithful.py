@@ -19,8 +19,7 @@ import numpy as np
 import torch
 
 import cutaway
-from cutaway import Ablate, Place
-from cutaway.inside import questions
+from cutaway.inside import Ablate, Place, questions
 from cutaway.inside.attribution.deletion_curve import deletion_curve
 from cutaway.inside.attribution.result import METHODS
 from cutaway.inside.question import Question
@@ -57,7 +56,7 @@ def alone(model: Model, folder: Path, n: int = 2000) -> None:
         Place(f"encoder.{layer}.attention.heads", positions=slice(1, None)) for layer in range(len(model.encoder))
     ]
     for name, gone in ("as it is", []), ("no patch looks at another", places):
-        with cutaway.intervene(model, [Ablate(place) for place in gone]):
+        with cutaway.inside.intervene(model, [Ablate(place) for place in gone]):
             said = cutaway.classify(model, list(mnist(folder)[:n]))
         right = np.mean([int(one.label) == label for one, label in zip(said, true, strict=True)])
         print(f"{name}: {right:.1%} of {n:,} digits are right")

@@ -179,7 +179,8 @@ def agreement_table(path: str) -> None:
     """How well one backward pass estimates a sweep, on one pair of sentences that a trained model understands."""
     import torch
 
-    from cutaway import LogitDifference, compare_sweeps, estimate_sweep, load, load_tokenizer, patch_sweep
+    from cutaway import load, load_tokenizer
+    from cutaway.inside import LogitDifference, compare_sweeps, estimate_sweep, patch_sweep
 
     net, tokenizer = load(path), load_tokenizer(path)
     sentence = "When Mary and John went to the store, {} gave a drink to"

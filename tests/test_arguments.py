@@ -19,6 +19,7 @@ from tokens.test_tokenizer import byte_level
 from torch import Tensor
 
 import cutaway
+from cutaway import decoding, inside
 from cutaway.arguments import Options, checked, fits, in_words, option, with_options
 from cutaway.errors import CutawayError, InputError, UnknownArgument
 from cutaway.evaluation import evaluate
@@ -221,13 +222,13 @@ def calls(of: dict[str, Any]) -> dict[str, tuple[Callable[..., Any], list[Any], 
             "seed": 0, "dtype": torch.float32, "device": "cpu", "d_model": 24, "n_heads": 4, "n_layers": 1, "d_ff": 8,
             "vocab_size": 50, "task": "hidden", "dropout": 0.0}),
         "tap_names": (cutaway.tap_names, [gpt2[0]], {}),
-        "greedy": (cutaway.greedy, [gpt2[0], IDS], {"n": 1, "real": None, "end_ids": None}),
-        "lens": (cutaway.logit_lens, [gpt2[0], IDS], {"stream": None, "positions": None, "top": 1, "tokens": ()}),
+        "greedy": (cutaway.decoding.greedy, [gpt2[0], IDS], {"n": 1, "real": None, "end_ids": None}),
+        "lens": (inside.logit_lens, [gpt2[0], IDS], {"stream": None, "positions": None, "top": 1, "tokens": ()}),
         "look": (cutaway.inspect, [*gpt2, ASKED["gpt2"]], {"show": ["answer"], "k": 1, "target": None}),
-        "sweep": (cutaway.patch_sweep, [gpt2[0], IDS, IDS + 1, first_score], {"over": "residual", "layers": [0]}),
-        "gradient": (cutaway.gradient_x_input, [gpt2[0], IDS], {"metric": first_score, "at": None}),
-        "loss": (cutaway.next_token_loss, [gpt2[0], IDS], {"documents": None}),
-        "means": (cutaway.mean_activations, [gpt2[0], IDS], {"places": "decoder.0.residual_after", "rows": 2}),
+        "sweep": (inside.patch_sweep, [gpt2[0], IDS, IDS + 1, first_score], {"over": "residual", "layers": [0]}),
+        "gradient": (inside.gradient_x_input, [gpt2[0], IDS], {"metric": first_score, "at": None}),
+        "loss": (cutaway.objectives.next_token_loss, [gpt2[0], IDS], {"documents": None}),
+        "means": (inside.mean_activations, [gpt2[0], IDS], {"places": "decoder.0.residual_after", "rows": 2}),
         "train_tokenizer": (cutaway.train_tokenizer, [["a b"]], {
             "kind": "word", "vocab_size": None, "lowercase": False, "min_frequency": 1, "mask": False}),
         "verify": (cutaway.verify, [folder / "vit"], {"seed": 0, "quick": True, "length": None, "device": "cpu"}),
@@ -284,8 +285,20 @@ USUAL: dict[str, dict[str, Any]] = {
         "batch_tokens": 8192,
     },
     "classify": {"batch_tokens": 8192, "batch": 256},
+    "describe": {"batch": 1, "dtype": "torch.float32"},
     "embed": {"pool": "mean", "batch_tokens": 8192},
     "estimate_sweep": {"over": "residual"},
+    "evaluate": {
+        "resamples": 1000,
+        "seed": 0,
+        "level": 0.95,
+        "beam": 4,
+        "length_penalty": 1.0,
+        "max_len": 256,
+        "start": True,
+        "mean": (0.5,),
+        "std": (0.5,),
+    },
     "fill": {"k": 5, "batch_tokens": 8192},
     "explain_blank": {"method": "integrated_gradients"},
     "explain_image": {"at": "patches", "method": "integrated_gradients"},
@@ -369,14 +382,14 @@ USUAL: dict[str, dict[str, Any]] = {
     "inside.word_vectors.WordVectors.analogy": {"k": 10, "by": "add"},
     "before.units.read_ids": {"split": "file", "new": True},
     "evaluation.bleu.bleu": {"tokenize": "13a"},
-    "tokens.train_tokenizer.train_tokenizer": {"kind": "bpe", "tags": "", "min_frequency": 1},
+    "tokens.tokenizer_training.train_tokenizer": {"kind": "bpe", "tags": "", "min_frequency": 1},
 }
 
 
 def function_named(name: str) -> Any:
-    """One of `cutaway`, or of a room."""
+    """One of `cutaway`, of `cutaway.inside` or `cutaway.decoding`, or of a module."""
     if "." not in name:
-        return getattr(cutaway, name)
+        return next(getattr(room, name) for room in (cutaway, inside, decoding) if hasattr(room, name))
     found, *names = [import_module("cutaway"), *name.split(".")]
     for number, part in enumerate(names, 1):
         module = "cutaway." + ".".join(names[:number])

@@ -42,7 +42,7 @@ def only(folder: Path) -> Path:
 
 
 def a_tokenizer() -> Any:
-    from cutaway.tokens.train_tokenizer import train_tokenizer
+    from cutaway.tokens.tokenizer_training import train_tokenizer
 
     return train_tokenizer(sentences(60, Random(0)), kind="bpe", vocab_size=300)
 

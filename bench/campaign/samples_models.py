@@ -134,7 +134,7 @@ def _cuts(folder: Path, out: Path) -> None:
 
 
 def _tokenizers(place: Path) -> Reader:
-    from cutaway.tokens.train_tokenizer import train_tokenizer
+    from cutaway.tokens.tokenizer_training import train_tokenizer
 
     samples = []
     for kind in ("bpe", "wordpiece", "unigram", "word", "char", "byte"):

@@ -17,7 +17,7 @@ from cutaway import bundled
 from cutaway.bundled.cards import front_matter, read_front_matter
 from cutaway.checkpoints import load, load_tokenizer, save, tokenizer_of
 from cutaway.errors import CheckpointError
-from cutaway.tokens.train_tokenizer import train_tokenizer
+from cutaway.tokens.tokenizer_training import train_tokenizer
 
 CARD = {"about": "Writes on: «so»", "license": "CC0-1.0", "score": '1.41 "bits" per byte'}
 

@@ -24,7 +24,7 @@ from cutaway.inside.circuits.head_scores import HeadScores
 from cutaway.inside.circuits.induction import InductionHeads, induction_heads, repeated_tokens
 from cutaway.inside.circuits.ioi import IOI_TEMPLATES, ROLES, IoiAnswers, ioi_prompts
 from cutaway.model.model import Model
-from cutaway.tokens.train_tokenizer import train_tokenizer
+from cutaway.tokens.tokenizer_training import train_tokenizer
 from cutaway.training.checkpoint import write_checkpoint
 
 FEW = ["--limit", 4, "--size", 6]
@@ -94,7 +94,7 @@ def test_idle_heads_are_counted(speaker: Path, tmp_path: Path, monkeypatch: pyte
     for losses, expected in (
         ([0.1], "each of its heads adds"),
         ([0.0], "1 adds nothing: 0"),
-        ([0, -1], "2 add nothing"),
+        ([0.0, -1.0], "2 add nothing"),
     ):
         needed = {str(node): loss for node, loss in enumerate(losses)}
         monkeypatch.setattr("cutaway.inside.presets.table.minimality", lambda *_, needed=needed, **__: needed)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from cutaway import bundled, classify, cli, load, load_tokenizer, translate
 from cutaway.checkpoints import save
 from cutaway.cli.demo import BLANK, DIGIT, SENTENCE, STORY, _pixels
-from cutaway.tokens.train_tokenizer import train_tokenizer
+from cutaway.tokens.tokenizer_training import train_tokenizer
 
 TEXT = [SENTENCE, STORY, "Ich habe einen Apfel gegessen."]
 

@@ -18,7 +18,7 @@ from cutaway.checkpoints import load, save
 from cutaway.errors import InputError
 from cutaway.evaluation import LastWord, Pair, Schema, evaluate
 from cutaway.model.precision import with_precision
-from cutaway.tokens.train_tokenizer import train_tokenizer
+from cutaway.tokens.tokenizer_training import train_tokenizer
 
 FEW = ["--resamples", "20"]
 

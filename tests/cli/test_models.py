@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from cutaway import bundled, cli, pack
 from cutaway.bundled.cards import front_matter
 from cutaway.checkpoints import load, save
-from cutaway.tokens.train_tokenizer import train_tokenizer
+from cutaway.tokens.tokenizer_training import train_tokenizer
 
 WORDS = "the dog runs and barks at a man in the park while it rains on the old house".split()
 

@@ -16,7 +16,7 @@ from cutaway import cli
 from cutaway.cli.tokenizer.train import _Texts
 from cutaway.tokens import Tokenizer, train_tokenizer
 from cutaway.tokens.options import Kind
-from cutaway.tokens.train_tokenizer import KINDS
+from cutaway.tokens.tokenizer_training import KINDS
 
 BOOK = "It was eight o'clock in the morning, and they went into the pavilion to drink tea.\n\n" * 40
 

@@ -9,7 +9,7 @@ from helpers.tiny_models import tiny
 from cutaway.decoding.confidence import confidence_of
 from cutaway.decoding.generate import write_texts
 from cutaway.decoding.options import GenerationOptions
-from cutaway.tokens.train_tokenizer import train_tokenizer
+from cutaway.tokens.tokenizer_training import train_tokenizer
 
 TEXTS = ["the old man's naïve dog ran, and the cat sat down."] * 3
 PROMPT = "the dog"

@@ -9,8 +9,8 @@ from tokenizers import AddedToken
 from torch import Tensor
 
 import cutaway
-from cutaway import LogitDifference, Patch, Place
 from cutaway.evaluation.winograd import Schema
+from cutaway.inside import LogitDifference, Patch, Place
 from cutaway.inside.attribution.by_gradient import integrated_gradients
 from cutaway.inside.circuits.coreference import coreference_heads
 from cutaway.inside.circuits.edges import find_edges
@@ -57,7 +57,7 @@ def test_watching_changes_no_bit() -> None:
 def test_the_parts_of_the_stream_are_the_stream_and_the_logits() -> None:
     for name in ALL:
         _, there, _, sent = on_both(name)
-        found = cutaway.decompose_residual(there, *sent)
+        found = cutaway.inside.decompose_residual(there, *sent)
         assert close(found.total(), found.stream), name
         tokens = [3, 1, 4] if name != "vit" else None
         logits = there(*sent)
@@ -67,7 +67,7 @@ def test_the_parts_of_the_stream_are_the_stream_and_the_logits() -> None:
 def test_lenses_read_the_same() -> None:
     for name in ("gpt2", "llama", "bert", "transformer"):
         here, there, given, sent = on_both(name)
-        seen, shown = cutaway.logit_lens(here, *given), cutaway.logit_lens(there, *sent)
+        seen, shown = cutaway.inside.logit_lens(here, *given), cutaway.inside.logit_lens(there, *sent)
         assert torch.equal(seen.top_tokens.cpu(), shown.top_tokens.cpu()), name
 
 
@@ -75,7 +75,7 @@ def test_sweeps_and_their_estimates_are_the_same() -> None:
     for name in ALL:
         here, there, given, sent = on_both(name)
         for over in ("residual", "heads"):
-            for way in (cutaway.patch_sweep, cutaway.estimate_sweep):
+            for way in (cutaway.inside.patch_sweep, cutaway.inside.estimate_sweep):
                 seen = way(here, given, other(given), METRIC, over=over)
                 shown = way(there, sent, other(sent), METRIC, over=over)
                 assert close(shown.values.cpu(), seen.values), (name, over, way.__name__)
@@ -86,8 +86,8 @@ def test_everything_from_another_run_is_the_other_run() -> None:
     for name in ("gpt2", "llama", "bert"):
         _, there, _, sent = on_both(name)
         side = "encoder" if name == "bert" else "decoder"
-        saved = cutaway.record_activations(there, *sent, places=[f"{side}.1.residual_after"])
-        with torch.no_grad(), cutaway.intervene(there, [Patch(Place.of(f"{side}.1.residual_after"), saved)]):
+        saved = cutaway.inside.record_activations(there, *sent, places=[f"{side}.1.residual_after"])
+        with torch.no_grad(), cutaway.inside.intervene(there, [Patch(Place.of(f"{side}.1.residual_after"), saved)]):
             assert torch.equal(there(*other(sent)), there(*sent)), name
 
 
@@ -131,13 +131,13 @@ def test_circuits_and_ablations_are_the_same() -> None:
         here, there, given, sent = on_both(name)
         metric = LogitDifference(1, 3)
         seen, shown = (
-            cutaway.ablate_sweep(model, *ids, metric=metric, over="heads")
+            cutaway.inside.ablate_sweep(model, *ids, metric=metric, over="heads")
             for model, ids in ((here, given), (there, sent))
         )
         assert close(shown.values.cpu(), seen.values), name
         found = []
         for model, ids in ((here, given), (there, sent)):
-            asked = cutaway.circuit_task(model, *ids, metric=metric, reference=other(ids))
+            asked = cutaway.inside.circuit_task(model, *ids, metric=metric, reference=other(ids))
             found.append(find_edges(asked, cutaway.Circuit.of(model, "some", asked.among[::3]), least=0.0).edges)
         for (*ours, x), (*theirs, y) in zip(*found, strict=True):
             assert ours == theirs

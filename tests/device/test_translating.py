@@ -10,7 +10,7 @@ from cutaway.checkpoints import load, save
 from cutaway.decoding.translate import translate
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
-from cutaway.tokens.train_tokenizer import train_tokenizer
+from cutaway.tokens.tokenizer_training import train_tokenizer
 
 DEVICE = "cuda"
 TEXTS = ["The dog runs. The cat sleeps.", "A dog, a house", "one two three", "x"]

@@ -12,7 +12,7 @@ from cutaway.evaluation import evaluate
 from cutaway.evaluation.blanks import fill_blanks
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
-from cutaway.tokens.train_tokenizer import train_tokenizer
+from cutaway.tokens.tokenizer_training import train_tokenizer
 
 TEXTS = [" ".join(SENTENCES) * 3, "", "the dog", " ".join(reversed(SENTENCES))]
 

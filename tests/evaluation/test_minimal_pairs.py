@@ -22,7 +22,7 @@ from cutaway.evaluation.perplexity import surprisal
 from cutaway.evaluation.shared_prefixes import Branches, trees
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
-from cutaway.tokens.train_tokenizer import train_tokenizer
+from cutaway.tokens.tokenizer_training import train_tokenizer
 
 FEW: dict[str, Any] = {"resamples": 50}
 TEXTS = [*SENTENCES, "a man", "a man sleeps.", "a", "Many girls insulted themselves.", "Many girls insulted herself."]

@@ -13,7 +13,7 @@ from cutaway.model.model import Model
 from cutaway.objectives.masked import IGNORED, Hiding, Pretraining
 from cutaway.objectives.objective import as_tensors
 from cutaway.tokens import Tokenizer
-from cutaway.tokens.train_tokenizer import train_tokenizer
+from cutaway.tokens.tokenizer_training import train_tokenizer
 
 LINES = ["the dog saw a man. he ran. ", "a man saw the dog! it barked. did he run? "]
 TEXTS = [*(LINES[i % 2] * (3 + i) for i in range(6)), "the dog saw the man " * 30]  # the last has no sentence's end

@@ -23,7 +23,7 @@ from cutaway.evaluation.scores import accuracy, f1, macro_f1, matthews, pearson,
 from cutaway.model.model import Model
 from cutaway.objectives.masked import join_parts
 from cutaway.tokens import Tokenizer
-from cutaway.tokens.train_tokenizer import train_tokenizer
+from cutaway.tokens.tokenizer_training import train_tokenizer
 
 FEW: dict[str, Any] = {"resamples": 50}
 WORDS = "[UNK] a man sleeps he is awake the dog ##s runs no one saw it".split()

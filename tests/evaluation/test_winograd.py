@@ -84,7 +84,7 @@ def test_with_how_many_tokens_all_rows_end_alike():
 
 def test_tokens_that_reach_over_the_border_are_scored_in_no_reading():
     """«dogs» is one token and «cats» is two: what is scored is what both end with."""
-    from cutaway.tokens.train_tokenizer import train_tokenizer
+    from cutaway.tokens.tokenizer_training import train_tokenizer
 
     tokenizer = train_tokenizer(["the dogs"] * 9 + ["the cat s"], kind="bpe", vocab_size=300)
     schema = Schema("the ", "s bark", ("dog", "cat"), 0)

@@ -57,7 +57,7 @@ def test_fault_09_other_data_is_refused(half: Path, place: Path, tmp_path: Path)
 
 
 def test_fault_09_another_tokenizer_in_the_same_file_is_refused(starter: Starter, place: Path, tmp_path: Path):
-    from cutaway.tokens.train_tokenizer import train_tokenizer
+    from cutaway.tokens.tokenizer_training import train_tokenizer
 
     recipe = small(place, tokenizer={"file": str(tmp_path / "tokenizer.json")})
     train_tokenizer([(place / "text.txt").read_text()], kind="char").save(tmp_path)

@@ -41,7 +41,7 @@ ASKING: list[tuple[str, str, Callable[..., Any]]] = [
     ("gpt2", "generate by rules", lambda m, t: cutaway.generate(m, t, TEXT, repetition_penalty=1.2, min_tokens=2)),
     ("gpt2", "a beam", lambda m, t: write_texts(m, t, [TEXT], GenerationOptions(beam=3, max_tokens=4))),
     ("gpt2", "a draft", lambda m, t: cutaway.generate(m, t, TEXT, draft=m, max_tokens=4)),
-    ("gpt2", "greedy", lambda m, t: cutaway.greedy(m, IDS, n=3)),
+    ("gpt2", "greedy", lambda m, t: cutaway.decoding.greedy(m, IDS, n=3)),
     ("gpt2", "how sure", lambda m, t: confidence_of(m, t, TEXT, [5, 6])),
     ("gpt2", "embed", lambda m, t: cutaway.embed(m, t, [TEXT])),
     ("gpt2", "surprisal", lambda m, t: surprisal(m, list(range(40)))),

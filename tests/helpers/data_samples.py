@@ -12,7 +12,7 @@ from tokenizers import models, normalizers, pre_tokenizers, trainers
 
 from cutaway.errors import InputError
 from cutaway.tokens import Tokenizer
-from cutaway.tokens.train_tokenizer import train_tokenizer
+from cutaway.tokens.tokenizer_training import train_tokenizer
 
 REFUSED = (
     InputError,

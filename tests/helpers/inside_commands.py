@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 from cutaway import cli
 from cutaway.checkpoints import save
 from cutaway.tokens import Tokenizer
-from cutaway.tokens.train_tokenizer import train_tokenizer
+from cutaway.tokens.tokenizer_training import train_tokenizer
 
 TEXT = "the old man's naïve dog ran, and"
 ASKED = {

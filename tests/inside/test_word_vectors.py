@@ -14,7 +14,7 @@ from tokens.test_tokenizer import byte_level
 from cutaway import watch
 from cutaway.errors import InputError
 from cutaway.inside.word_vectors import WordVectors
-from cutaway.tokens.train_tokenizer import train_tokenizer
+from cutaway.tokens.tokenizer_training import train_tokenizer
 
 WORDS = [f"w{i}" for i in range(40)]
 VECTORS = np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32)

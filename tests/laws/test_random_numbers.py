@@ -13,9 +13,10 @@ from helpers.tiny_models import some_ids, tiny
 from inside.test_progress import METRIC, READS, model_for
 from tokens.test_tokenizer import byte_level
 
-from cutaway import deletion_curve, generate
+from cutaway import generate
 from cutaway.before.chomsky.experiment import run_experiment
 from cutaway.certificate.inputs import short_inputs
+from cutaway.inside import deletion_curve
 from cutaway.inside.circuits.ioi import ioi_prompts
 from cutaway.inside.patching.ablation import ablate_sweep
 from cutaway.inside.patching.interventions import Ablate, Place, intervene, record_activations

@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 from cutaway.errors import CheckpointError, InputError
 from cutaway.tokens import Encoded, Tokenizer
 from cutaway.tokens.pipeline import surround
-from cutaway.tokens.train_tokenizer import train_tokenizer
+from cutaway.tokens.tokenizer_training import train_tokenizer
 
 
 def byte_level() -> Tokenizer:

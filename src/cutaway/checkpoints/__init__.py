@@ -9,18 +9,30 @@ import_model(source, "folder")    # any of them as a folder of our own
 pack(source, "folder")            # the same in a quarter of the bytes
 """
 
-from cutaway.checkpoints.convert import import_model, pack
-from cutaway.checkpoints.loading import load, load_tokenizer, read_config, tokenizer_of
-from cutaway.checkpoints.saving import export, export_to, save
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "export",
-    "export_to",
-    "import_model",
-    "load",
-    "load_tokenizer",
-    "pack",
-    "read_config",
-    "save",
-    "tokenizer_of",
-]
+from cutaway.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from cutaway.checkpoints.convert import import_model as import_model
+    from cutaway.checkpoints.convert import pack as pack
+    from cutaway.checkpoints.loading import load as load
+    from cutaway.checkpoints.loading import load_tokenizer as load_tokenizer
+    from cutaway.checkpoints.loading import read_config as read_config
+    from cutaway.checkpoints.loading import tokenizer_of as tokenizer_of
+    from cutaway.checkpoints.saving import export as export
+    from cutaway.checkpoints.saving import export_to as export_to
+    from cutaway.checkpoints.saving import save as save
+
+HOMES = {
+    "export": "saving",
+    "export_to": "saving",
+    "import_model": "convert",
+    "load": "loading",
+    "load_tokenizer": "loading",
+    "pack": "convert",
+    "read_config": "loading",
+    "save": "saving",
+    "tokenizer_of": "loading",
+}
+__getattr__, __dir__ = lazy_names(__name__, {name: f"cutaway.checkpoints.{home}" for name, home in HOMES.items()})

@@ -69,24 +69,12 @@ def describe(
 
 
 def _config(model: str) -> "Config":
-    """A named size, what lies at a path, or a model's name; ./gpt2 means the folder where a size has the same name."""
-    from difflib import get_close_matches
-
-    from cutaway.bundled import find, names, said
-    from cutaway.checkpoints import read_config
-    from cutaway.errors import InputError
     from cutaway.families import sizes
+    from cutaway.inside.description import named_config
 
-    known = sizes()
-    if model in known:
-        if Path(model).exists():
-            print(f"note: {model} is the named size; ./{model} is what lies here by that name", file=sys.stderr)
-        return known[model]
-    if not Path(model).exists() and model not in names():
-        near = get_close_matches(model, known, n=3, cutoff=0.4) or list(known)
-        sizes_here = f"sizes are called {', '.join(near)}{said('; models are called {}', model)}"
-        raise InputError(f"{model!r} is no file or folder, and no named size; {sizes_here}")
-    return read_config(find(model))
+    if model in sizes() and Path(model).exists():
+        print(f"note: {model} is the named size; ./{model} is what lies here by that name", file=sys.stderr)
+    return named_config(model)
 
 
 def _changed(config: "Config", changes: list[str]) -> "Config":

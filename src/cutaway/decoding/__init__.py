@@ -3,8 +3,9 @@
 `decoding/reference.py` is to be read first. The names below are imported when they are first used.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cutaway.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cutaway.decoding.engine.engine import Engine as Engine
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from cutaway.decoding.search.speculative import speculative as speculative
     from cutaway.decoding.translate import translate_all as translate_all
 
-_FILES = {
+HOMES = {
     "BeamTrace": "search.beam_trace",
     "Engine": "engine.engine",
     "Hypothesis": "search.search",
@@ -34,10 +35,4 @@ _FILES = {
     "trace_beam": "search.beam_trace",
     "translate_all": "translate",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _FILES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"cutaway.decoding.{_FILES[name]}"), name)
-    return value
+__getattr__, __dir__ = lazy_names(__name__, {name: f"cutaway.decoding.{home}" for name, home in HOMES.items()})

@@ -3,8 +3,9 @@
 The names below are imported when they are first used.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cutaway.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cutaway.evaluation.lambada import LastWord as LastWord
@@ -13,11 +14,5 @@ if TYPE_CHECKING:
     from cutaway.evaluation.tasks import evaluate as evaluate
     from cutaway.evaluation.winograd import Schema as Schema
 
-_FILES = {"LastWord": "lambada", "Pair": "minimal_pairs", "Report": "report", "Schema": "winograd", "evaluate": "tasks"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _FILES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"cutaway.evaluation.{_FILES[name]}"), name)
-    return value
+HOMES = {"LastWord": "lambada", "Pair": "minimal_pairs", "Report": "report", "Schema": "winograd", "evaluate": "tasks"}
+__getattr__, __dir__ = lazy_names(__name__, {name: f"cutaway.evaluation.{home}" for name, home in HOMES.items()})

@@ -12,6 +12,7 @@ its forward pass (`cost`), the cache from the cache that it would allocate. So n
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 
 from cutaway.arguments import checked
 from cutaway.errors import InputError
-from cutaway.families import bare
+from cutaway.families import bare, sizes
 from cutaway.inside.cost import Meter, measured_cost
 from cutaway.model.config import Config
 from cutaway.model.embeddings import PatchEmbedding, TokenMatrix
@@ -118,9 +119,26 @@ class Description:
         }
 
 
+def named_config(name: str) -> Config:
+    """The config of a named size, or of the model at a path or of this name; ./gpt2 means a folder called as a size."""
+    from difflib import get_close_matches
+
+    from cutaway.bundled import find, names, said
+    from cutaway.checkpoints import read_config
+
+    known = sizes()
+    if name in known:
+        return known[name]
+    if not Path(name).exists() and name not in names():
+        near = get_close_matches(name, known, n=3, cutoff=0.4) or list(known)
+        sizes_here = f"sizes are called {', '.join(near)}{said('; models are called {}', name)}"
+        raise InputError(f"{name!r} is no file or folder, and no named size; {sizes_here}")
+    return read_config(find(name))
+
+
 @checked
 def describe(
-    config: Config,
+    what: Config | Model | str | Path,
     *,
     batch: int = 1,
     length: int | None = None,
@@ -129,8 +147,13 @@ def describe(
 ) -> Description:
     """Builds the model on the meta device, runs it once for training and once for inference, and counts the costs.
 
-    >>> describe(model.config, batch=2, length=8).parameters
+    `what` is a model, its config, a named size such as "gpt2", or the name, folder or file of a model.
+
+    >>> describe("gpt2").parameters
+    124439808
     """
+    config = named_config(str(what)) if isinstance(what, str | Path) else what
+    config = config.config if isinstance(config, Model) else config
     model = bare(config).to(dtype)
     inputs = example_inputs(model, batch, length, source_length)
     with measured_cost(model, *inputs, gradients=True) as meter:

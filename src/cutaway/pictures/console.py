@@ -3,7 +3,8 @@
 
 import errno
 from collections.abc import Iterable
-from typing import Any, NoReturn, TextIO
+from io import StringIO
+from typing import Any, NoReturn
 
 import rich.console
 from rich.segment import Segment
@@ -28,8 +29,8 @@ class Console(rich.console.Console):
         raise BrokenPipeError(errno.EPIPE, "nobody reads this any more")
 
 
-def report_console(file: TextIO | None = None) -> Console:
-    """Stdout, or a file, at most `WIDTH` columns wide."""
+def report_console(file: StringIO | None = None) -> Console:
+    """Stdout, or a text in memory, at most `WIDTH` columns wide."""
     terminal = Console(file=file)
     return Console(file=file, width=min(terminal.width, WIDTH) if terminal.is_terminal else WIDTH)
 

@@ -5,20 +5,28 @@ one interface (`Tokenizer`), finds the roles of special tokens, reads published 
 step by step how a text is split. It does not import torch.
 """
 
-from cutaway.tokens.gguf import gguf_tokenizer
-from cutaway.tokens.readers import find_tokenizer
-from cutaway.tokens.sentencepiece_bpe import llama2c_tokenizer
-from cutaway.tokens.tokenizer import Encoded, Tokenizer
-from cutaway.tokens.trace import Trace, trace_tokens
-from cutaway.tokens.train_tokenizer import train_tokenizer
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Encoded",
-    "Tokenizer",
-    "Trace",
-    "find_tokenizer",
-    "gguf_tokenizer",
-    "llama2c_tokenizer",
-    "trace_tokens",
-    "train_tokenizer",
-]
+from cutaway.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from cutaway.tokens.gguf import gguf_tokenizer as gguf_tokenizer
+    from cutaway.tokens.readers import find_tokenizer as find_tokenizer
+    from cutaway.tokens.sentencepiece_bpe import llama2c_tokenizer as llama2c_tokenizer
+    from cutaway.tokens.tokenizer import Encoded as Encoded
+    from cutaway.tokens.tokenizer import Tokenizer as Tokenizer
+    from cutaway.tokens.tokenizer_training import train_tokenizer as train_tokenizer
+    from cutaway.tokens.trace import Trace as Trace
+    from cutaway.tokens.trace import trace_tokens as trace_tokens
+
+HOMES = {
+    "Encoded": "tokenizer",
+    "Tokenizer": "tokenizer",
+    "Trace": "trace",
+    "find_tokenizer": "readers",
+    "gguf_tokenizer": "gguf",
+    "llama2c_tokenizer": "sentencepiece_bpe",
+    "trace_tokens": "trace",
+    "train_tokenizer": "tokenizer_training",
+}
+__getattr__, __dir__ = lazy_names(__name__, {name: f"cutaway.tokens.{home}" for name, home in HOMES.items()})

@@ -13,7 +13,7 @@ from cutaway.before.shannon.next_letter import NextLetter
 from cutaway.before.shannon.players import model_curve
 from cutaway.decoding.rules.token_bytes import pieces_of
 from cutaway.errors import InputError
-from cutaway.tokens.train_tokenizer import train_tokenizer
+from cutaway.tokens.tokenizer_training import train_tokenizer
 
 
 @pytest.fixture(scope="module")

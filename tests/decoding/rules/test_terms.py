@@ -25,7 +25,7 @@ from cutaway.errors import InputError
 from cutaway.model.model import Model
 from cutaway.model.tap import watching
 from cutaway.tokens import Tokenizer
-from cutaway.tokens.train_tokenizer import train_tokenizer
+from cutaway.tokens.tokenizer_training import train_tokenizer
 
 VOCAB, START, END = 5, 1, 2
 WORDS = ["der Hund bellt", "die Katze (Kater) schläft", "Rüde Hunde im Haus", "I ate an apple.", "the quick brown fox"]

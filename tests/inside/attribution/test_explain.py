@@ -24,7 +24,7 @@ from cutaway.inside.attribution.explain import (
     explain_translation,
 )
 from cutaway.inside.attribution.result import ATTENTION_METHODS, METHODS, Attribution, token_names
-from cutaway.tokens.train_tokenizer import train_tokenizer
+from cutaway.tokens.tokenizer_training import train_tokenizer
 
 TEXT = "the old man's naïve dog ran, and"
 STEPS: dict[str, dict[str, Any]] = {"integrated_gradients": {"steps": 2}}

@@ -14,6 +14,7 @@ from cutaway.cli.shared.options import locate_model
 from cutaway.cli.shared.tables import json_text
 from cutaway.errors import InputError
 from cutaway.folders import check_file
+from cutaway.inside.reports.options import AskOptions
 from cutaway.pictures.terminal_tables import draw_picture as draw_picture
 
 if TYPE_CHECKING:
@@ -21,13 +22,12 @@ if TYPE_CHECKING:
 
     from cutaway.cli.shared.console import Console
     from cutaway.inside.progress import Progress
-    from cutaway.inside.reports.options import AskOptions
     from cutaway.inside.reports.report import Report
     from cutaway.model.model import Model
     from cutaway.pictures import Picture
     from cutaway.tokens import Tokenizer
 
-O = TypeVar("O", bound="AskOptions")  # noqa: E741
+O = TypeVar("O", bound=AskOptions)  # noqa: E741
 Which = Annotated[Path, typer.Argument(metavar="MODEL", callback=locate_model, help="A model's folder, file or name.")]
 Out = Annotated[
     Path | None, typer.Option("--out", help="Write a page (.html), a picture (.svg), letters (.txt) or data (.json).")

@@ -42,7 +42,7 @@ def _train_tokenizer(recipe: Recipe, texts: Callable[[], Iterator[str]], note: N
     settings |= {"seed": recipe.seed} if holds_out(recipe.data) else {}  # it decides what is held out
 
     def build(folder: Path) -> dict[str, Any]:
-        from cutaway.tokens.train_tokenizer import train_tokenizer
+        from cutaway.tokens.tokenizer_training import train_tokenizer
 
         note(f"training a {kind} tokenizer")
         tokenizer = train_tokenizer(

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 from cutaway.errors import ConfigError, InputError
 from cutaway.tokens import Tokenizer, train_tokenizer, word_counts
-from cutaway.tokens.train_tokenizer import KINDS
+from cutaway.tokens.tokenizer_training import KINDS
 
 SIZES = {"word": None, "char": None, "byte": None, "bpe": 700, "wordpiece": 800, "unigram": 560}
 # Fragments of special tokens, so that texts are often on the edge of one.

@@ -74,7 +74,7 @@ CASES: dict[str, Case] = {
          ("--set a.b=1 --set c.d=2", {"changes": ["a.b=1", "c.d=2"]}), ("--seed 9", {"seed": 9})],
     ),
     "tokenizer train": (
-        "cutaway.tokens.tokenizer_training",
+        "cutaway.tokens.train_tokenizer",
         "tokenizer train text.txt --out new",
         {"kind": "bpe", "vocab_size": None, "lowercase": False, "mask": False, "tags": "", "min_frequency": 1},
         [("--kind unigram", {"kind": "unigram"}), ("--vocab 300", {"vocab_size": 300}),

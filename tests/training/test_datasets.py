@@ -568,10 +568,10 @@ def test_mean_and_spread_of_pictures_are_those_of_the_pictures_that_are_learnt(
     dataset = prepare(toy("images", tmp_path, data={**held_out}), None)
     assert dataset.train.examples.tolist() == kept.tolist()
     numbers = pixels[kept] / 255
-    assert dataset.numbers["pixel_mean"] == pytest.approx([numbers.mean()], abs=1e-4)
-    assert dataset.numbers["pixel_std"] == pytest.approx([numbers.std()], abs=1e-4)
-    assert list(dataset.objective.mean) == dataset.numbers["pixel_mean"]
-    assert list(dataset.objective.std) == dataset.numbers["pixel_std"]
+    assert dataset.model_settings["pixel_mean"] == pytest.approx([numbers.mean()], abs=1e-4)
+    assert dataset.model_settings["pixel_std"] == pytest.approx([numbers.std()], abs=1e-4)
+    assert list(dataset.objective.mean) == dataset.model_settings["pixel_mean"]
+    assert list(dataset.objective.std) == dataset.model_settings["pixel_std"]
 
 
 @pytest.mark.parametrize("kind", ["masked", "pretrain", "spans", "classify"])

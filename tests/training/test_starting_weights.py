@@ -227,7 +227,7 @@ def test_rows_of_either_part_that_the_model_cannot_read_are_refused(which: str, 
     widths = {name: max(max(b.widths) for b in getattr(dataset, name).buckets.buckets) for name in rows}
     assert widths[which] == max(widths.values()) > min(widths.values())
     for max_len, refused in ((max(widths.values()), False), (max(widths.values()) - 1, True)):
-        model, _ = starting_model(recipe, {**dataset.numbers, "max_len": max_len}, CPU)
+        model, _ = starting_model(recipe, {**dataset.model_settings, "max_len": max_len}, CPU)
         with pytest.raises(ConfigError, match="are longer than the model's max_len") if refused else nullcontext():
             refuse_long_rows(recipe, dataset, model)
 

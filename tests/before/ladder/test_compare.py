@@ -333,5 +333,5 @@ def test_a_comparison_goes_on_only_as_it_was_begun(change, said, ladder):
     with pytest.raises(CheckpointError, match=f"was started with another {said}"):
         compare(files, out, **asked | change)
     for others in (files[::-1], files[:1]):
-        with pytest.raises(CheckpointError, match="was begun with another text"):
+        with pytest.raises(CheckpointError, match="was started with another text"):
             compare(others, out, **asked)

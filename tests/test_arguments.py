@@ -12,10 +12,10 @@ import jaxtyping
 import numpy as np
 import pytest
 import torch
-from decoding.test_translate import translator
 from helpers.inside_commands import ASKED, write_models
+from helpers.tokenizers_of_bytes import byte_level
+from helpers.translators import translator
 from jaxtyping import Bool, Int
-from tokens.test_tokenizer import byte_level
 from torch import Tensor
 
 import cutaway

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from helpers.tiny_models import tiny
-from tokens.test_tokenizer import byte_level
+from helpers.tokenizers_of_bytes import byte_level
 
 from cutaway import verify
 from cutaway.certificate import Certificate, certificate_path, fingerprint, read_certificate

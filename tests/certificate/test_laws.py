@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from helpers.tiny_models import ALL, SIZES, tiny
-from tokens.test_tokenizer import byte_level
+from helpers.tokenizers_of_bytes import byte_level
 from torch import Tensor
 from transformers import GPT2LMHeadModel
 

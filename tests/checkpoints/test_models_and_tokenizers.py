@@ -1,16 +1,13 @@
 """A model and its tokenizer travel together: from every layout to our folder, and out to `transformers`."""
 
-import struct
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from helpers import tiny_models as tiny
-from helpers.parity.foreign_files import gguf_metadata, gguf_tensors, write_gguf, write_llama2c
-from parity.test_gguf import made
+from helpers.model_places import PLACES, hf_place, llama2c_place
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers
 from transformers import AutoTokenizer
@@ -20,48 +17,7 @@ from cutaway.checkpoints.tensors import open_tensors
 from cutaway.errors import CheckpointError, InputError
 from cutaway.tokens import Tokenizer
 
-WORDS = ["<unk>", "<s>", "</s>", *"▁abc", "▁a", "ab", "bc"]
 TEXT = "ab c a bca"
-
-
-def pieces() -> list[str]:
-    """A vocabulary in SentencePiece's order: three special tokens, 256 bytes, then pieces."""
-    return [*WORDS[:3], *(f"<0x{byte:02X}>" for byte in range(256)), *WORDS[3:]]
-
-
-def llama2c_place(folder: Path) -> Path:
-    folder.mkdir()
-    tokens = pieces()
-    data = struct.pack("<i", 10)
-    for id_, token in enumerate(tokens):
-        text = token.replace("▁", " ").encode()
-        data += struct.pack("<fi", -float(id_), len(text)) + text
-    (folder / "tokenizer.bin").write_bytes(data)
-    theirs = made(vocab_size=len(tokens), num_key_value_heads=2)
-    return write_llama2c(folder / "tiny.bin", theirs, 0)
-
-
-def gguf_place(folder: Path) -> Path:
-    folder.mkdir()
-    tokens = pieces()
-    theirs = made(vocab_size=len(tokens), num_key_value_heads=2)
-    kinds = [2, 3, 3, *[6] * 256, *[1] * (len(tokens) - 259)]
-    metadata: dict[str, Any] = {
-        "tokenizer.ggml.model": "llama",
-        "tokenizer.ggml.tokens": tokens,
-        "tokenizer.ggml.scores": [-float(id_) for id_ in range(len(tokens))],
-        "tokenizer.ggml.token_type": kinds,
-    }
-    return write_gguf(folder / "tiny.gguf", gguf_metadata(theirs.config) | metadata, gguf_tensors(theirs))
-
-
-def hf_place(folder: Path) -> Path:
-    path = gguf_place(folder.with_name("before"))
-    export(load(path), folder, load_tokenizer(path))
-    return folder
-
-
-PLACES = {"llama2.c": llama2c_place, "gguf": gguf_place, "hugging face": hf_place}
 
 
 @pytest.mark.parametrize("place", PLACES)

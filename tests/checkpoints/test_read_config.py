@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from checkpoints.test_models_and_tokenizers import PLACES
 from helpers import tiny_models as tiny
+from helpers.model_places import PLACES
 
 from cutaway.checkpoints import export, load, read_config, save
 from cutaway.checkpoints.hf import read_published

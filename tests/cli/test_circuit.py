@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from decoding.test_translate import quick
 from helpers.inside_commands import check_page, data, failed, run, said, write_models
 from helpers.tiny_models import tiny
-from tokens.test_tokenizer import byte_level
+from helpers.tokenizers_of_bytes import byte_level
+from helpers.translators import quick
 from torch import Tensor
 
 from cutaway.checkpoints import load, save, tokenizer_of

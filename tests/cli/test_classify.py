@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from evaluation.test_tasks import PAIRS, SENTENCES, classifier, wordpiece
+from helpers.classifiers import PAIRS, SENTENCES, classifier, wordpiece
 from helpers.tiny_models import tiny
 from PIL import Image
 from typer.testing import CliRunner

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from decoding.test_fill import masked, wordpiece
+from helpers.masked_models import masked, wordpiece
 from helpers.tiny_models import tiny
 from PIL import Image
 from rich.cells import cell_len

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from evaluation.test_tasks import SENTENCES, wordpiece
+from helpers.classifiers import SENTENCES, wordpiece
 from helpers.tiny_models import tiny
 from typer.testing import CliRunner
 

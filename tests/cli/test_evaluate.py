@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from decoding.test_translate import TEXTS, translator
-from evaluation.test_tasks import LABELS, SENTENCES, TAGGED, classifier, wordpiece
+from helpers.classifiers import LABELS, SENTENCES, TAGGED, classifier, wordpiece
 from helpers.tiny_models import tiny
-from tokens.test_tokenizer import byte_level
+from helpers.tokenizers_of_bytes import byte_level
+from helpers.translators import TEXTS, translator
 from typer.testing import CliRunner
 
 from cutaway import cli

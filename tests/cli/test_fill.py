@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from decoding.test_fill import masked, wordpiece
+from helpers.masked_models import masked, wordpiece
 from typer.testing import CliRunner, Result
 
 from cutaway import cli, fill

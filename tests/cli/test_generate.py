@@ -4,9 +4,9 @@ import json
 
 import pytest
 import torch
-from decoding.test_generate import byte_level_once, speaker
+from helpers.text_generators import byte_level_once, speaker
 from helpers.tiny_models import tiny
-from tokens.test_tokenizer import words
+from helpers.tokenizers_of_bytes import words
 from typer.testing import CliRunner
 
 from cutaway import cli

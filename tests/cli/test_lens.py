@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from decoding.test_fill import wordpiece
-from evaluation.test_tasks import wordpiece as without_blanks
+from helpers.classifiers import wordpiece as without_blanks
 from helpers.inside_commands import ASKED, MORE, TEXT, check_page, data, failed, pieces, run, said, write_models
+from helpers.masked_models import wordpiece
 
 from cutaway.checkpoints import load
 from cutaway.cli.lens_tune import _with_blanks

@@ -7,7 +7,7 @@ import pytest
 import torch
 from helpers.inside_commands import check_page, data, failed, pieces, run, said, write_models
 from helpers.tiny_models import tiny
-from tokens.test_tokenizer import byte_level
+from helpers.tokenizers_of_bytes import byte_level
 
 from cutaway.checkpoints import load, save
 from cutaway.inside.patching.ablation import ablate_sweep

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from helpers.tiny_models import tiny
-from tokens.test_tokenizer import byte_level
+from helpers.tokenizers_of_bytes import byte_level
 from typer.testing import CliRunner
 
 from cutaway import cli

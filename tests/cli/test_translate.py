@@ -4,9 +4,9 @@ import json
 from importlib import import_module
 
 import pytest
-from decoding.test_translate import quick
 from helpers.tiny_models import tiny
-from tokens.test_tokenizer import byte_level
+from helpers.tokenizers_of_bytes import byte_level
+from helpers.translators import quick
 from typer.testing import CliRunner
 
 from cutaway import cli, translate

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 import torch
-from decoding.test_translate import translator
 from helpers.tiny_models import inputs, tiny
-from tokens.test_tokenizer import byte_level
+from helpers.tokenizers_of_bytes import byte_level
+from helpers.translators import translator
 
 from cutaway import inspect
 from cutaway.inside.circuits.alignment_heads import alignment_heads

@@ -1,35 +1,15 @@
 """Training documents that repeat the validation text are found however they are printed, and only they."""
 
-import random
-import textwrap
 from pathlib import Path
 
 import pytest
-from tokens.test_tokenizer import byte_level
+from helpers.near_duplicates import book, printed_otherwise, written
+from helpers.tokenizers_of_bytes import byte_level
 
 from cutaway.data import dedup
 from cutaway.data.corpus import tokenised_documents
 from cutaway.data.dedup import find_repeats
 from cutaway.data.text_files import TextPiece, without_documents
-
-WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprstvz" for b in "aeiou" for c in ("l", "n", "r", "st", "tz", "ß", "é")]
-
-
-def book(seed: int, n: int = 900) -> str:
-    """A book of its own."""
-    draw = random.Random(seed)
-    return ". ".join(" ".join(draw.choices(WORDS, k=9)).capitalize() for _ in range(n // 9)) + "."
-
-
-def printed_otherwise(text: str) -> str:
-    """Another edition: wrapped, in capitals here and there, with other punctuation."""
-    lines = textwrap.wrap(text.replace(". ", " -- "), 40)
-    return "\n".join(line.upper() if i % 3 == 0 else line for i, line in enumerate(lines))
-
-
-def written(path: Path, *books: str) -> Path:
-    path.write_text("\f".join(books), encoding="utf-8")
-    return path
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 import pytest
 import tokenizers
 import torch
-from helpers.tiny_models import tiny
+from helpers.alignment_translator import translator
+from helpers.tokenizers_of_bytes import byte_level
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import decoders, models, pre_tokenizers
-from tokens.test_tokenizer import byte_level
 
 from cutaway.decoding.alignment import align, joined_alignment, word_spans
 from cutaway.decoding.translate import translate
@@ -17,11 +17,6 @@ from cutaway.tokens import Tokenizer
 from cutaway.toys.reversal import TOKENS, train_reversal
 
 TEXTS = ["I ate an apple.", "Hi", "The quick brown fox don't jump, over it!", "naïve café 🙂 שלום"]
-
-
-def translator() -> EncoderDecoderModel:
-    ids = {"pad_id": 0, "start_id": 1, "end_ids": (2,), "vocab_size": 400, "max_len": 64}
-    return tiny("transformer", dtype=torch.float32, tied=False, **ids)
 
 
 @pytest.fixture

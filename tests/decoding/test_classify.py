@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from decoding.test_generate import byte_fallback
-from evaluation.test_tasks import PAIRS, SENTENCES, alone, classifier, wordpiece
+from helpers.classifiers import PAIRS, SENTENCES, alone, classifier, wordpiece
+from helpers.text_generators import byte_fallback
 from helpers.tiny_models import tiny
+from helpers.tokenizers_of_bytes import byte_level
 from PIL import Image
-from tokens.test_tokenizer import byte_level
 
 from cutaway import classify
 from cutaway.decoding.single_pass import answers_to_images, first_tokens

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from evaluation.test_tasks import SENTENCES, wordpiece
+from helpers.classifiers import SENTENCES, wordpiece
 from helpers.tiny_models import DECODERS, ENCODERS, TRANSLATORS, tiny
 
 from cutaway import embed

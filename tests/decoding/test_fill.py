@@ -3,28 +3,19 @@
 import pytest
 import torch
 from helpers.bert_tokenizer import bert_tokenizer
+from helpers.masked_models import WORDS, masked, wordpiece
 from helpers.tiny_models import tiny
-from tokenizers import AddedToken
 
 from cutaway import fill
 from cutaway.errors import InputError
 from cutaway.tokens import Tokenizer
 
-WORDS = "[UNK] a man sleeps he is awake the dog ##s runs no one saw it barked .".split()
 TEXTS = ["the [MASK] barked .", "[MASK] man", "no one saw the [MASK] and the [MASK]", "he is [MASK] . it is"]
-
-
-def wordpiece(mask: str = "[MASK]", **more: bool) -> Tokenizer:
-    return bert_tokenizer(WORDS, AddedToken(mask, **more))
 
 
 @pytest.fixture(scope="module")
 def words() -> Tokenizer:
     return wordpiece()
-
-
-def masked(name: str = "bert", **changes):
-    return tiny(name, **{"task": "masked_language_model", "seed": 3, **changes})
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "roformer"])

@@ -4,19 +4,17 @@ import codecs
 import re
 import time
 from dataclasses import asdict
-from functools import cache
 from itertools import groupby
 from pathlib import Path
 
 import jaxtyping
 import pytest
-import tokenizers
 import torch
+from helpers.text_generators import END, START, byte_fallback, byte_level_once, letters, speaker
 from helpers.tiny_models import tiny
+from helpers.tokenizers_of_bytes import words
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import decoders, models
-from tokens.test_tokenizer import byte_level, words
 
 import cutaway
 from cutaway.decoding import run_jobs
@@ -45,37 +43,13 @@ from cutaway.errors import InputError
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
 
-START, END = 1, 2
 PROMPTS = ["I ate an apple", "Hi", "naïve café", "日本", "The quick brown fox jumps"]
 TEXT = "I ate 日本語, naïve 🙂👩‍👩‍👧 شكرا! The quick brown fox"
-
-
-byte_level_once = cache(byte_level)
 
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     return byte_level_once()
-
-
-def speaker(**changes) -> Model:
-    ids = {"start_id": START, "end_ids": (END,), "vocab_size": 400, "max_len": 96, "tied": False}
-    return tiny("gpt2", **{"dtype": torch.float32, **ids, **changes})
-
-
-@cache
-def byte_fallback() -> Tokenizer:
-    """As Llama's: ▁ for a space, a token for every byte, and one space in front that is taken away again."""
-    vocab = {"<unk>": 0, "<s>": 1, "</s>": 2, **{f"<0x{byte:02X}>": 3 + byte for byte in range(256)}}
-    for piece in ("▁", "a", "b", "▁a", "▁the", "▁ate", "▁I", "fox"):
-        vocab[piece] = len(vocab)
-    backend = tokenizers.Tokenizer(models.BPE(vocab, [], unk_token="<unk>", byte_fallback=True))
-    backend.add_special_tokens(["<s>", "</s>"])
-    backend.normalizer = tokenizers.normalizers.Replace(" ", "▁")
-    backend.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    )
-    return Tokenizer(backend)
 
 
 def mended(ids: list[int]) -> list[int]:
@@ -147,14 +121,6 @@ def test_a_stop_of_bytes_is_heard_at_once():
     ids = [3 + byte for byte in "日本日本\n日".encode()]
     assert [speller.hear(ids[:n]) for n in range(len(ids) + 1)].index(True) == len("日本日本\n".encode())
     assert speller.close() == "日本日"
-
-
-@cache
-def letters() -> Tokenizer:
-    pieces = ["a", "b", "c", "ab", "bc", "ca", "abc", "cc", "abcc"]
-    backend = tokenizers.Tokenizer(models.WordLevel({piece: id for id, piece in enumerate(pieces)}, "a"))
-    backend.decoder = decoders.Fuse()
-    return Tokenizer(backend)
 
 
 @pytest.mark.parametrize("ids", [[8], [0, 1, 2, 2], [3, 7]])

@@ -4,11 +4,11 @@ import pytest
 import torch
 from helpers.decode_batches import translations
 from helpers.limits import limits
-from helpers.tiny_models import tiny
+from helpers.tokenizers_of_bytes import byte_level
+from helpers.translators import END, TEXTS, quick, translator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken
-from tokens.test_tokenizer import byte_level
 
 from cutaway.decoding import translate_all
 from cutaway.decoding.alignment import Alignment
@@ -25,22 +25,12 @@ from cutaway.decoding.translate import (
     translate_sentences,
 )
 from cutaway.errors import InputError
-from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer, train_tokenizer
-
-PAD, START, END = 0, 1, 2
-TEXTS = ["I ate an apple.", "Hi", "", "The quick brown fox jumps over it.", "naïve café", "Hi", "a b c d e f g"]
 
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     return byte_level()
-
-
-def translator(**changes) -> Model:
-    ids = {"pad_id": PAD, "start_id": START, "end_ids": (END,), "vocab_size": 400, "max_len": 64}
-    # tied, a random output repeats what it reads
-    return tiny("transformer", dtype=torch.float32, **{**ids, "tied": False, "seed": 2, **changes})
 
 
 @pytest.mark.parametrize("more_ends", [range(0), range(3, 50)], ids=["late", "early"])
@@ -116,11 +106,6 @@ def test_what_cannot_be_translated_is_refused(tokenizer):
 # --- paragraphs -------------------------------------------------------------------------------------------------------
 
 PARAGRAPH = "  I ate an apple. It was good!\n\n\tNaïve café?  Yes.\r\nHi \n"
-
-
-def quick(**changes) -> Model:
-    """A model that has little to say."""
-    return translator(end_ids=(END, *range(3, 40)), **changes)
 
 
 def test_a_paragraph_is_its_sentences_with_the_space_between(tokenizer):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from evaluation.test_tasks import SENTENCES
+from helpers.classifiers import SENTENCES
 from helpers.tiny_models import tiny
-from tokens.test_tokenizer import byte_level
+from helpers.tokenizers_of_bytes import byte_level
 
 from cutaway.errors import InputError
 from cutaway.evaluation import evaluate

@@ -1,32 +1,19 @@
 """BLEU and chrF: sacrebleu's numbers, its signature, and what is refused."""
 
 import builtins
-import random
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import sacrebleu
+from helpers.corpora import corpora
 from hypothesis import given
 from hypothesis import strategies as st
 
 import cutaway
 from cutaway.errors import InputError, MissingExtra
 from cutaway.evaluation.bleu import Score, bleu, bleu_counts, chrf, chrf_counts
-
-WORDS = "Die Katze saß auf der Matte , und der Hund ( ein Dackel ) schlief . 3,5 % z. B. I'm".split()
-
-
-def corpora(n: int = 60, seed: int = 0) -> tuple[list[str], list[str]]:
-    """References, and hypotheses that get some words wrong."""
-    choose = random.Random(seed)
-    references = [" ".join(choose.choices(WORDS, k=choose.randint(1, 14))) for _ in range(n)]
-    hypotheses = [
-        " ".join(word if choose.random() < 0.8 else choose.choice(WORDS) for word in reference.split())
-        for reference in references
-    ]
-    return hypotheses, references
 
 
 def test_the_numbers_are_sacrebleus():

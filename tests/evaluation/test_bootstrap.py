@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import sacrebleu
-from evaluation.test_bleu import corpora
+from helpers.corpora import corpora
 from sacrebleu.significance import PairedTest
 
 from cutaway.errors import InputError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from evaluation.test_tasks import classifier, wordpiece
+from helpers.classifiers import classifier, wordpiece
 from helpers.tiny_models import tiny
 from tokenizers import AddedToken
 

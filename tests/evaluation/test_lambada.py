@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from decoding.test_translate import translator
-from evaluation.test_minimal_pairs import Knows, by_hand, writer
-from evaluation.test_tasks import classifier, wordpiece
+from helpers.classifiers import classifier, wordpiece
+from helpers.pair_models import Knows, by_hand, writer
 from helpers.tiny_models import DECODERS
-from tokens.test_tokenizer import byte_level
+from helpers.tokenizers_of_bytes import byte_level
+from helpers.translators import translator
 
 from cutaway.errors import InputError
 from cutaway.evaluation import LastWord, evaluate

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from evaluation.test_tasks import classifier
+from helpers.classifiers import classifier
 from helpers.limits import limits
 from helpers.tiny_models import tiny
 

@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from evaluation.test_tasks import SENTENCES, classifier, wordpiece
-from helpers.bert_tokenizer import bert_tokenizer
+from helpers.classifiers import SENTENCES, classifier, wordpiece
+from helpers.pair_models import Knows, by_hand, hiding, writer
 from helpers.tiny_models import DECODERS, tiny
+from helpers.tokenizers_of_bytes import byte_level
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken
-from tokens.test_tokenizer import byte_level
 from torch import Tensor
 
 from cutaway.errors import InputError
@@ -26,16 +25,6 @@ from cutaway.tokens.tokenizer_training import train_tokenizer
 
 FEW: dict[str, Any] = {"resamples": 50}
 TEXTS = [*SENTENCES, "a man", "a man sleeps.", "a", "Many girls insulted themselves.", "Many girls insulted herself."]
-
-
-def writer(name: str = "llama", **changes) -> Model:
-    return tiny(name, **{"vocab_size": 400, "max_len": 64, **changes})
-
-
-def by_hand(model: Model, ids: list[int], first: int) -> float:
-    """log p of ids[first:], one forward pass, one token after the other."""
-    scores = model(torch.tensor([ids[:-1]]))[0].log_softmax(dim=-1)
-    return sum(scores[place - 1, ids[place]].item() for place in range(first, len(ids)))
 
 
 # --- the tree ---------------------------------------------------------------------------------------------------------
@@ -169,11 +158,6 @@ def test_sentences_that_cannot_be_scored_are_named():
 # --- pseudo-log-likelihood --------------------------------------------------------------------------------------------
 
 
-def hiding() -> Tokenizer:
-    words = "[UNK] a man sleeps he is awake the dog ##s runs no one saw it".split()
-    return bert_tokenizer(words, AddedToken("[MASK]"))
-
-
 @pytest.mark.parametrize(
     ("name", "task"), [("bert", "masked_language_model"), ("bert", "pretrain"), ("roformer", None)]
 )
@@ -221,17 +205,6 @@ PAIRS = [
     Pair(f"{who} {verb}", f"{who} {BOTH[verb == 'sleeps']}", {"field": "morphology", "kind": verb})
     for who, verb in SUBJECTS.items()
 ]
-
-
-class Knows(torch.nn.Module):
-    """A head that has learnt one rule: behind a plural stands no «sleeps», behind a singular no «sleep»."""
-
-    def __init__(self, n: int) -> None:
-        super().__init__()
-        self.n = n
-
-    def forward(self, hidden: Tensor, real: Tensor | None = None) -> Tensor:
-        return hidden[..., : self.n]
 
 
 def knowing(tokenizer: Tokenizer, right: bool) -> Model:

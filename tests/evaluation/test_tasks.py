@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from decoding.test_translate import TEXTS, translator
-from helpers.bert_tokenizer import bert_tokenizer
+from helpers.classifiers import LABELS, PAIRS, SENTENCES, TAGGED, alone, classifier, wordpiece
 from helpers.tiny_models import tiny
-from tokens.test_tokenizer import byte_level
+from helpers.tokenizers_of_bytes import byte_level
+from helpers.translators import TEXTS, translator
 
 from cutaway.decoding import translate_all
 from cutaway.decoding.single_pass import answers_to, first_tokens, rows_of
@@ -20,38 +20,16 @@ from cutaway.evaluation import evaluate
 from cutaway.evaluation.bleu import bleu, chrf
 from cutaway.evaluation.perplexity import surprisal
 from cutaway.evaluation.scores import accuracy, f1, macro_f1, matthews, pearson, span_f1, spearman
-from cutaway.model.model import Model
 from cutaway.objectives.masked import join_parts
 from cutaway.tokens import Tokenizer
 from cutaway.tokens.tokenizer_training import train_tokenizer
 
 FEW: dict[str, Any] = {"resamples": 50}
-WORDS = "[UNK] a man sleeps he is awake the dog ##s runs no one saw it".split()
-SENTENCES = ["a man sleeps", "he is awake", "the dog runs", "no one saw it", "a dog saw the man", "it is a man"]
-PAIRS = list(zip(SENTENCES, reversed(SENTENCES), strict=True))
-
-
-def wordpiece() -> Tokenizer:
-    return bert_tokenizer(WORDS)
 
 
 @pytest.fixture(scope="module")
 def words() -> Tokenizer:
     return wordpiece()
-
-
-def classifier(name: str = "bert", **changes) -> Model:
-    return tiny(name, **{"task": "classify", "n_classes": 3, "seed": 1, **changes})
-
-
-def alone(model: Model, tokenizer: Tokenizer, text: str | tuple[str, str]) -> np.ndarray:
-    """The model's answer to one text, the plain way."""
-    if isinstance(text, str):
-        return model(torch.tensor([tokenizer.encode(text)]))[0].detach().numpy()
-    pair = tokenizer.encode_pair(*text)
-    segmented = model.config.family in ("bert", "roformer")
-    more = {"segments": torch.tensor([pair.segments])} if segmented else {}
-    return model(torch.tensor([pair.ids]), **more)[0].detach().numpy()
 
 
 # --- classes and numbers ----------------------------------------------------------------------------------------------
@@ -152,9 +130,6 @@ def test_a_tokenizers_own_rule_is_kept(words):
 
 
 # --- tags -------------------------------------------------------------------------------------------------------------
-
-TAGGED = [sentence.split() for sentence in ["a man sleeps", "the dogs runs", "no one saw it"]]
-LABELS = ("O", "B-X", "I-X")
 
 
 def test_a_word_is_tagged_by_its_first_token(words):

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from decoding.test_translate import translator
-from evaluation.test_minimal_pairs import by_hand, hiding, writer
-from evaluation.test_tasks import classifier, wordpiece
+from helpers.classifiers import classifier, wordpiece
+from helpers.pair_models import by_hand, hiding, writer
 from helpers.tiny_models import DECODERS, ENCODERS, tiny
-from tokens.test_tokenizer import byte_level
+from helpers.tokenizers_of_bytes import byte_level
+from helpers.translators import translator
 
 from cutaway.errors import InputError
 from cutaway.evaluation import Schema, evaluate

@@ -8,7 +8,7 @@ import zipfile
 import pytest
 import torch
 from helpers.tiny_models import tiny
-from tokens.test_tokenizer import byte_level
+from helpers.tokenizers_of_bytes import byte_level
 
 from cutaway.bundled.cards import card_of
 from cutaway.cli import lens_tune

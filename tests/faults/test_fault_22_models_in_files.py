@@ -12,7 +12,7 @@ import pytest
 import torch
 from helpers.limits import limits
 from helpers.parity.foreign_files import gguf_metadata, gguf_tensors, write_gguf, write_llama2c
-from parity.test_gguf import made
+from helpers.parity.gguf_llama import made
 
 from cutaway.checkpoints import load, load_tokenizer
 from cutaway.errors import CheckpointError, CutawayError

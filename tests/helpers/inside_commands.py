@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from decoding.test_fill import masked, wordpiece
-from decoding.test_translate import quick
-from evaluation.test_tasks import classifier
-from evaluation.test_tasks import wordpiece as its_words
+from helpers.classifiers import classifier
+from helpers.classifiers import wordpiece as its_words
+from helpers.masked_models import masked, wordpiece
 from helpers.tiny_models import tiny
+from helpers.tokenizers_of_bytes import byte_level
+from helpers.translators import quick
 from PIL import Image
-from tokens.test_tokenizer import byte_level
 from typer.testing import CliRunner, Result
 
 from cutaway import cli

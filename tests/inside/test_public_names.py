@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from decoding.test_fill import masked, wordpiece
-from decoding.test_translate import quick
-from evaluation.test_tasks import classifier
-from evaluation.test_tasks import wordpiece as words_of_classifier
 from helpers.bert_tokenizer import bert_tokenizer
+from helpers.classifiers import classifier
+from helpers.classifiers import wordpiece as words_of_classifier
 from helpers.inside_commands import pieces
+from helpers.masked_models import masked, wordpiece
 from helpers.tiny_models import some_ids, tiny
-from inside.circuits.test_coreference import TIRED, WIDE, WORDS
-from tokens.test_tokenizer import byte_level
+from helpers.tokenizers_of_bytes import byte_level
+from helpers.translators import quick
+from helpers.winograd_sentences import TIRED, WIDE, WORDS
 
 from cutaway import inside
 from cutaway.toys.names import word_tokenizer

@@ -7,11 +7,11 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from decoding.test_alignment import translator
+from helpers.alignment_translator import translator
+from helpers.circuit_tasks import asked_of
 from helpers.tiny_models import inputs, some_ids, tiny
+from helpers.tokenizers_of_bytes import byte_level
 from helpers.toy_recipes import still
-from inside.circuits.test_find import asked_of
-from tokens.test_tokenizer import byte_level
 from torch import nn
 
 from cutaway.errors import InputError

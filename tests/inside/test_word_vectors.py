@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 import torch
-from evaluation.test_minimal_pairs import hiding
+from helpers.pair_models import hiding
 from helpers.tiny_models import DECODERS, ENCODERS, TRANSLATORS, tiny
+from helpers.tokenizers_of_bytes import byte_level
 from hypothesis import given
 from hypothesis import strategies as st
-from tokens.test_tokenizer import byte_level
 
 from cutaway import watch
 from cutaway.errors import InputError

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers.linear_model import LinearModel
 from helpers.tiny_models import DECODERS, ENCODERS, SIZES, TRANSLATORS, close, inputs, some_ids, tiny
 from helpers.toy_recipes import still
 from torch import Tensor, nn
@@ -25,8 +26,7 @@ from cutaway.inside.attribution.result import Attribution
 from cutaway.inside.attribution.rollout import attention_parts, attention_rollout, projected_values, value_weighted
 from cutaway.inside.patching.metrics import LogitDifference, Measure, last_real
 from cutaway.model import tap
-from cutaway.model.embeddings import Embedding, TokenEmbedding
-from cutaway.model.heads import LanguageModelHead
+from cutaway.model.embeddings import Embedding
 from cutaway.model.model import Model
 from cutaway.model.precision import to_int8
 from cutaway.model.tap import watch
@@ -159,18 +159,6 @@ def test_where_no_word_is_missing_the_output_of_the_embedding_shares_as_the_toke
         integrated_gradients(still("gpt2"), *inputs("gpt2"), at=at, **asking)[0] for at in ("tokens", "output")
     )
     assert close(at_tokens.scores, at_output.scores)
-
-
-class LinearModel(Model):
-    """Tokens, added up and scored."""
-
-    def __init__(self) -> None:
-        super().__init__(still("gpt2").config)
-        self.embedding = Embedding(TokenEmbedding(50, 12))
-        self.head = LanguageModelHead(12, 50)
-
-    def hidden(self, ids: Tensor) -> Tensor:  # type: ignore[override]
-        return self.embedding(ids, torch.zeros_like(ids)).cumsum(dim=1)
 
 
 @pytest.mark.parametrize("rule", RULES)

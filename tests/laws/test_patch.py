@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from helpers.tiny_models import ALL, TRANSLATORS, close, inputs, some_ids, tiny
-from tokens.test_tokenizer import byte_level
+from helpers.tokenizers_of_bytes import byte_level
 from torch import Tensor
 
 from cutaway.decoding.generate import generate

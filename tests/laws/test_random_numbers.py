@@ -8,10 +8,10 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import torch
-from decoding.test_generate import speaker
+from helpers.long_calls import METRIC, READS, model_for
+from helpers.text_generators import speaker
 from helpers.tiny_models import some_ids, tiny
-from inside.test_progress import METRIC, READS, model_for
-from tokens.test_tokenizer import byte_level
+from helpers.tokenizers_of_bytes import byte_level
 
 from cutaway import generate
 from cutaway.before.chomsky.experiment import run_experiment

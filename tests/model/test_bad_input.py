@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from helpers.tiny_models import DECODERS, READERS, TRANSLATORS, VOCAB, inputs, some_ids, tiny
-from tokens.test_tokenizer import byte_level
+from helpers.tokenizers_of_bytes import byte_level
 
 from cutaway.errors import ConfigError, CutawayError, InputError
 from cutaway.families import build, config_from_dict, sizes

@@ -11,10 +11,10 @@ import jaxtyping
 import pytest
 import torch
 from helpers.decode_batches import rows_of
+from helpers.parity.beam_twins import N, ends_of, generated, trimmed, twins_that_hesitate
+from helpers.parity.generating_twins import gpt2, llama, marian, t5
 from helpers.parity.padded_batches import Batch, padded
 from helpers.parity.twins import Twins
-from parity.test_beam import N, ends_of, generated, trimmed, twins_that_hesitate
-from parity.test_greedy import gpt2, llama, marian, t5
 
 from cutaway.decoding import Job, run_jobs
 from cutaway.decoding.engine.engine import padded_ids as side_by_side

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 from helpers.parity.foreign_files import gguf_metadata, gguf_tensors, quantised, write_gguf
+from helpers.parity.gguf_llama import made
+from helpers.parity.tiny_mistral import tiny as mistral
 from helpers.parity.twins import assert_close, draw
-from parity.test_llama import tiny
-from parity.test_mistral import tiny as mistral
 from transformers import LlamaForCausalLM, MistralForCausalLM
 
 from cutaway.checkpoints import load
@@ -18,12 +18,6 @@ from cutaway.errors import CheckpointError
 
 KINDS = ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q6_K", "Q4_K"]
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-
-
-def made(**changes: Any) -> LlamaForCausalLM:
-    theirs = LlamaForCausalLM(tiny(**changes)).eval()
-    draw(theirs)
-    return theirs
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers
 from helpers.parity.twins import twins_of
-from tokens.test_tokenizer import byte_level
+from helpers.tokenizers_of_bytes import byte_level
 from transformers import GPT2Config, LlamaConfig
 
 from cutaway.evaluation import LastWord, evaluate

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from helpers.parity.padded_batches import SIDES, Side, padded
+from helpers.parity.tiny_llama import tiny
 from helpers.parity.twins import (
     Twins,
     assert_close,
@@ -17,7 +18,7 @@ from helpers.parity.twins import (
     twins_of,
 )
 from helpers.parity.without_casts import without_casts
-from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification, LlamaModel
+from transformers import LlamaForCausalLM, LlamaForSequenceClassification, LlamaModel
 
 from cutaway.checkpoints import load
 from cutaway.errors import ConfigError
@@ -36,20 +37,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "linear": {"rope_parameters": {"rope_type": "linear", "rope_theta": 50.0, "factor": 3.0}},
     "llama3": {"rope_parameters": {"rope_type": "llama3", "rope_theta": 30.0, **LLAMA3}, "head_dim": 12},
 }
-
-
-def tiny(**changes: Any) -> LlamaConfig:
-    numbers: dict[str, Any] = {
-        "vocab_size": 53,
-        "hidden_size": 24,
-        "intermediate_size": 40,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "max_position_embeddings": 32,
-        "rms_norm_eps": 1e-5,
-        "pad_token_id": 0,
-    }
-    return LlamaConfig(**numbers | changes)
 
 
 def twins(folder: Path, dtype: torch.dtype = torch.float32, **changes: Any) -> Twins:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 from helpers.parity.foreign_files import write_llama2c
+from helpers.parity.gguf_llama import made
 from helpers.parity.twins import assert_close
-from parity.test_gguf import made
 
 from cutaway.checkpoints import load
 

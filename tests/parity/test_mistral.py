@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from helpers.parity.padded_batches import SIDES, Side, padded
+from helpers.parity.tiny_mistral import tiny
 from helpers.parity.twins import (
     Twins,
     assert_close,
@@ -16,7 +17,7 @@ from helpers.parity.twins import (
     twins_of,
 )
 from helpers.parity.without_casts import without_casts
-from transformers import MistralConfig, MistralForCausalLM, MistralForSequenceClassification, MistralModel
+from transformers import MistralForCausalLM, MistralForSequenceClassification, MistralModel
 
 from cutaway.checkpoints import export, load
 from cutaway.errors import CheckpointError
@@ -24,21 +25,6 @@ from cutaway.families import build
 from cutaway.families.llama import LlamaConfig
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-6}  # it casts to fp32 inside its norms and angles
-
-
-def tiny(window: int | None = 5, **changes: Any) -> MistralConfig:
-    return MistralConfig(
-        vocab_size=53,
-        hidden_size=24,
-        intermediate_size=40,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=32,
-        sliding_window=window,
-        pad_token_id=0,
-        **changes,
-    )
 
 
 def twins(folder: Path, dtype: torch.dtype = torch.float32, window: int | None = 5, **changes: Any) -> Twins:

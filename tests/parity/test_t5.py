@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from helpers.parity.padded_batches import SIDES, Batch, Side, padded
+from helpers.parity.tiny_t5 import tiny
 from helpers.parity.twins import (
     Twins,
     assert_close,
@@ -19,7 +20,7 @@ from helpers.parity.twins import (
 from helpers.parity.without_casts import without_casts
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from transformers import PreTrainedModel, T5Config, T5ForConditionalGeneration, T5Model
+from transformers import PreTrainedModel, T5ForConditionalGeneration, T5Model
 
 from cutaway.checkpoints import load
 from cutaway.checkpoints.hf import exported_layout
@@ -38,22 +39,6 @@ VARIANTS: dict[str, tuple[bool, dict[str, Any]]] = {  # tied, changes of the con
     "gated silu": (False, V11 | {"feed_forward_proj": "gated-silu"}),
     "gelu": (True, {"feed_forward_proj": "gelu"}),
 }
-
-
-def tiny(**changes: Any) -> T5Config:
-    numbers: dict[str, Any] = {
-        "vocab_size": 53,
-        "d_model": 16,
-        "d_kv": 4,
-        "d_ff": 24,
-        "num_layers": 1,
-        "num_decoder_layers": 2,
-        "num_heads": 4,
-        "relative_attention_num_buckets": 8,
-        "relative_attention_max_distance": 12,
-        "decoder_start_token_id": 0,
-    }
-    return T5Config(**numbers | changes)
 
 
 def untie(theirs: T5ForConditionalGeneration) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tokenizers
+from helpers.sentencepiece_models import from_gguf
+from helpers.traced_texts import OTHERS, TEXTS
 from helpers.varied_texts import FRAGMENTS, varied_texts
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import models
-from tokens.test_sentencepiece_bpe import from_gguf
-from tokens.test_trace import OTHERS, TEXTS
 
 from cutaway.errors import InputError
 from cutaway.tokens import Tokenizer, train_tokenizer

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from data.test_dedup import book, printed_otherwise, written
+from helpers.near_duplicates import book, printed_otherwise, written
 from helpers.toy_recipes import KINDS, toy, values, write_files
 
 from cutaway.data.batches import Windows

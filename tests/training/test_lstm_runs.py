@@ -11,7 +11,7 @@ import pytest
 import torch
 from helpers.tiny_models import RECURRENT, close, inputs, some_ids, tiny
 from helpers.toy_recipes import values
-from training.test_train import run, same_weights, told
+from helpers.training_runs import run, same_weights, told
 from typer.testing import CliRunner
 
 from cutaway import cli

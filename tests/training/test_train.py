@@ -12,6 +12,7 @@ import pytest
 import torch
 from helpers.tiny_models import tiny
 from helpers.toy_recipes import KINDS, toy, values, write_files
+from helpers.training_runs import Events, run, same_weights, told
 
 from cutaway.bundled.cards import read_front_matter
 from cutaway.checkpoints import load, load_tokenizer
@@ -23,24 +24,7 @@ from cutaway.training.recipe import Recipe
 from cutaway.training.recipe_file import recipe_from, to_toml
 from cutaway.training.start_run import uses_cuda_graphs
 from cutaway.training.train import train
-from cutaway.training.trainer import Outcome, Trainer
-
-Events = list[dict[str, Any]]
-
-
-def run(recipe: Recipe, out: Path) -> tuple[Outcome, Events]:
-    events: Events = []
-    return train(recipe, out, listeners=[events.append]), events
-
-
-def told(events: Events, kind: str) -> Events:
-    """The events of a kind, without what a clock says."""
-    hidden = ("seconds", "tokens_per_second", "share_of_peak")
-    return [{k: v for k, v in e.items() if k not in hidden} for e in events if e["event"] == kind]
-
-
-def same_weights(a: Model, b: Model) -> bool:
-    return all(torch.equal(p, q) for p, q in zip(a.parameters(), b.parameters(), strict=True))
+from cutaway.training.trainer import Trainer
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from decoding.test_fill import masked
-from decoding.test_fill import wordpiece as words_to_fill
-from decoding.test_translate import quick
-from evaluation.test_tasks import classifier, wordpiece
+from helpers.classifiers import classifier, wordpiece
+from helpers.masked_models import masked
+from helpers.masked_models import wordpiece as words_to_fill
 from helpers.tiny_models import tiny
-from tokens.test_tokenizer import byte_level
+from helpers.tokenizers_of_bytes import byte_level
+from helpers.translators import quick
 from typer.testing import CliRunner, Result
 
 from cutaway import cli

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from decoding.test_fill import masked, wordpiece
-from evaluation.test_tasks import classifier
+from helpers.classifiers import classifier
+from helpers.masked_models import masked, wordpiece
 from helpers.tiny_models import tiny
 from rich.cells import cell_len
 from typer.testing import CliRunner

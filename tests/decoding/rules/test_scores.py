@@ -9,11 +9,11 @@ from itertools import cycle, product
 
 import pytest
 import torch
-from decoding.test_generate import byte_fallback, letters
+from helpers.text_generators import byte_fallback, letters
 from helpers.tiny_models import VOCAB, some_ids, tiny
+from helpers.tokenizers_of_bytes import byte_level
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tokens.test_tokenizer import byte_level
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 from cutaway.decoding import Job, run_jobs

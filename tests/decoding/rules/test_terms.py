@@ -5,13 +5,13 @@ from itertools import product
 
 import pytest
 import torch
-from decoding.test_translate import TEXTS, quick, translator
 from helpers.tiny_models import tiny
+from helpers.tokenizers_of_bytes import byte_level
+from helpers.translators import TEXTS, quick, translator
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
-from tokens.test_tokenizer import byte_level
 
 from cutaway.decoding import translate_all
 from cutaway.decoding import translate_with_terms as searching

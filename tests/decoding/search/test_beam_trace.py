@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from decoding.search.test_beam import START, STOPS, log_p, sources, translator
+from helpers.beam_translator import START, STOPS, log_p, sources, translator
 from helpers.tiny_models import DECODERS, some_ids, tiny
 
 from cutaway.decoding import BeamTrace, Job, run_jobs, trace_beam

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from helpers.linear_model import LinearModel
 from helpers.tiny_models import close, inputs, some_ids, tiny
-from laws.test_attribution import LinearModel
 
 from cutaway.errors import InputError
 from cutaway.inside.attribution.by_gradient import gradient_x_input

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 from decoding.test_alignment import spelling as spelling  # a fixture
-from decoding.test_alignment import translator
-from decoding.test_fill import masked, wordpiece
-from decoding.test_generate import byte_fallback
+from helpers.alignment_translator import translator
+from helpers.masked_models import masked, wordpiece
+from helpers.text_generators import byte_fallback
 from helpers.tiny_models import close, tiny
+from helpers.tokenizers_of_bytes import byte_level
 from tokenizers import decoders
-from tokens.test_tokenizer import byte_level
 
 from cutaway.decoding.translate import translate
 from cutaway.errors import InputError

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from decoding.test_translate import translator
-from tokens.test_tokenizer import byte_level
+from helpers.tokenizers_of_bytes import byte_level
+from helpers.translators import translator
 from torch import Tensor
 
 from cutaway.errors import InputError

@@ -6,6 +6,7 @@ import pytest
 import torch
 from helpers.bert_tokenizer import bert_tokenizer
 from helpers.tiny_models import tiny
+from helpers.winograd_sentences import TIRED, WIDE, WORDS
 from tokenizers import AddedToken
 from torch import Tensor
 
@@ -14,10 +15,6 @@ from cutaway.evaluation.winograd import Schema, winograd
 from cutaway.inside.circuits.coreference import _read, accuracy_without_heads, coreference_heads
 from cutaway.model.attention import Attention
 from cutaway.model.tap import edit
-
-WORDS = "[UNK] The animal didn't cross the street because it was too tired. wide. his".split()
-TIRED = Schema("The animal didn't cross the street because ", " was too tired.", ("The animal", "the street"), 0, "it")
-WIDE = Schema("The animal didn't cross the street because ", " was too wide.", ("The animal", "the street"), 1, "it")
 
 
 @pytest.mark.parametrize("where", ["pronoun", "end", None])

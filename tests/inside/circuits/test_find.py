@@ -2,17 +2,11 @@
 
 import pytest
 import torch
-from helpers.tiny_models import some_ids, tiny
+from helpers.circuit_tasks import asked_of
 
-from cutaway.inside.circuits.circuit_task import CircuitTask, circuit_task, node_place
+from cutaway.inside.circuits.circuit_task import node_place
 from cutaway.inside.circuits.find import find_circuit, grow_circuit
 from cutaway.inside.patching.interventions import Patch, intervene
-from cutaway.inside.patching.metrics import LogitDifference
-
-
-def asked_of(name: str) -> CircuitTask:
-    ids, reference = some_ids(4, 7, seed=1), some_ids(4, 7, seed=5)
-    return circuit_task(tiny(name), ids, metric=LogitDifference(3, 5), reference=reference)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])

@@ -1,13 +1,13 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check mutants bench wheel
+.PHONY: help setup demo test test-long check mutants bench wheel
 .DELETE_ON_ERROR:
 
 bin := .venv/bin
 pip := $(bin)/python -m pip install --disable-pip-version-check
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
-		printf '  make %-7s %s\n' "$$name" "$$what"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
+		printf '  make %-9s %s\n' "$$name" "$$what"; done
 
 setup: .venv/.full  ## everything for working on Cutaway, in .venv
 
@@ -15,9 +15,12 @@ demo: .venv/.core  ## set up what the demo needs, then run it
 	$(bin)/cutaway demo
 
 # Two sessions: shapes are checked in the first; the second runs the code as users do, compiled or with wrong inputs.
-test: .venv/.full  ## set up, then run all tests
-	CUTAWAY_TYPECHECK=1 $(bin)/pytest tests --ignore=tests/compiled --ignore=tests/model --ignore=tests/browser -n 2
-	CUTAWAY_TYPECHECK=0 $(bin)/pytest tests/compiled tests/model
+test: .venv/.full  ## set up, then run the tests
+	CUTAWAY_TYPECHECK=1 $(bin)/pytest tests --ignore=tests/compiled --ignore=tests/model -n 2 --dist worksteal
+	CUTAWAY_TYPECHECK=0 $(bin)/pytest tests/compiled tests/model -n 2 --dist worksteal
+
+test-long: .venv/.full  ## the tests marked `long`: more instants, more draws, more models that learn
+	CUTAWAY_TYPECHECK=1 $(bin)/pytest tests -m long -n 2 --dist worksteal
 
 check: .venv/.full  ## format, lint and types
 	$(bin)/ruff format --check .

@@ -110,7 +110,7 @@ def start(source: Path, tests: str, at_once: int) -> int:
     for stream in range(3):
         os.dup2(nowhere, stream)
     words, _, only = tests.partition(" -k ")
-    options = ["-q", "-x", "--no-header", "-p", "no:cacheprovider", "-W", "ignore:Module already imported"]
+    options = ["-q", "-x", "--no-header", "-m", "", "-p", "no:cacheprovider", "-W", "ignore:Module already imported"]
     ended = importlib.import_module("pytest").main([*options, *words.split(), *(["-k", only] if only else [])])
     os._exit(ended)
 

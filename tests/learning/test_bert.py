@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from cutaway.checkpoints import load, load_tokenizer
@@ -67,6 +68,7 @@ def test_blanks_that_the_grammar_determines_are_filled(tmp_path: Path) -> None:
 # --- which part follows which -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_it_tells_whether_the_second_part_follows(tmp_path: Path) -> None:
     """Each document keeps to the words of one of 20 subjects. More than 90 %, where half of the pairs follow."""
     random = Random(0)

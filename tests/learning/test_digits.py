@@ -14,6 +14,7 @@ from cutaway.training.recipe_file import recipe_from
 from cutaway.training.train import train
 
 
+@pytest.mark.long
 def test_digits_are_recognised(tmp_path: Path) -> None:
     """97 % of 450 pictures that neither taught nor chose anything; the last 200 of the others choose."""
     datasets = pytest.importorskip("sklearn.datasets")

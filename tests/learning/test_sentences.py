@@ -27,7 +27,7 @@ def judgements() -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2"])
+@pytest.mark.parametrize("family", ["bert", pytest.param("gpt2", marks=pytest.mark.long)])
 def test_sentences_are_labelled(family: str, tmp_path: Path) -> None:
     """97 % of 90 sentences that were never seen, half of them good; the decoder learns the next word beside it."""
     every = judgements()

@@ -37,7 +37,7 @@ def recipe_for(folder: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("step", [1, -1], ids=["copy", "reversal"])
+@pytest.mark.parametrize("step", [pytest.param(1, id="copy", marks=pytest.mark.long), pytest.param(-1, id="reversal")])
 def test_words_that_were_never_seen_are_spelt_right(step: int, tmp_path: Path) -> None:
     """More than 99 % of 300 words, every letter of them; by chance one of 10² … 10⁸."""
     every = words(6000)

@@ -98,7 +98,7 @@ def test_beams_as_their_library_generates(model):
 
 
 @pytest.mark.parametrize("model", LAYOUTS)
-@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("beam", [1, pytest.param(4, marks=pytest.mark.long)])
 def test_fault_17_in_batches_of_1_3_and_32(model, beam, monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # one by one, checks take half of the time
     twins, batches, ends = case(model)

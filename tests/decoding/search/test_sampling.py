@@ -22,7 +22,16 @@ def drawn(scores: torch.Tensor, seeds: range, step: int = 0) -> torch.Tensor:
     return search.choose(scores.expand(n, -1))
 
 
-@pytest.mark.parametrize("seeds", [range(40_000), range(-(2**63), -(2**63) + 40_000), range(0, 2**40 * 40_000, 2**40)])
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        range(40_000),
+        *(
+            pytest.param(more, marks=pytest.mark.long)
+            for more in (range(-(2**63), -(2**63) + 40_000), range(0, 2**40 * 40_000, 2**40))
+        ),
+    ],
+)
 @pytest.mark.parametrize("step", [0, 1, 1000])
 def test_words_come_as_often_as_the_softmax_says(seeds, step):
     for vocab in (2, 50):

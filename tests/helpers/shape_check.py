@@ -33,7 +33,9 @@ def sampled(*, typechecker: Any) -> Callable[[Any], Any]:
 
     def decorate(it: Any) -> Any:
         if inspect.isfunction(it):
-            return _sometimes(_jaxtyped(typechecker=typechecker)(it), it)
+            checked = _jaxtyped(typechecker=typechecker)(it)
+            # Those of `arguments` look at hints themselves: without a check, by the sizes that their caller has bound.
+            return checked if it.__module__ == "cutaway.arguments" else _sometimes(checked, it)
         plain = vars(it).get("__init__")
         checked = _jaxtyped(typechecker=typechecker)(it)
         if plain is not None and checked.__init__ is not plain:  # of a dataclass

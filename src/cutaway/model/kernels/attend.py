@@ -41,7 +41,7 @@ def attend(
     value: Values,
     mask: Mask = EVERYWHERE,
     *,
-    bias: Bias | None = None,
+    bias: Float[Tensor, "#batch head unpacked_query key"] | None = None,
     scale: float | None = None,
     dropout: float = 0.0,
     packing: Packing | None = None,

@@ -58,7 +58,7 @@ def test_nothing_in_nothing_out(words: Tokenizer) -> None:
     ("model", "texts", "options", "said"),
     [
         (lambda: tiny("bert"), "a man", {}, "put it in a list"),
-        (lambda: tiny("gpt2"), ["a"], {"pool": "first"}, "seen nothing but itself"),
+        (lambda: tiny("gpt2"), ["a"], {"pool": "first"}, "has seen only itself"),
         (lambda: tiny("vit"), ["a"], {}, "reads pictures"),
         (lambda: tiny("bert"), ["a"], {"cut": 33}, "not between 1 and max_len=32"),
         (lambda: tiny("bert").train(), ["a"], {}, r"call model\.eval"),

@@ -17,6 +17,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", [page for page in PAGES if needs_smollm2(page)], ids=lambda page: page.stem)
 def test_a_page_shows_what_its_blocks_do(page: Path, folder: Path):
     assert check(page, folder) > 2

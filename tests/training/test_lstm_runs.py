@@ -219,7 +219,7 @@ def test_what_needs_a_stream_or_its_heads_says_so(name: str, tmp_path: Path) -> 
             recipe_of("translate" if "translator" in name else "lines", tmp_path, train={"checkpointing": True}),
             tmp_path / "out",
         )
-    with pytest.raises(CheckpointError, match="it runs here only"):
+    with pytest.raises(CheckpointError, match="it runs in Cutaway only"):
         export(model, tmp_path / "away")
 
 

@@ -79,14 +79,9 @@ def write_texts(
     """The texts of `generate` with ids, scores and endings; the best first, sampled ones by their seeds."""
     if not prompts:
         return []
-    plan = _Plan(model, tokenizer, prompts, options)
+    plan = GenerationPlan(model, tokenizer, prompts, options)
     found = dict(plan.engine().run(plan.jobs))
-    answers = [plan.texts_of(number, found[number]) for number in range(len(plan.jobs))]
-    each = len(plan.jobs) // len(prompts)  # sampled texts have a job each, those of a beam share one
-    return [
-        [one for job in answers[first : first + each] for one in job][: options.n_best]
-        for first in range(0, len(answers), each)
-    ]
+    return plan.texts([found[number] for number in range(len(plan.jobs))])
 
 
 def stream_text(
@@ -100,7 +95,7 @@ def stream_text(
 
     Whatever is wrong with the request is raised by the call, not by the iterator.
     """
-    plan = _Plan(model, tokenizer, [prompt], options, streaming=True)
+    plan = GenerationPlan(model, tokenizer, [prompt], options, streaming=True)
     engine = plan.engine()
 
     def pieces() -> Iterator[str]:
@@ -118,8 +113,12 @@ def stream_text(
     return pieces()
 
 
-class _Plan:
-    """The jobs for some prompts, and how their tokens become text."""
+class GenerationPlan:
+    """The jobs for some prompts, and how their tokens become text. Whoever runs the jobs, the texts are the same.
+
+    plan = GenerationPlan(model, tokenizer, ["Once"], GenerationOptions(max_tokens=20))
+    plan.texts([scheduler.submit(model, job, plan.options.search).result() for job in plan.jobs])
+    """
 
     def __init__(
         self,
@@ -172,6 +171,17 @@ class _Plan:
         if limit == self.options.max_tokens:
             return f"max_tokens={limit:,}: raise it"
         return f"this model has room for {limit:,} after this prompt (max_len={self.model.max_len:,})"
+
+    def texts(self, found: Sequence[Sequence[Hypothesis]]) -> list[list[Generated]]:
+        """The texts of each prompt, from the hypotheses of all jobs."""
+        answers = [self.texts_of(number, its) for number, its in enumerate(found)]
+        each = (
+            self.options.n_best if self.options.beam == 1 else 1
+        )  # sampled texts have a job each, those of a beam one
+        return [
+            [one for job in answers[first : first + each] for one in job][: self.options.n_best]
+            for first in range(0, len(answers), each)
+        ]
 
     def texts_of(self, number: int, found: Sequence[Hypothesis]) -> list[Generated]:
         """The texts of one job, the best first; those that are equal after a stop string are given once."""

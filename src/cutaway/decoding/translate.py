@@ -9,7 +9,7 @@ token. White space between sentences, blank lines included, is kept.
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from itertools import product
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cutaway.arguments import Progress, no_progress, with_options
 from cutaway.decoding.engine.engine import Job
 from cutaway.decoding.engine.run import finished_jobs
-from cutaway.decoding.options import TranslationOptions
+from cutaway.decoding.options import SearchOptions, TranslationOptions
 from cutaway.decoding.search.search import Hypothesis
 from cutaway.decoding.sentences import cut_sentence, split_sentences
 from cutaway.errors import InputError
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cutaway.decoding.alignment import Alignment
     from cutaway.decoding.rules.terms import Glossary, Looks
 
+RunJobs = Callable[[EncoderDecoderModel, Sequence[Job], SearchOptions], Iterator[tuple[int, list[Hypothesis]]]]
 TAG = re.compile(r"<2(.+)>|>>(.+)<<")  # a token that names a target language: ours, OPUS-MT's
 
 
@@ -96,9 +97,13 @@ def translations(
     texts: Sequence[str],
     *,
     progress: Progress = no_progress,
+    run: RunJobs | None = None,
     options: TranslationOptions,
 ) -> list[Translation]:
-    """The translation of each text, with its candidates, scores and sentences. `progress` counts sentences."""
+    """The translation of each text, with its candidates, scores and sentences. `progress` counts sentences.
+
+    `run` is who runs the jobs: by default `finished_jobs`; a server's is `Scheduler.run_jobs`.
+    """
     tag = tag_for(tokenizer, options.to)
     parts = [_split(model, tokenizer, text, options, tag is not None) for text in texts]
     given = options.prefix
@@ -108,7 +113,9 @@ def translations(
     begins = [first if number == 0 else None for its, first in zip(parts, prefixes, strict=True)
               for number in range(sum(bool(part.strip()) for part in its))]  # fmt: skip
     sources = [part.strip() for its in parts for part in its if part.strip()]
-    found = translate_sentences(model, tokenizer, sources, prefixes=begins, tag=tag, progress=progress, options=options)
+    found = translate_sentences(
+        model, tokenizer, sources, prefixes=begins, tag=tag, progress=progress, run=run, options=options
+    )
     # a sentence without tokens, such as a lone control character, is left as it is
     found = [its or [Candidate(source, 0.0)] for source, its in zip(sources, found, strict=True)]
     stripped = [_unique(Candidate(one.text.strip(), one.score) for one in its) for its in found]
@@ -246,6 +253,7 @@ def translate_sentences(
     prefixes: Sequence[str | None] | None = None,
     tag: int | None = None,
     progress: Progress = no_progress,
+    run: RunJobs | None = None,
     options: TranslationOptions,
 ) -> list[list[Candidate]]:
     """The `n_best` candidates of each sentence; none for one without tokens. `tag` asks for the target language.
@@ -273,16 +281,16 @@ def translate_sentences(
         ids = [id for id in one.ids if id not in end_ids and id < tokenizer.vocab_size]
         return tokenizer.decode([*job.prompt[1:], *ids])
 
-    found: Iterator[tuple[int, list[Hypothesis]]]
+    run = _run_here if run is None else run
     if glossary is not None and any(looks for *_, looks in same):
         from cutaway.decoding.translate_with_terms import search_with_terms
 
         wanted = [looks for *_, looks in same]
         found = search_with_terms(
-            model, jobs, wanted, glossary, text_of, n_best=options.n_best, most=most, options=options.search
+            model, jobs, wanted, glossary, text_of, n_best=options.n_best, most=most, options=options.search, run=run
         )
     else:
-        found = finished_jobs(model, jobs, options=options.search)
+        found = run(model, jobs, options.search)
     answers: list[list[Candidate]] = [[] for _ in sentences]
     done = len(sentences) - sum(map(len, whose))
     for number, hypotheses in found:
@@ -292,6 +300,12 @@ def translate_sentences(
         done += len(whose[number])
         progress(done, len(sentences))
     return answers
+
+
+def _run_here(
+    model: EncoderDecoderModel, jobs: Sequence[Job], options: SearchOptions
+) -> Iterator[tuple[int, list[Hypothesis]]]:
+    return finished_jobs(model, jobs, options=options)
 
 
 def _job(source: Sequence[int], begin: Sequence[int], start_id: int, most: int, growth: tuple[float, float]) -> Job:

@@ -18,7 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cutaway.serving.errors import BodyTooLarge, BodyTooSlow, ForbiddenOrigin, WrongKey, answer_to
-from cutaway.serving.logs import log_exception, log_request
+from cutaway.serving.logs import log_event, log_exception
 from cutaway.serving.service import Service
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -61,8 +61,8 @@ class Watched:
             self.service.n_open -= 1
             route = getattr(scope.get("route"), "path_format", None)  # a path itself may hold a text
             self.service.metrics.answers.labels(route or "none", str(status or GONE)).inc()
-            log_request(
-                id=id, method=scope["method"], route=route, status=status or GONE,
+            log_event(
+                "request", id=id, method=scope["method"], route=route, status=status or GONE,
                 ms=round(1000 * (time.monotonic() - start), 1), **facts,
             )  # fmt: skip
 

@@ -33,8 +33,8 @@ def exception_fields(error: BaseException) -> dict[str, Any]:
     return {"exception": type(error).__name__, "at": [f"{one.filename}:{one.lineno} {one.name}" for one in frames[-8:]]}
 
 
-def log_request(**fields: Any) -> None:
-    logger.info("request", extra={"fields": {key: value for key, value in fields.items() if value is not None}})
+def log_event(event: str, **fields: Any) -> None:
+    logger.info(event, extra={"fields": {key: value for key, value in fields.items() if value is not None}})
 
 
 def log_exception(error: BaseException, **fields: Any) -> None:

@@ -16,7 +16,7 @@ from cutaway.errors import InputError
 from cutaway.serving.generation import Piece, Texts, Whole, start
 from cutaway.serving.openai_requests import ChatRequest, CompletionRequest, EmbeddingRequest, Prompt, TextRequest
 from cutaway.serving.schemas import OptionsRoute, body
-from cutaway.serving.service import ServedModel, Service, ServiceHere
+from cutaway.serving.service import ReadyService, ServedModel, Service
 from cutaway.serving.streams import EventStream, unless_gone
 from cutaway.serving.token_names import TokenNames
 
@@ -28,13 +28,13 @@ REASONS = {"end": "stop", "stop": "stop", "limit": "length", "full": "length"}  
 
 
 @router.get("/v1/models")
-async def models(service: ServiceHere) -> dict[str, Any]:
+async def models(service: ReadyService) -> dict[str, Any]:
     """The models that are served."""
     return {"object": "list", "data": [_described(served) for served in service.models.values()]}
 
 
 @router.get("/v1/models/{name:path}")
-async def model(name: str, service: ServiceHere) -> dict[str, Any]:
+async def model(name: str, service: ReadyService) -> dict[str, Any]:
     """One of them."""
     return _described(service.model(name))
 
@@ -48,7 +48,7 @@ def _described(served: ServedModel) -> dict[str, Any]:
 
 @router.post("/v1/completions", response_model=None)
 async def completions(
-    request: Request, service: ServiceHere, asked: Annotated[CompletionRequest, Depends(body(CompletionRequest))]
+    request: Request, service: ReadyService, asked: Annotated[CompletionRequest, Depends(body(CompletionRequest))]
 ) -> Response:
     """Continue texts."""
     served, prompts = service.model(asked.model), asked.prompts()
@@ -71,7 +71,6 @@ class TextAnswer:
 
     async def response(self, prompts: Sequence[Prompt], options: GenerationOptions) -> Response:
         """Submits the jobs, so that what is wrong with them is a status; then sends what they write."""
-        self.service.check_ready()
         asked = self.asked
         texts = await start(self.service, self.served, prompts, options, stream=asked.stream, top=asked.top_scores)
         self.each = len(texts.tickets) // len(prompts)  # jobs of a prompt
@@ -207,7 +206,7 @@ class CompletionAnswer(TextAnswer):
 
 @router.post("/v1/chat/completions", response_model=None)
 async def chat_completions(
-    request: Request, service: ServiceHere, asked: Annotated[ChatRequest, Depends(body(ChatRequest))]
+    request: Request, service: ReadyService, asked: Annotated[ChatRequest, Depends(body(ChatRequest))]
 ) -> Response:
     """Answer in a conversation, which the model's own template makes into a prompt."""
     served = service.model(asked.model)
@@ -269,13 +268,12 @@ class ChatAnswer(TextAnswer):
 
 @router.post("/v1/embeddings", response_model=None)
 async def embeddings(
-    request: Request, service: ServiceHere, asked: Annotated[EmbeddingRequest, Depends(body(EmbeddingRequest))]
+    request: Request, service: ReadyService, asked: Annotated[EmbeddingRequest, Depends(body(EmbeddingRequest))]
 ) -> Response:
     """Texts as vectors of length 1."""
     served, inputs = service.model(asked.model), asked.inputs()
     if len(inputs) > service.limits.max_texts:
         raise InputError(f"input: {len(inputs):,} texts are more than the {service.limits.max_texts:,} of a request")
-    service.check_ready()
     tokenizer = served.text_tokenizer()
     rows = await service.in_thread(
         lambda: [

@@ -57,7 +57,7 @@ class Service:
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(lambda: self.scheduler.n_running, lambda: self.scheduler.n_waiting)
-        self._threads = anyio.CapacityLimiter(self.limits.blocking)
+        self._threads = anyio.CapacityLimiter(self.limits.threads)
 
     def add(self, served: ServedModel) -> None:
         self.models[served.name] = served
@@ -120,4 +120,11 @@ def _service_of(request: Request) -> Service:
     return service
 
 
-ServiceHere = Annotated[Service, Depends(_service_of)]
+def _ready_service_of(request: Request) -> Service:
+    service = _service_of(request)
+    service.check_ready()
+    return service
+
+
+ServiceHere = Annotated[Service, Depends(_service_of)]  # a parameter of routes
+ReadyService = Annotated[Service, Depends(_ready_service_of)]  # the same; refuses while it loads or stops

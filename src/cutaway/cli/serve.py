@@ -83,7 +83,9 @@ def serve(
     from cutaway.serving.logs import start_logging
 
     start_logging()
-    service = Service(Scheduler(most_waiting=limits.max_waiting), limits, key, loading=True)
+    memory = {} if limits.memory is None else {"memory": limits.memory}
+    scheduler = Scheduler(threads=limits.threads, most_waiting=limits.max_waiting, **memory)
+    service = Service(scheduler, limits, key, loading=True)
     server = Server(create_app(service, hosts=hosts, origins=allow_origin or []), listener)
     if check:
         _check(server, service, folders, precision)

@@ -1,19 +1,19 @@
 """How likely each token of a text was to the model, and which ones were likelier: log p, before any rule.
 
-prompt_scores(model, rows, k=5)     # of texts that are there
-KeptScores(k=5)                     # a rule that changes nothing, of a text while it is generated
+    prompt_scores(model, rows, k=5)[0][3]      # of the fifth token of the first text: nothing precedes the first
+
+A text that is being generated shows the same of its new tokens to whoever watches it (`Watch(top=5)`).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from cutaway.decoding.engine.engine import padded_ids
-from cutaway.decoding.rules.scores import Rule, Scores, Text
+from cutaway.decoding.engine.row_watch import TokenScore
+from cutaway.decoding.search.topk import top
 from cutaway.decoding.single_pass import row_batches
 from cutaway.model.device import threads_for
 from cutaway.model.finite import check_scores
@@ -22,61 +22,33 @@ from cutaway.model.model import DecoderModel
 LOGITS_AT_ONCE = 1 << 25  # numbers: 128 MB in fp32
 
 
-@dataclass(frozen=True)
-class TokenScore:
-    """A token, its log p, and the k likeliest tokens in its place with theirs, the likeliest first."""
-
-    id: int
-    log_p: float | None  # None for the first token of a text, which nothing precedes
-    top: list[tuple[int, float]]
-
-
-@dataclass(frozen=True, eq=False)
-class KeptScores(Rule):
-    """Keeps the scores of one text, in `found`, and changes nothing. `heard` is to be called after every step."""
-
-    k: int
-    found: list[TokenScore] = field(default_factory=list)
-    latest: list[Float[Tensor, " vocab"]] = field(default_factory=list)
-    on_host: ClassVar[bool] = True
-    rank: ClassVar[int] = -2  # before those that change something
-
-    def __call__(self, scores: Scores, text: Text) -> Scores:
-        self.latest[:] = [scores[0].log_softmax(dim=-1)]
-        return scores
-
-    def heard(self, ids: Sequence[int]) -> None:
-        """Takes the tokens of the text so far, of which the last is new."""
-        if len(ids) > len(self.found):
-            self.found.append(token_score(ids[-1], self.latest[0], self.k))
-
-
 @torch.no_grad()
 def prompt_scores(
     model: DecoderModel, rows: Sequence[Sequence[int]], k: int, *, batch_tokens: int = 8192
 ) -> list[list[TokenScore]]:
-    """The scores of every token of each text, in one pass over texts of similar length."""
+    """The scores of all tokens of each text but its first, and of the k likeliest in their places, in one pass."""
     found: list[list[TokenScore]] = [[] for _ in rows]
-    for chosen in row_batches(rows, batch_tokens):
-        ids, real = padded_ids([rows[i] for i in chosen], model.device)
+    for chosen in row_batches([row[:-1] for row in rows], batch_tokens):
+        ids, real = padded_ids([rows[i][:-1] for i in chosen], model.device)
         with threads_for(ids.numel()):
-            hidden = model.hidden(ids, real=real)
-            for i, states in zip(chosen, hidden, strict=True):
-                found[i] = [TokenScore(rows[i][0], None, []), *_scores(model, states[: len(rows[i]) - 1], rows[i], k)]
+            for i, states in zip(chosen, model.hidden(ids, real=real), strict=True):
+                found[i] = _scores(model, states, rows[i][1:], k)
     return found
 
 
-def _scores(model: DecoderModel, states: Float[Tensor, "seq d_model"], ids: Sequence[int], k: int) -> list[TokenScore]:
+def _scores(
+    model: DecoderModel, states: Float[Tensor, "seq d_model"], tokens: Sequence[int], k: int
+) -> list[TokenScore]:
     found: list[TokenScore] = []
-    few = max(1, LOGITS_AT_ONCE // model.config.vocab_size)  # type: ignore[attr-defined]
-    for start in range(0, len(states), few):
-        logits = model.head(states[start : start + few])
+    vocab_size = model.config.vocab_size  # type: ignore[attr-defined]
+    few = max(1, LOGITS_AT_ONCE // vocab_size)
+    for start in range(0, len(tokens), few):
+        part = tokens[start : start + few]
+        logits = model.head(states[start : start + len(part)])
         check_scores(model, logits)
-        log_p = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
-        found += [token_score(ids[start + 1 + place], one, k) for place, one in enumerate(log_p)]
+        log_p = logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+        own = log_p.gather(1, torch.tensor(part, device=log_p.device)[:, None])[:, 0]
+        best, ids = top(log_p, min(k, vocab_size))
+        for token, score, *pairs in zip(part, own.tolist(), ids.tolist(), best.tolist(), strict=True):
+            found.append(TokenScore(token, score, list(zip(*pairs, strict=True))))
     return found
-
-
-def token_score(id: int, log_p: Float[Tensor, " vocab"], k: int) -> TokenScore:
-    values, ids = log_p.topk(min(k, len(log_p)))
-    return TokenScore(id, float(log_p[id]), list(zip(ids.tolist(), values.tolist(), strict=True)))

@@ -16,7 +16,8 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
-from cutaway.decoding.engine.scheduler import Overloaded, Stopped
+from cutaway.decoding.engine.scheduler import Overloaded
+from cutaway.decoding.engine.worker import Stopped
 from cutaway.errors import CutawayError, UnknownArgument
 
 OPTION = re.compile(r"([a-z][a-z_]*)(?:\[\d+\])?[=:]|.*? has no argument '([^']*)'")  # at the start of a message

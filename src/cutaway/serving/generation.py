@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from cutaway.decoding.engine.engine import Job
-from cutaway.decoding.engine.scheduler import Ticket
+from cutaway.decoding.engine.row_watch import TokenScore, Watch
+from cutaway.decoding.engine.worker import Ticket
 from cutaway.decoding.generate import Generated, GenerationPlan
 from cutaway.decoding.options import GenerationOptions
-from cutaway.decoding.token_scores import KeptScores, TokenScore
 from cutaway.errors import InputError
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
 from cutaway.serving.errors import OutOfTime
@@ -44,22 +44,21 @@ class Piece:
 
 @dataclass(frozen=True)
 class Event:
-    """What the engine's thread tells of a text: what is said so far, and how many scores there are; or its end."""
+    """What the engine's thread tells of a text after a step, or that it is done."""
 
     number: int
     said: str = ""
-    n_scores: int = 0
+    ids: Sequence[int] = ()
     done: bool = False
 
 
 class Texts:
     """The texts of one request. A job writes one, or with a beam the best few."""
 
-    def __init__(self, service: Service, served: ServedModel, plan: GenerationPlan, top: int | None) -> None:
-        self.service, self.served, self.plan = service, served, plan
+    def __init__(self, service: Service, served: ServedModel, plan: GenerationPlan, watch: Watch | None) -> None:
+        self.service, self.served, self.plan, self.watch = service, served, plan, watch
         self.loop, self.start = asyncio.get_running_loop(), time.monotonic()
         self.events: asyncio.Queue[Event] = asyncio.Queue()
-        self.kept = [None if top is None else KeptScores(top) for _ in plan.jobs]
         self.tickets: list[Ticket] = []
 
     @property
@@ -69,13 +68,9 @@ class Texts:
 
     def submit(self, stream: bool) -> None:
         """Hands the jobs to the scheduler: all of them, or none."""
-        try:
-            for number in range(len(self.plan.jobs)):
-                job = self._with_ears(number, stream)
-                self.tickets.append(self.service.scheduler.submit(self.plan.model, job, self.plan.options.search))
-        except BaseException:
-            self.cancel()
-            raise
+        jobs = [self._heard(number) for number in range(len(self.plan.jobs))] if stream else self.plan.jobs
+        search = self.plan.options.search
+        self.tickets = self.service.scheduler.submit_all(self.plan.model, jobs, search, watch=self.watch)
 
     def cancel(self) -> None:
         """Stops what still runs."""
@@ -100,7 +95,7 @@ class Texts:
         """What is new, as it comes; None where nothing has come for a while."""
         for number, ticket in enumerate(self.tickets):
             when_done(ticket, partial(self.events.put_nowait, Event(number, done=True)))
-        n_sent, n_scores = [0] * len(self.tickets), [0] * len(self.tickets)
+        n_sent, n_scored = [0] * len(self.tickets), [0] * len(self.tickets)
         latest: list[float | None] = [None] * len(self.tickets)
         wholes: list[Whole] = []
         try:
@@ -109,40 +104,35 @@ class Texts:
                 if event is None:
                     yield None
                     continue
-                number, whole = event.number, None
+                number, whole, said, ids = event.number, None, event.said, event.ids
                 if event.done:
                     whole = (await self.service.in_thread(partial(self._texts, number)))[0]
                     wholes.append(whole)
-                    said, scores = whole.generated.text, whole.scores
+                    said, ids = whole.generated.text, whole.generated.ids
                 else:
                     latest[number] = self._time(latest[number])
-                    said, scores = event.said, self._scores(number)[: event.n_scores]
-                piece = Piece(number, said[n_sent[number] :], scores[n_scores[number] :], whole)
-                n_sent[number], n_scores[number] = len(said), len(scores)
+                piece = Piece(number, said[n_sent[number] :], self._scores(number, ids, n_scored[number]), whole)
+                n_sent[number], n_scored[number] = len(said), len(ids)
                 if piece.text or piece.scores or piece.whole:
                     yield piece
             self._count(wholes)
         finally:
             self.cancel()
 
-    def _with_ears(self, number: int, stream: bool) -> Job:
-        """The job as it is, or for streams and scores with ears, on the engine's thread."""
-        job, kept, speller = self.plan.jobs[number], self.kept[number], self.plan.spellers[number]
-        if not stream and kept is None:
+    def _heard(self, number: int) -> Job:
+        """The job of a stream: after each step, on the engine's thread, it tells what is said so far."""
+        job, speller = self.plan.jobs[number], self.plan.spellers[number]
+        hear = job.hear
+        if hear is None:  # a beam says nothing before its end
             return job
-        spell = job.hear
 
-        def hear(ids: list[int]) -> bool:
-            if kept is not None:
-                kept.heard(ids)
-            stops = spell is not None and spell(ids)
-            if stream:
-                event = Event(number, speller.said, 0 if kept is None else len(kept.found))
-                with suppress(RuntimeError):  # the loop is closed: the server has stopped
-                    self.loop.call_soon_threadsafe(self.events.put_nowait, event)
+        def tell(ids: list[int]) -> bool:
+            stops = hear(ids)
+            with suppress(RuntimeError):  # the loop is closed: the server has stopped
+                self.loop.call_soon_threadsafe(self.events.put_nowait, Event(number, speller.said, ids))
             return stops
 
-        return replace(job, hear=hear, rules=job.rules if kept is None else (kept, *job.rules))
+        return replace(job, hear=tell)
 
     async def _next_event(self) -> Event | None:
         ping, left = self.service.limits.ping_seconds, self._seconds_left()
@@ -156,13 +146,11 @@ class Texts:
 
     def _texts(self, number: int) -> list[Whole]:
         """The texts of a job that is done; its error, if it failed."""
-        found = self.plan.texts_of(number, self.tickets[number].future.result())
-        scores = self._scores(number)
-        return [Whole(one, scores[: len(one.ids)]) for one in found[: self.plan.options.n_best]]
+        found = self.plan.texts_of(number, self.tickets[number].result())[: self.plan.options.n_best]
+        return [Whole(one, self._scores(number, one.ids)) for one in found]
 
-    def _scores(self, number: int) -> list[TokenScore]:
-        kept = self.kept[number]
-        return [] if kept is None else list(kept.found)
+    def _scores(self, number: int, ids: Sequence[int], start: int = 0) -> list[TokenScore]:
+        return self.tickets[number].seen.scores(ids, start) if self.watch is not None and self.watch.top else []
 
     def _seconds_left(self) -> float:
         return self.service.limits.max_seconds - (time.monotonic() - self.start)
@@ -183,6 +171,9 @@ class Texts:
         metrics, name = self.service.metrics, self.served.name
         metrics.whole_request.labels(name).observe(time.monotonic() - self.start)
         metrics.prompt_tokens.labels(name).inc(sum(map(len, self.prompts)))
+        for ticket in self.tickets:
+            if ticket.started is not None:
+                metrics.queue.labels(name).observe(max(0.0, ticket.started - self.start))
         for one in wholes:
             metrics.generation_tokens.labels(name).inc(len(one.generated.ids))
             metrics.request_success.labels(name, one.generated.ended).inc()
@@ -195,13 +186,13 @@ async def start(
     options: GenerationOptions,
     *,
     stream: bool = False,
-    top: int | None = None,
+    watch: Watch | None = None,
 ) -> Texts:
-    """Submits texts that go on from these prompts; with `top`, the scores of their tokens are kept."""
+    """Submits texts that go on from these prompts."""
     model, tokenizer = served.model, served.text_tokenizer()
     if not isinstance(model, DecoderModel) or isinstance(model, EncoderDecoderModel):
         raise InputError(f"model={served.name!r} is for task={served.task!r}: only a language model continues a text")
     plan = await service.in_thread(lambda: GenerationPlan(model, tokenizer, prompts, options, streaming=stream))
-    texts = Texts(service, served, plan, top)
+    texts = Texts(service, served, plan, watch)
     texts.submit(stream)
     return texts

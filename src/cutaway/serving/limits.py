@@ -19,4 +19,6 @@ class Limits(Options):
     body_seconds: float = option(30.0, "Maximum number of seconds for a request to arrive.", above=0)
     drain_seconds: float = option(8.0, "Seconds after SIGTERM in which running requests may end.", least=0)
     ping_seconds: float = option(15.0, "Seconds without a token after which a stream says that it is alive.", above=0)
-    threads: int = option(16, "Number of requests that are read, or written, at the same time.", least=1, type=None)
+    threads: int | None = option(None, "Number of threads that compute; by default one for each core.", least=1)
+    memory: int | None = option(None, "Maximum number of bytes of all KV caches; by default 4 GiB.", least=1)
+    preparing: int = option(16, "Number of requests that are read, or written, at the same time.", least=1, type=None)

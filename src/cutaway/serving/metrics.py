@@ -23,7 +23,7 @@ class Metrics:
         self.first_token = self._seconds("time_to_first_token", "From a request to its first token (of streams).")
         self.next_token = self._seconds("inter_token_latency", "From one token to the next (of streams).")
         self.whole_request = self._seconds("e2e_request_latency", "From a request to the end of its answer.")
-        self.queue = self._seconds("request_queue_time", "From a request to the start of its first text.")
+        self.queue = self._seconds("request_queue_time", "From a request to the start of each of its texts.")
 
     def text(self) -> bytes:
         return generate_latest(self.registry)

@@ -6,6 +6,7 @@ from dataclasses import MISSING, dataclass
 from typing import Any, Literal
 
 from cutaway.arguments import Options, option, same_option
+from cutaway.decoding.engine.row_watch import Watch
 from cutaway.decoding.options import GenerationOptions
 from cutaway.errors import InputError
 from cutaway.serving.limits import Limits
@@ -27,8 +28,8 @@ class TextRequest(Options):
     stop: str | Sequence[str] = same_option(GenerationOptions, "stop")
     seed: int | None = same_option(GenerationOptions, "seed", None)
     presence_penalty: float = same_option(GenerationOptions, "presence_penalty")
-    frequency_penalty: float = option(0.0, "TODO")
-    logit_bias: Mapping[str, float] | None = option(None, "TODO")
+    frequency_penalty: float = same_option(GenerationOptions, "frequency_penalty")
+    logit_bias: Mapping[str, float] | None = same_option(GenerationOptions, "logit_bias")
     stream: bool = option(False, "Send the text in pieces, as it is generated.")
     stream_options: Mapping[str, Any] | None = option(None, 'Of a stream: {"include_usage": true} counts tokens.')
 
@@ -50,15 +51,20 @@ class TextRequest(Options):
             raise InputError("stream_options: this is no stream; leave them out, or set stream")
         if unknown := set(self.stream_options or {}) - {"include_usage", "include_obfuscation"}:
             raise InputError(f"stream_options: {min(unknown)!r} is unknown; there is include_usage")
+        if self.stream and self.beam > 1 and self.n > 1:
+            raise InputError(f"n={self.n} texts of a beam are there at its end only: leave out stream")
         if self.n > 1 and not self._is_sampled and self.n > self.beam:
             raise InputError(f"n={self.n} texts at temperature=0 would all be the same: set a temperature above 0")
-        if self.beam > 1 and self.top_scores is not None:
-            raise InputError(f"logprobs and beam={self.beam}: leave out one of the two")
 
     @property
     def top_scores(self) -> int | None:
         """How many of the likeliest tokens to show in the place of each token; None for no log p at all."""
         raise NotImplementedError
+
+    @property
+    def watch(self) -> Watch | None:
+        """What is watched while the texts are generated."""
+        return None if self.top_scores is None else Watch(top=max(1, self.top_scores))
 
     @property
     def texts_per_prompt(self) -> int:
@@ -90,7 +96,7 @@ class TextRequest(Options):
         elif self.top_p == 1:
             more["top_p"] = None
         seeds = [self.seed if self.seed is not None else secrets.randbelow(2**48) for _ in range(n_prompts)]
-        more |= {"seed": seeds, "n_best": self.texts_per_prompt}
+        more |= {"seed": seeds, "n_best": self.texts_per_prompt, "logit_bias": self._bias()}
         return GenerationOptions.of(self, **more)
 
     def _bias(self) -> dict[int, float] | None:

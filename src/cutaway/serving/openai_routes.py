@@ -9,9 +9,10 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
 from cutaway.decoding.embed import embed_rows
+from cutaway.decoding.engine.row_watch import TokenScore
 from cutaway.decoding.options import GenerationOptions
 from cutaway.decoding.single_pass import Row, rows_of
-from cutaway.decoding.token_scores import TokenScore, prompt_scores
+from cutaway.decoding.token_scores import prompt_scores
 from cutaway.errors import InputError
 from cutaway.serving.generation import Piece, Texts, Whole, start
 from cutaway.serving.openai_requests import ChatRequest, CompletionRequest, EmbeddingRequest, Prompt, TextRequest
@@ -21,6 +22,8 @@ from cutaway.serving.streams import EventStream, unless_gone
 from cutaway.serving.token_names import TokenNames
 
 router = APIRouter(tags=["OpenAI"], route_class=OptionsRoute)
+Scored = Sequence[tuple[int, TokenScore | None]]  # tokens; nothing precedes the first of a prompt
+LEAST = -9999.0  # a log p of −∞, which JSON does not have, in OpenAI's numbers
 REASONS = {"end": "stop", "stop": "stop", "limit": "length", "full": "length"}  # why a text ended, in OpenAI's words
 
 
@@ -57,6 +60,14 @@ async def completions(
     return await unless_gone(request, answer.response(prompts, options))
 
 
+def of_tokens(scores: Sequence[TokenScore]) -> list[tuple[int, TokenScore | None]]:
+    return [(one.token, one) for one in scores]
+
+
+def finite(log_p: float) -> float:
+    return max(log_p, LEAST)
+
+
 class TextAnswer:
     """What answers with texts share: they are written at once, or sent as they come."""
 
@@ -72,7 +83,7 @@ class TextAnswer:
     async def response(self, prompts: Sequence[Prompt], options: GenerationOptions) -> Response:
         """Submits the jobs, so that what is wrong with them is a status; then sends what they write."""
         asked = self.asked
-        texts = await start(self.service, self.served, prompts, options, stream=asked.stream, top=asked.top_scores)
+        texts = await start(self.service, self.served, prompts, options, stream=asked.stream, watch=asked.watch)
         self.each = len(texts.tickets) // len(prompts)  # jobs of a prompt
         try:
             await self.prepare(prompts, texts)
@@ -145,17 +156,18 @@ class CompletionAnswer(TextAnswer):
     async def prepare(self, prompts: Sequence[Prompt], texts: Texts) -> None:
         """With `echo`, the texts of the prompts, and the scores of their tokens."""
         self.echoed = [""] * len(prompts)
-        self.scored: list[list[TokenScore]] = [[] for _ in prompts]
+        self.scored: list[Scored] = [[] for _ in prompts]
         if not self.asked.echo:
             return
         decode = self.served.text_tokenizer().decode
         self.echoed = [one if isinstance(one, str) else decode(one) for one in prompts]
         if (k := self.asked.top_scores) is not None:
             rows = texts.prompts[:: self.each]
-            self.scored = await self.service.compute(lambda: prompt_scores(texts.plan.model, rows, k))
+            found = await self.service.compute(lambda: prompt_scores(texts.plan.model, rows, max(1, k)))
+            self.scored = [[(row[0], None), *of_tokens(scores)] for row, scores in zip(rows, found, strict=True)]
 
     def choice(self, prompt: int, index: int, whole: Whole) -> dict[str, Any]:
-        text, scores = self.echoed[prompt] + whole.generated.text, [*self.scored[prompt], *whole.scores]
+        text, scores = self.echoed[prompt] + whole.generated.text, [*self.scored[prompt], *of_tokens(whole.scores)]
         return {
             "index": index,
             "text": text,
@@ -171,33 +183,32 @@ class CompletionAnswer(TextAnswer):
 
     def choice_of_piece(self, piece: Piece) -> dict[str, Any]:
         reason = None if piece.whole is None else REASONS[piece.whole.generated.ended]
-        return self._sent(piece.number, piece.text, piece.scores, reason)
+        return self._sent(piece.number, piece.text, of_tokens(piece.scores), reason)
 
-    def _sent(self, index: int, text: str, scores: Sequence[TokenScore], reason: str | None = None) -> dict[str, Any]:
+    def _sent(self, index: int, text: str, scores: Scored, reason: str | None = None) -> dict[str, Any]:
         logprobs = self.logprobs(scores, start=self.lengths[index])
         self.lengths[index] += len(text)
         return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason}
 
-    def logprobs(self, scores: Sequence[TokenScore], start: int = 0) -> dict[str, Any] | None:
+    def logprobs(self, scored: Scored, start: int = 0) -> dict[str, Any] | None:
         """As parallel lists; in each place the token itself stands among the likeliest ones."""
         if self.asked.top_scores is None:
             return None
-        names = [self.names.name(one.id) for one in scores]
         tops: list[dict[str, float] | None] = []
-        for name, one in zip(names, scores, strict=True):
-            if one.log_p is None:
+        for _, score in scored:
+            if score is None:
                 tops.append(None)
                 continue
+            pairs = [*score.top[: self.asked.top_scores], (score.token, score.log_p)]
             top: dict[str, float] = {}
-            for id, log_p in one.top:
-                top.setdefault(self.names.name(id), log_p)
-            top.setdefault(name, one.log_p)
+            for token, log_p in pairs:
+                top.setdefault(self.names.name(token), finite(log_p))
             tops.append(top)
         return {
-            "tokens": names,
-            "token_logprobs": [one.log_p for one in scores],
+            "tokens": [self.names.name(token) for token, _ in scored],
+            "token_logprobs": [None if score is None else finite(score.log_p) for _, score in scored],
             "top_logprobs": tops,
-            "text_offset": self.names.offsets([one.id for one in scores], start),
+            "text_offset": self.names.offsets([token for token, _ in scored], start),
         }
 
 
@@ -253,14 +264,17 @@ class ChatAnswer(TextAnswer):
             return None
         ends = set(self.served.model.config.end_ids or ())  # which are no part of the message
         content = [
-            {**self._token(one.id, one.log_p), "top_logprobs": [self._token(id, log_p) for id, log_p in one.top]}
+            {
+                **self._token(one.token, one.log_p),
+                "top_logprobs": [self._token(*pair) for pair in one.top[: self.asked.top_scores]],
+            }
             for one in scores
-            if one.id not in ends
+            if one.token not in ends
         ]
         return {"content": content, "refusal": None}
 
-    def _token(self, id: int, log_p: float | None) -> dict[str, Any]:
-        return {"token": self.names.name(id), "logprob": log_p, "bytes": list(self.names.bytes_of(id))}
+    def _token(self, id: int, log_p: float) -> dict[str, Any]:
+        return {"token": self.names.name(id), "logprob": finite(log_p), "bytes": list(self.names.bytes_of(id))}
 
 
 # --- embeddings -------------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ import anyio
 import anyio.to_thread
 from fastapi import Depends, Request
 
-from cutaway.decoding.engine.scheduler import Scheduler, Ticket
+from cutaway.decoding.engine.scheduler import Scheduler
+from cutaway.decoding.engine.worker import Ticket
 from cutaway.errors import InputError
 from cutaway.model.model import Model
 from cutaway.serving.errors import NotReady, UnknownModel
@@ -57,7 +58,7 @@ class Service:
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(lambda: self.scheduler.n_running, lambda: self.scheduler.n_waiting)
-        self._threads = anyio.CapacityLimiter(self.limits.threads)
+        self._threads = anyio.CapacityLimiter(self.limits.preparing)
 
     def add(self, served: ServedModel) -> None:
         self.models[served.name] = served
@@ -101,7 +102,7 @@ async def finished(ticket: Ticket) -> Any:
     except BaseException:
         ticket.cancel()
         raise
-    return ticket.future.result()
+    return ticket.result()
 
 
 def when_done(ticket: Ticket, call: Callable[[], None]) -> None:

@@ -204,7 +204,8 @@ def calls(of: dict[str, Any]) -> dict[str, tuple[Callable[..., Any], list[Any], 
     return {
         "generate": (cutaway.generate, [*gpt2, "the dog"], {
             "max_tokens": 2, "temperature": 0.0, "top_k": None, "top_p": None, "min_p": None, "repetition_penalty": 1.0,
-            "presence_penalty": 0.0, "no_repeat_ngram": None, "bad_words": (), "min_tokens": 0, "allow": None,
+            "presence_penalty": 0.0, "frequency_penalty": 0.0, "logit_bias": None, "no_repeat_ngram": None,
+            "bad_words": (), "min_tokens": 0, "allow": None,
             "rules": (), "stop": (), "beam": 1, "n_best": 1, "groups": 1, "diversity": None, "prune": None, "seed": 0,
             "stream": False, "draft": None}),
         "translate": (cutaway.translate, [*translator, "a dog"], {
@@ -311,6 +312,7 @@ USUAL: dict[str, dict[str, Any]] = {
         "temperature": 0.0,
         "repetition_penalty": 1.0,
         "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
         "min_tokens": 0,
         "beam": 1,
         "n_best": 1,

@@ -15,7 +15,7 @@ inside        what happens inside a model: attention, residual stream, lens, pat
 certificate   what `cutaway verify` measures
 before        what came before: Markov chains, n-grams, word vectors, Shannon's game, formal languages, the ladder
 toys          demonstration models that train in a minute
-serving       not built yet: the models over HTTP, and the page
+serving       the models over HTTP; the page is not built yet
 cli           one file per command; what they share in cli/shared
 
 The names below are imported when they are first used, so that `import cutaway` costs nothing. Everything else is one

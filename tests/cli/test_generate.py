@@ -56,7 +56,7 @@ def test_the_same_text_as_from_python(folder):
     assert found == generate(model, tokenizer, "Hi", max_tokens=12, **chosen) + "\n"
 
 
-NEW = ("min_tokens", "presence_penalty", "bad_words", "groups", "diversity", "stop")
+NEW = ("min_tokens", "presence_penalty", "frequency_penalty", "bad_words", "groups", "diversity", "stop")
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,7 @@ NEW = ("min_tokens", "presence_penalty", "bad_words", "groups", "diversity", "st
     [
         {"min_tokens": 12, "temperature": 2.0, "seed": 31},  # whose second token would be the end
         {"presence_penalty": 5.0},
+        {"frequency_penalty": 2.0},
         {"bad_words": ["☃", "aaa", "ab"], "allow": "[ab ]*"},
         {"beam": 4, "n_best": 4, "groups": 2, "diversity": 3.0},
         {"beam": 4, "n_best": 4, "groups": 4},

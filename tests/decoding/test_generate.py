@@ -27,6 +27,8 @@ from cutaway.decoding.rules.from_options import rules_of
 from cutaway.decoding.rules.regex import Matching
 from cutaway.decoding.rules.scores import (
     BadWords,
+    FrequencyPenalty,
+    LogitBias,
     MinLength,
     MinP,
     NoRepeat,
@@ -168,7 +170,14 @@ def test_a_text_goes_on_as_its_tokens_do(tokenizer):
         {},
         {"temperature": 1.5, "seed": 3},
         {"temperature": 1.0, "top_k": 20, "top_p": 0.9, "min_p": 0.01, "repetition_penalty": 1.2},
-        {"no_repeat_ngram": 2, "presence_penalty": 1.0, "min_tokens": 10, "bad_words": ["apple", [5, 6]]},
+        {
+            "no_repeat_ngram": 2,
+            "presence_penalty": 1.0,
+            "frequency_penalty": 0.5,
+            "logit_bias": {9: -5.0},
+            "min_tokens": 10,
+            "bad_words": ["apple", [5, 6]],
+        },
         {"temperature": 2.0, "allow": "[a-e]*", "stop": ["cd", "dddd"]},
         {"beam": 3, "stop": "a"},
         {"beam": 4, "stop": ["a", "e"], "allow": "[a-f]*"},
@@ -490,6 +499,14 @@ def test_impossible_options(tokenizer, options, match):
         ({"temperature": "hot"}, "temperature='hot' is not a number"),
         ({"top_p": "most"}, "top_p='most' is not a number"),
         ({"repetition_penalty": None}, "repetition_penalty=None is not a number"),
+        ({"frequency_penalty": float("inf")}, "frequency_penalty=inf must be a finite number"),
+        ({"logit_bias": [1]}, "logit_bias=[1] is not a mapping"),
+        ({"logit_bias": {"7": 1.0}}, "logit_bias={'7': 1.0} is not a mapping"),
+        ({"logit_bias": {7: float("nan")}}, "logit_bias={7: nan} is not a mapping"),
+        ({"logit_bias": {7: 100.5}}, "logit_bias: 100.5 for token 7 must be from -100 to 100"),
+        ({"logit_bias": {7: -1000.0}}, "logit_bias: -1,000.0 for token 7 must be from -100 to 100"),
+        ({"logit_bias": {400: 1.0}}, "logit_bias names token 400, outside the vocabulary 0 … 399"),
+        ({"logit_bias": {-1: 1.0}}, "logit_bias names token -1, outside the vocabulary 0 … 399"),
         ({"min_tokens": "3"}, "min_tokens='3' is not a whole number"),
         ({"stop": 5}, "stop=5 is not a text or a list of texts"),
         ({"stop": [5]}, "stop=[5] is not a text"),
@@ -536,7 +553,8 @@ def test_a_long_prompt_beside_a_short_one_that_more_is_written_behind(tokenizer:
 def test_what_is_wished_where_nothing_is_said():
     assert asdict(GenerationOptions()) == {
         "max_tokens": 100, "temperature": 0.0, "top_k": None, "top_p": None, "min_p": None, "repetition_penalty": 1.0,
-        "presence_penalty": 0.0, "no_repeat_ngram": None, "bad_words": (), "min_tokens": 0, "allow": None, "rules": (),
+        "presence_penalty": 0.0, "frequency_penalty": 0.0, "logit_bias": None, "no_repeat_ngram": None, "bad_words": (),
+        "min_tokens": 0, "allow": None, "rules": (),
         "stop": (), "beam": 1, "n_best": 1, "groups": 1, "diversity": None, "prune": None, "seed": 0,
     }  # fmt: skip
     assert GenerationOptions(beam=2, groups=2).search.diversity == 0.5
@@ -559,6 +577,10 @@ ALONE: list[tuple[dict[str, object], list[Rule]]] = [
     ({"repetition_penalty": 0.8}, [RepetitionPenalty(0.8)]),
     ({"presence_penalty": 0.5}, [PresencePenalty(0.5)]),
     ({"presence_penalty": -0.5}, [PresencePenalty(-0.5)]),
+    ({"frequency_penalty": 0.5}, [FrequencyPenalty(0.5)]),
+    ({"frequency_penalty": -0.5}, [FrequencyPenalty(-0.5)]),
+    ({"logit_bias": {}}, []),
+    ({"logit_bias": {7: 1.0, 399: -100.0, 0: 100.0}}, [LogitBias(((0, 100.0), (7, 1.0), (399, -100.0)))]),
     ({"no_repeat_ngram": 1}, [NoRepeat(1)]),
     ({"no_repeat_ngram": 3}, [NoRepeat(3)]),
     ({"min_tokens": 1}, [MinLength(1)]),

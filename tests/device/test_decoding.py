@@ -4,7 +4,7 @@ import torch
 from helpers.tiny_models import DECODERS, TRANSLATORS, some_ids, tiny
 
 from cutaway.decoding import Job, run_jobs
-from cutaway.decoding.rules.scores import BadWords, NoRepeat, Temperature, TopK, TopP
+from cutaway.decoding.rules.scores import BadWords, FrequencyPenalty, LogitBias, NoRepeat, Temperature, TopK, TopP
 from cutaway.model.precision import with_precision
 
 DEVICE = "cuda"
@@ -33,7 +33,8 @@ def test_greedy_words_are_those_of_the_cpu_in_any_batch():
 
 
 def test_drawn_and_ruled_words_are_those_of_the_cpu():
-    rules = (BadWords(((3,), (4, 5))), NoRepeat(2), Temperature(1.5), TopK(20), TopP(0.9))
+    penalties = (LogitBias(((6, 2.0), (7, -100.0))), FrequencyPenalty(0.5))
+    rules = (*penalties, BadWords(((3,), (4, 5))), NoRepeat(2), Temperature(1.5), TopK(20), TopP(0.9))
     for name in ("gpt2", "transformer"):
         model, asked = tiny(name), jobs(name, seed=7, rules=rules)
         here = words(model, asked)

@@ -14,6 +14,7 @@ from transformers.generation import (
     NoBadWordsLogitsProcessor,
     NoRepeatNGramLogitsProcessor,
     RepetitionPenaltyLogitsProcessor,
+    SequenceBiasLogitsProcessor,
     TemperatureLogitsWarper,
     TopKLogitsWarper,
     TopPLogitsWarper,
@@ -23,6 +24,7 @@ from cutaway.checkpoints import load
 from cutaway.decoding import Job, run_jobs
 from cutaway.decoding.rules.scores import (
     BadWords,
+    LogitBias,
     MinLength,
     MinP,
     NoRepeat,
@@ -44,6 +46,7 @@ TWINS: list[tuple[Rule, LogitsProcessor]] = [
     *((TopP(p), TopPLogitsWarper(p)) for p in (0.01, 0.5, 0.9, 0.999)),
     *((MinP(p), MinPLogitsWarper(p)) for p in (0.0, 0.05, 0.5, 1.0)),
     *((RepetitionPenalty(p), RepetitionPenaltyLogitsProcessor(p)) for p in (0.5, 1.2, 4.0)),
+    (LogitBias(((2, -100.0), (9, 2.5))), SequenceBiasLogitsProcessor([[[2], -100.0], [[9], 2.5]])),
     *((NoRepeat(n), NoRepeatNGramLogitsProcessor(n)) for n in (1, 2, 3, 4)),
     (BadWords(WORDS), NoBadWordsLogitsProcessor([list(word) for word in WORDS], eos_token_id=[19])),
     *((MinLength(n), MinNewTokensLengthLogitsProcessor(PROMPT, n, ENDS)) for n in (1, 4, 5, 8)),
@@ -121,10 +124,12 @@ def test_their_order():
         BadWords(WORDS),
         NoRepeat(2),
         RepetitionPenalty(2.0),
+        LogitBias(((0, 3.0), (6, 2.0))),
     ]
     config = GenerationConfig(
         do_sample=True, min_p=0.1, top_p=0.9, top_k=5, temperature=0.5, min_length=3, eos_token_id=ENDS,
         bad_words_ids=[list(word) for word in WORDS], no_repeat_ngram_size=2, repetition_penalty=2.0,
+        sequence_bias=[[[0], 3.0], [[6], 2.0]],
     )  # fmt: skip
     model = GPT2LMHeadModel(GPT2Config(vocab_size=VOCAB, n_embd=8, n_layer=1, n_head=1))
     model._prepare_special_tokens(config)

@@ -11,6 +11,7 @@ from cutaway.arguments import Options, option
 from cutaway.errors import InputError
 
 MAX_BEAM = 1024  # each hypothesis is a row of the KV cache
+MOST_BIAS = 100  # as in the OpenAI API: enough to forbid a token, or to force it
 PRUNE = "Drop hypotheses whose log-probability is more than this below the best one's, such as 2: faster."
 PENALTY = "The score of a hypothesis is its log-probability divided by length^PENALTY; above 1 favours long texts."
 
@@ -60,6 +61,10 @@ class GenerationOptions(Options):
     )
     repetition_penalty: float = option(1.0, "Above 1, makes tokens of the prompt and the text less likely.", above=0)
     presence_penalty: float = option(0.0, "Subtracted from the score of each token that was already generated.")
+    frequency_penalty: float = option(0.0, "The same, subtracted each time that the token was generated.")
+    logit_bias: Mapping[int, float] | None = option(
+        None, "Numbers from -100 to 100 that are added to the scores of tokens, by id.", type=None
+    )
     no_repeat_ngram: int | None = option(None, "Never repeat a sequence of N tokens.", least=1, metavar="N")
     bad_words: str | Sequence[str | Sequence[int]] = option(
         (), "A text that must not be generated.", type=list[str], metavar="TEXT"
@@ -100,6 +105,9 @@ class GenerationOptions(Options):
         for name in ("top_k", "top_p", "min_p"):
             if getattr(self, name) is not None and not self.temperature:
                 raise InputError(f"{name}={getattr(self, name)} is for sampling: set a temperature above 0")
+        for id, bias in (self.logit_bias or {}).items():
+            if not abs(bias) <= MOST_BIAS:
+                raise InputError(f"logit_bias: {bias:,} for token {id} must be from -{MOST_BIAS} to {MOST_BIAS}")
         for stop in self.stops:
             if not stop:
                 raise InputError(f"stop={stop!r} is not a text of at least one character")

@@ -25,6 +25,8 @@ from cutaway.decoding.rules.regex_automaton import Automaton, characters_from
 from cutaway.decoding.rules.scores import (
     BadWords,
     ExactLength,
+    FrequencyPenalty,
+    LogitBias,
     MinLength,
     MinP,
     NoRepeat,
@@ -44,7 +46,9 @@ from cutaway.errors import InputError
 
 ALL = (
     RepetitionPenalty(1.3),
+    LogitBias(((1, -2.5), (4, 3.0))),
     PresencePenalty(0.7),
+    FrequencyPenalty(0.4),
     NoRepeat(2),
     BadWords(((5,), (6, 7))),
     MinLength(4),
@@ -101,10 +105,20 @@ def test_penalties_know_what_was_seen_and_what_was_written(prompt, new):
     scores = torch.tensor([[1.0, -1.0, 2.0, -3.0, 0.5, 1.0, -1.0, 2.0, -3.0, 0.5]])
     repeated = RepetitionPenalty(2.0)(scores, text(prompt, new))[0].tolist()
     present = PresencePenalty(2.0)(scores, text(prompt, new))[0].tolist()
+    frequent = FrequencyPenalty(0.5)(scores, text(prompt, new))[0].tolist()
     for token, score in enumerate(scores[0].tolist()):
         worse = score * 2 if score < 0 else score / 2
         assert repeated[token] == (worse if token in [*prompt, *new] else score)
         assert present[token] == (score - 2 if token in new else score)
+        assert frequent[token] == score - 0.5 * new.count(token)
+
+
+@given(st.dictionaries(st.integers(0, 9), st.floats(-100, 100, width=32), min_size=1))
+def test_a_bias_is_added_to_its_token(biases):
+    rows = torch.stack([torch.linspace(-3, 3, 10), torch.full((10,), NEVER)])
+    found = LogitBias(tuple(biases.items()))(rows, text([1], []))
+    assert torch.equal(found[0], rows[0] + torch.tensor([biases.get(token, 0.0) for token in range(10)]))
+    assert torch.equal(found[1], rows[1])  # what another rule forbids stays forbidden
 
 
 def test_length():
@@ -148,7 +162,7 @@ def test_what_stands_on_the_border_is_kept_where_it_is_needed():
 @given(st.lists(st.sampled_from(range(6)), min_size=2, max_size=7), st.sampled_from([1, 3]), st.integers(1, 4))
 def test_rows_with_different_rules_stand_side_by_side(which, beam, rows):
     model = tiny("gpt2", dtype=torch.float32)
-    rules = [(), ALL[:4], (NoRepeat(1),), (MinLength(6), TopK(3)), (BadWords(((7,), (8,))),), (Allowed(odd_ones),)]
+    rules = [(), ALL[:6], (NoRepeat(1),), (MinLength(6), TopK(3)), (BadWords(((7,), (8,))),), (Allowed(odd_ones),)]
     jobs = [
         Job(prompt=ids[: 2 + i % 4], limit=5 + i % 5, rules=rules[rule])
         for i, (ids, rule) in enumerate(zip(some_ids(len(which), 6).tolist(), which, strict=True))
@@ -252,6 +266,9 @@ def test_scores_that_are_no_numbers_are_not_a_rules_fault():
         (lambda: MinP(-0.1), "min_p=-0.1"),
         (lambda: RepetitionPenalty(0.0), "repetition_penalty=0.0"),
         (lambda: PresencePenalty(float("inf")), "presence_penalty=inf"),
+        (lambda: FrequencyPenalty(float("nan")), "frequency_penalty=nan"),
+        (lambda: LogitBias(()), r"logit_bias=\(\)"),
+        (lambda: LogitBias(((1, float("inf")),)), "logit_bias="),
         (lambda: NoRepeat(0), "no_repeat_ngram=0"),
         (lambda: BadWords(((1,), ())), "a word without tokens"),
         (lambda: MinLength(-1), "min_tokens=-1"),
@@ -420,7 +437,8 @@ def test_rules_are_named_as_they_were_wished():
     )
     said = ", ".join(map(str, rules))
     assert said == (
-        "repetition_penalty=1.3, presence_penalty=0.7, no_repeat_ngram=2, bad_words=((5,), (6, 7)), min_tokens=4, "
+        "repetition_penalty=1.3, logit_bias=((1, -2.5), (4, 3.0)), presence_penalty=0.7, frequency_penalty=0.4, "
+        "no_repeat_ngram=2, bad_words=((5,), (6, 7)), min_tokens=4, "
         "ExactLength(n=4), temperature=0.7, top_k=9, top_p=0.8, min_p=0.02, allow='ab', bad_words=('dog',), "
         "stop=('.',), allow=odd_ones"
     )

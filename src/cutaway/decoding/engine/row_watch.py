@@ -75,10 +75,10 @@ class SeenInSteps:
                 found.setdefault(name, []).append(values[place])
         return found
 
-    def scores(self, ids: Sequence[int]) -> list[TokenScore]:
-        """log p of each of these tokens, the model's own, whatever the rules."""
+    def scores(self, ids: Sequence[int], start: int = 0) -> list[TokenScore]:
+        """log p of each of these tokens from `start` on, the model's own, whatever the rules."""
         found = []
-        for n, (step, token) in enumerate(zip(self.steps, ids, strict=False)):
+        for n, (step, token) in enumerate(zip(self.steps[start:], ids[start:], strict=False), start):
             assert step.top is not None, "watch with top=1 or more"
             log_p, tokens = (kept[step.place(ids[:n])].tolist() for kept in step.top)
             likeliest = list(zip(tokens, log_p, strict=True))

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from itertools import count
 from math import ceil
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from cutaway.decoding.engine.engine import Engine
@@ -35,13 +36,14 @@ class Stopped(CutawayError):
 
 
 class Ticket:
-    """Work that was handed in. `seen` is what was watched."""
+    """Work that was handed in. `seen` is what was watched, `started` when it left the queue, by `time.monotonic`."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.future: Future[Any] = Future()
         self.future.set_running_or_notify_cancel()  # from now on only `cancel` below can stop it
         self.seen = SeenInSteps()
         self.cancelled = False
+        self.started: float | None = None
         self.error: BaseException | None = None  # of its listener
         self._wake = wake
 
@@ -248,6 +250,7 @@ class Worker:
                 number = next(self._numbers)
                 lane.work[number] = work
                 lane.entering.append(number)
+            work.ticket.started = monotonic()
             waiting.popleft()
 
     def _lane_for(self, work: Work) -> Lane | None:

@@ -1,6 +1,6 @@
 """From the options of `generate` to the rules that change the scores."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cutaway.decoding.options import GenerationOptions
 from cutaway.decoding.rules.allowed import Allowed
@@ -8,6 +8,8 @@ from cutaway.decoding.rules.bad_words import bad_word_rules
 from cutaway.decoding.rules.regex import Matching
 from cutaway.decoding.rules.scores import (
     BadWords,
+    FrequencyPenalty,
+    LogitBias,
     MinLength,
     MinP,
     NoRepeat,
@@ -44,6 +46,10 @@ def rules_of(options: GenerationOptions, tokenizer: Tokenizer, vocab_size: int, 
         found.append(RepetitionPenalty(options.repetition_penalty))
     if options.presence_penalty:
         found.append(PresencePenalty(options.presence_penalty))
+    if options.frequency_penalty:
+        found.append(FrequencyPenalty(options.frequency_penalty))
+    if options.logit_bias:
+        found.append(_logit_bias(options.logit_bias, vocab_size))
     if options.min_tokens:
         found.append(MinLength(options.min_tokens))
     if options.bad_words:
@@ -55,6 +61,13 @@ def rules_of(options: GenerationOptions, tokenizer: Tokenizer, vocab_size: int, 
     if options.stops and options.beam > 1:
         found.append(Stopping(options.stops, tokenizer))
     return in_order(found)
+
+
+def _logit_bias(biases: Mapping[int, float], vocab_size: int) -> LogitBias:
+    for id in biases:
+        if not 0 <= id < vocab_size:
+            raise InputError(f"logit_bias names token {id}, outside the vocabulary 0 … {vocab_size - 1}")
+    return LogitBias(tuple(sorted((int(id), float(bias)) for id, bias in biases.items())))
 
 
 def _bad_words(tokenizer: Tokenizer, words: str | Sequence[str | Sequence[int]], vocab_size: int) -> list[Rule]:

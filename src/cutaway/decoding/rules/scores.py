@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from reprlib import repr as shorter
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -201,6 +201,24 @@ class PresencePenalty(Rule):
 
 
 @dataclass(frozen=True)
+class FrequencyPenalty(Rule):
+    """A generated token: score − penalty, each time that it occurs. (as in the OpenAI API)"""
+
+    penalty: float
+    option: ClassVar[str] = "frequency_penalty"
+
+    def __post_init__(self) -> None:
+        if not float("-inf") < self.penalty < float("inf"):
+            raise InputError(f"frequency_penalty={self.penalty} is not a finite number")
+
+    def __call__(self, scores: Scores, text: Text) -> Scores:
+        vocab = scores.shape[1]
+        ids = text.ids.masked_fill(~text.real(text.border), vocab)  # the others are counted at an extra place
+        times = scores.new_zeros(len(ids), vocab + 1).scatter_add_(1, ids, scores.new_ones(ids.shape))
+        return scores - self.penalty * times[:, :vocab]
+
+
+@dataclass(frozen=True)
 class NoRepeat(Rule):
     """No sequence of n tokens occurs twice in prompt and text. (Paulus et al. 2018)"""
 
@@ -244,6 +262,27 @@ class BadWords(Rule):
         return scores
 
 
+# --- single tokens ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LogitBias(Rule):
+    """score + bias, for tokens that have one: pairs of id and bias, ordered by id. (as in the OpenAI API)"""
+
+    biases: tuple[tuple[int, float], ...]
+    option: ClassVar[str] = "logit_bias"
+    rank: ClassVar[int] = -1
+
+    def __post_init__(self) -> None:
+        if not self.biases or not all(float("-inf") < bias < float("inf") for _, bias in self.biases):
+            raise InputError(f"logit_bias={self.biases} is not a list of ids, each with a finite number")
+
+    def __call__(self, scores: Scores, text: Text) -> Scores:
+        ids, biases = zip(*self.biases, strict=True)
+        added = _constant(biases, scores.device, scores.dtype).expand(len(scores), -1)
+        return scores.index_add(1, _constant(ids, scores.device), added)
+
+
 # --- length ---------------------------------------------------------------------------------------------------------
 
 
@@ -283,9 +322,9 @@ def _among(ids: Int[Tensor, "row some"], which: Bool[Tensor, "row some"], vocab:
 
 
 @lru_cache(maxsize=256)
-def _constant(words: Sequence[Sequence[int]], device: torch.device) -> Int[Tensor, "word token"]:
+def _constant(values: Sequence[Any], device: torch.device, dtype: torch.dtype = torch.long) -> Tensor:
     """A tensor that is copied to the device once: a recorded step cannot copy anything there."""
-    return torch.tensor(words, device=device)
+    return torch.tensor(values, device=device, dtype=dtype)
 
 
 def _whole(name: str, n: object, least: int) -> None:

@@ -1,0 +1,38 @@
+"""How the API of OpenAI writes single tokens: as texts, or as bytes where a token is part of a character."""
+
+import codecs
+from collections.abc import Sequence
+
+from cutaway.decoding.rules.token_bytes import pieces_of
+from cutaway.tokens import Tokenizer
+
+
+class TokenNames:
+    """The texts of a vocabulary's tokens. Different tokens have different names, as far as their bytes differ."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.special = set(tokenizer.special_ids().values())
+
+    def bytes_of(self, id: int, *, first: bool = False) -> bytes:
+        """What a token adds to a text; of one that adds nothing, its name."""
+        if id >= self.tokenizer.vocab_size:  # a vocabulary may be padded to a round number
+            return f"<{id}>".encode()
+        return pieces_of(self.tokenizer, not first).bytes[id] or self.tokenizer.token(id).encode()
+
+    def name(self, id: int, *, first: bool = False) -> str:
+        data = self.bytes_of(id, first=first)
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)
+
+    def offsets(self, ids: Sequence[int], start: int = 0) -> list[int]:
+        """Where in the text each token begins, in characters; special tokens take no room."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        offsets = []
+        for place, id in enumerate(ids):
+            offsets.append(start)
+            if id not in self.special and id < self.tokenizer.vocab_size:
+                start += len(decoder.decode(self.bytes_of(id, first=place == 0)))
+        return offsets

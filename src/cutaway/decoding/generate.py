@@ -114,7 +114,7 @@ def stream_text(
 
 
 class GenerationPlan:
-    """The jobs for some prompts, texts or ids, and how their tokens become text. Whoever runs the jobs, the texts are the same.
+    """The jobs for some prompts, texts or ids, and how their tokens become text, whoever runs the jobs.
 
     plan = GenerationPlan(model, tokenizer, ["Once"], GenerationOptions(max_tokens=20))
     plan.texts([scheduler.submit(model, job, plan.options.search).result() for job in plan.jobs])

@@ -19,7 +19,7 @@ from cutaway.model.model import EncoderDecoderModel
 from cutaway.model.tap import StepWatch
 
 if TYPE_CHECKING:
-    from cutaway.decoding.translate import RunJobs
+    from cutaway.decoding.translate_sentences import RunJobs
 
 
 def search_with_terms(

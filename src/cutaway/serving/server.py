@@ -49,7 +49,7 @@ class Server(uvicorn.Server):
         try:
             self.run(sockets=[self.listener])
         finally:
-            self.service.scheduler.close(0)
+            self.service.scheduler.close(0.0)
             self.listener.close()
         log_event("stopped")
         if self.interrupted:
@@ -72,7 +72,7 @@ class Server(uvicorn.Server):
             late = time.monotonic() > self.deadline
             if late:
                 log_event("cut off", requests=self.service.n_open)
-                await asyncio.to_thread(self.service.scheduler.close, 0)  # their clients are told
+                await asyncio.to_thread(self.service.scheduler.close, 0.0)  # their clients are told
             self.should_exit = late or not self.service.n_open
         return await super().on_tick(counter)
 

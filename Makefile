@@ -60,6 +60,6 @@ bench: .venv/.full  ## list the benchmarks and run the first: our forward pass b
 
 # transformer_lens without its list, which brings wandb and its telemetry; what it imports stands in the extra `peers`.
 .venv/.full: .venv/.core
-	$(pip) --quiet --constraint constraints.txt --editable '.[dev,peers,gguf,parquet,images,evaluate,tensorboard,ctranslate2,onnx]'
+	$(pip) --quiet --constraint constraints.txt --editable '.[dev,peers,gguf,parquet,images,evaluate,tensorboard,ctranslate2,onnx,serve]'
 	$(pip) --quiet --no-deps "$$(grep '^transformer_lens==' constraints.txt)"
 	@touch $@

@@ -15,7 +15,7 @@ inside        what happens in there: attention, residual stream, lens, patching,
 certificate   what `cutaway verify` measures
 before        what came before: Markov chains, n-grams, word vectors, Shannon's game, formal languages, the ladder
 toys          models that are trained in a minute, to be shown
-serving       not built yet: the models over HTTP, and the page
+serving       the models over HTTP
 cli           one file per command; what they share in cli/shared
 
 The names below are imported when they are first used, so that `import cutaway` costs nothing. Everything else is one

@@ -26,7 +26,7 @@ import inspect
 import os
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from math import isfinite
 from numbers import Integral, Real
 from pathlib import Path
@@ -92,13 +92,19 @@ def option(
     return field(default=default, metadata={"help": help, "least": least, "above": above, "most": most, **command})
 
 
+def same_option(kind: type["Options"], name: str, default: Any = MISSING) -> Any:
+    """A field that is an option of another call, too, with its bounds and its help; only the default may differ."""
+    (other,) = (each for each in fields(kind) if each.name == name)
+    return field(default=other.default if default is MISSING else default, metadata=other.metadata)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """A base for frozen dataclasses of options, which are checked when they are made."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            value = _checked(each.name, getattr(self, each.name), each.type)
+            value = checked_value(each.name, getattr(self, each.name), each.type)
             object.__setattr__(self, each.name, value)
             _check_bounds(each.name, value, each.metadata)
         self.check()
@@ -147,15 +153,15 @@ def _spell_out(called: Any, function: Callable[..., Any], stand_in: str, kind: t
     called.__doc__ = "\n".join([inspect.cleandoc(function.__doc__ or ""), "", "Options:", *lines])
 
 
-def _check_known(function: Callable[..., Any], names: Iterable[str], known: Collection[str]) -> None:
-    """Refuses an argument that the function does not have, and names the one that may be meant."""
+def check_known(called: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Refuses an argument that a call does not have, and names the one that may be meant."""
     for name in names:
         if name not in known:
             from difflib import get_close_matches
 
             meant = [other for other in OTHER_NAMES.get(name, ()) if other in known] or get_close_matches(name, known)
             hint = f"did you mean {meant[0]}?" if meant else f"its arguments are {', '.join(known)}"
-            raise UnknownArgument(f"{function.__name__} has no argument {name!r}: {hint}")
+            raise UnknownArgument(f"{called} has no argument {name!r}: {hint}")
 
 
 # --- types ------------------------------------------------------------------------------------------------------------
@@ -177,7 +183,7 @@ def checked(function: F) -> F:
         if not hints:
             hints.update(get_type_hints(function))
         if not takes_any and stand_in not in named:
-            _check_known(function, named, known)
+            check_known(function.__name__, named, known)
         if kind is not None and stand_in not in named:
             named[stand_in] = kind(**{name: named.pop(name) for name in options if name in named})
         try:
@@ -189,11 +195,11 @@ def checked(function: F) -> F:
                 continue
             variadic = signature.parameters[name].kind
             if variadic is inspect.Parameter.VAR_POSITIONAL:
-                given.arguments[name] = tuple(_checked(name, one, hints[name]) for one in value)
+                given.arguments[name] = tuple(checked_value(name, one, hints[name]) for one in value)
             elif variadic is inspect.Parameter.VAR_KEYWORD:
-                given.arguments[name] = {what: _checked(what, one, hints[name]) for what, one in value.items()}
+                given.arguments[name] = {what: checked_value(what, one, hints[name]) for what, one in value.items()}
             else:
-                given.arguments[name] = _checked(name, value, hints[name])
+                given.arguments[name] = checked_value(name, value, hints[name])
         return function(*given.args, **given.kwargs)
 
     if kind is not None:
@@ -207,7 +213,7 @@ def with_options(function: Callable[..., R]) -> Callable[..., R]:
     return checked(function)
 
 
-def _checked(name: str, value: Any, hint: Any) -> Any:
+def checked_value(name: str, value: Any, hint: Any) -> Any:
     """The value, with NumPy's numbers as Python's own."""
     if isinstance(value, Real) and not isinstance(value, int | float):
         value = int(value) if isinstance(value, Integral) else float(value)

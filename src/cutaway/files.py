@@ -138,7 +138,7 @@ def parse_json(data: bytes, where: str) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise CheckpointError(f"{where} is not UTF-8: {error.reason} at byte {error.start}") from None
     except RecursionError:
-        raise CheckpointError(f"{where} is nested too deeply to be JSON of a model") from None
+        raise CheckpointError(f"{where} is JSON that is nested too deeply") from None
     except ValueError as error:
         raise CheckpointError(f"{where} is not valid JSON: {error}") from None
     if not isinstance(value, dict):

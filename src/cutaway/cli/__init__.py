@@ -33,6 +33,7 @@ SECTIONS = {  # what `cutaway --help` says → command → file in this folder
         "classify": "classify",
         "embed": "embed",
         "evaluate": "evaluate",
+        "serve": "serve",
     },
     "Look inside": {
         "inspect": "inspect",

@@ -10,8 +10,14 @@ from cutaway.lazy import lazy_names
 if TYPE_CHECKING:
     from cutaway.decoding.engine.engine import Engine as Engine
     from cutaway.decoding.engine.engine import Job as Job
+    from cutaway.decoding.engine.row_watch import Watch as Watch
     from cutaway.decoding.engine.run import finished_jobs as finished_jobs
     from cutaway.decoding.engine.run import run_jobs as run_jobs
+    from cutaway.decoding.engine.scheduler import Cancellation as Cancellation
+    from cutaway.decoding.engine.scheduler import Overloaded as Overloaded
+    from cutaway.decoding.engine.scheduler import Scheduler as Scheduler
+    from cutaway.decoding.engine.worker import Stopped as Stopped
+    from cutaway.decoding.engine.worker import Ticket as Ticket
     from cutaway.decoding.search.beam_trace import BeamTrace as BeamTrace
     from cutaway.decoding.search.beam_trace import trace_beam as trace_beam
     from cutaway.decoding.search.greedy import greedy as greedy
@@ -23,10 +29,16 @@ if TYPE_CHECKING:
 
 HOMES = {
     "BeamTrace": "search.beam_trace",
+    "Cancellation": "engine.scheduler",
     "Engine": "engine.engine",
     "Hypothesis": "search.search",
     "Job": "engine.engine",
+    "Overloaded": "engine.scheduler",
+    "Scheduler": "engine.scheduler",
     "Speculation": "search.speculative",
+    "Stopped": "engine.worker",
+    "Ticket": "engine.worker",
+    "Watch": "engine.row_watch",
     "finished_jobs": "engine.run",
     "greedy": "search.greedy",
     "greedy_translate": "search.greedy",

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 
 from cutaway.arguments import Progress, checked, no_progress
-from cutaway.decoding.single_pass import check_cut, check_ready, check_room, rows_of, side_by_side
+from cutaway.decoding.single_pass import Row, check_cut, check_ready, check_room, rows_of, side_by_side
 from cutaway.errors import InputError
 from cutaway.model.finite import check_scores
 from cutaway.model.heads import first_state, mean_state
@@ -44,8 +44,23 @@ def embed(
     A text that is longer than the model reads is refused; `cut` cuts texts after so many tokens. `as_trained` puts
     special tokens around them as `cutaway train` does, not as the tokenizer does.
     """
-    _check(model, pool, cut)
+    _check(model, pool)
+    check_cut(model, cut)
     rows = rows_of(tokenizer, texts, cut, as_trained=as_trained)
+    return embed_rows(model, rows, pool=pool, batch_tokens=batch_tokens, progress=progress)
+
+
+@torch.no_grad()
+def embed_rows(
+    model: Model,
+    rows: Sequence[Row],
+    *,
+    pool: Pool = "mean",
+    batch_tokens: int = 8192,
+    progress: Progress = no_progress,
+) -> Float[np.ndarray, "text d_model"]:
+    """The same for tokens."""
+    _check(model, pool)
     check_room(model, rows)
     found = torch.empty(
         len(rows), model.config.to_dict()["d_model"], dtype=torch.promote_types(model.dtype, torch.float32)
@@ -63,7 +78,7 @@ def embed(
     return found.numpy()
 
 
-def _check(model: Model, pool: str, cut: int | None) -> None:
+def _check(model: Model, pool: str) -> None:
     check_ready(model)
     if pool not in ("mean", "first"):
         raise InputError(f"pool={pool!r} is neither 'mean' nor 'first'")
@@ -71,4 +86,3 @@ def _check(model: Model, pool: str, cut: int | None) -> None:
         raise InputError("this model reads pictures: use one that reads text")
     if pool == "first" and isinstance(model, DecoderModel) and not isinstance(model, EncoderDecoderModel):
         raise InputError("the first token of a decoder has seen only itself: use pool='mean'")
-    check_cut(model, cut)

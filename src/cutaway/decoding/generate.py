@@ -79,7 +79,7 @@ def write_texts(
     """The texts of `generate` with ids, scores and endings; the best first, sampled ones by their seeds."""
     if not prompts:
         return []
-    plan = _Plan(model, tokenizer, prompts, options)
+    plan = GenerationPlan(model, tokenizer, prompts, options)
     found = dict(plan.engine().run(plan.jobs))
     answers = [plan.texts_of(number, found[number]) for number in range(len(plan.jobs))]
     each = len(plan.jobs) // len(prompts)  # sampled texts have a job each, those of a beam share one
@@ -100,7 +100,7 @@ def stream_text(
 
     Whatever is wrong with the request is raised by the call, not by the iterator.
     """
-    plan = _Plan(model, tokenizer, [prompt], options, streaming=True)
+    plan = GenerationPlan(model, tokenizer, [prompt], options, streaming=True)
     engine = plan.engine()
 
     def pieces() -> Iterator[str]:
@@ -118,14 +118,14 @@ def stream_text(
     return pieces()
 
 
-class _Plan:
-    """The jobs for some prompts, and how their tokens become text."""
+class GenerationPlan:
+    """The jobs for some prompts, texts or ids, and how their tokens become text."""
 
     def __init__(
         self,
         model: DecoderModel,
         tokenizer: Tokenizer,
-        prompts: Sequence[str],
+        prompts: Sequence[str | Sequence[int]],
         options: GenerationOptions,
         streaming: bool = False,
     ) -> None:
@@ -142,8 +142,8 @@ class _Plan:
         streaming = (streaming or bool(options.stops)) and options.beam == 1
         self.jobs: list[Job] = []
         self.spellers: list[Speller] = []
-        for text, seed in zip(prompts, options.seeds(len(prompts)), strict=True):
-            ids = prompt_ids(model, tokenizer, text)
+        for prompt, seed in zip(prompts, options.seeds(len(prompts)), strict=True):
+            ids = prompt_ids(model, tokenizer, prompt)
             limit = room(model, ids, options)
             rules = rules_of(options, tokenizer, vocab_size, limit)
             self._check_room(rules, ids, limit)
@@ -220,21 +220,21 @@ def ending(speller: Speller, by_itself: bool, is_full: bool) -> Ended:
     return "stop" if speller.stopped else "end" if by_itself else "full" if is_full else "limit"
 
 
-def prompt_ids(model: DecoderModel, tokenizer: Tokenizer, text: str) -> list[int]:
-    """A prompt's tokens, after the start token if texts begin with it (`Tokenizer.begins_with`)."""
-    if not isinstance(text, str):
-        raise InputError(f"the prompt is a {type(text).__name__}, not a text")
-    ids = tokenizer.encode(text, special=False)
-    start = model.config.start_id
-    if start is not None and (not ids or tokenizer.begins_with(start, model.config.end_ids or ())):
-        ids = [start, *ids]
+def prompt_ids(model: DecoderModel, tokenizer: Tokenizer, prompt: str | Sequence[int]) -> list[int]:
+    """A prompt's tokens: ids as they are, a text after the start token if texts begin with it (see `begins_with`)."""
+    if not isinstance(prompt, str):
+        ids = list(prompt)
+    else:
+        ids = tokenizer.encode(prompt, special=False)
+        start = model.config.start_id
+        if start is not None and (not ids or tokenizer.begins_with(start, model.config.end_ids or ())):
+            ids = [start, *ids]
     if not ids:
-        raise InputError(f"the prompt {text!r} has no tokens, and this model has no start token: write some text")
+        raise InputError(f"the prompt {prompt!r} has no tokens, and this model has no start token: write some text")
     if model.max_len is not None and len(ids) > model.max_len:
         raise InputError(f"the prompt has {len(ids):,} tokens; this model reads at most max_len={model.max_len:,}")
     vocab_size = model.config.vocab_size  # type: ignore[attr-defined]
-    if max(ids) >= vocab_size:
-        raise InputError(
-            f"token {max(ids)} is outside the model's vocabulary 0 … {vocab_size - 1}: another tokenizer's?"
-        )
+    if not 0 <= min(ids) <= max(ids) < vocab_size:
+        wrong = next(id for id in ids if not 0 <= id < vocab_size)
+        raise InputError(f"token {wrong} is outside the model's vocabulary 0 … {vocab_size - 1}: another tokenizer's?")
     return ids

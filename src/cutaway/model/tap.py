@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from threading import Lock
+from threading import Lock, get_ident
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -43,11 +43,11 @@ class Part(nn.Module):
 
     def reads(self, *names: str) -> bool:
         """True if one of these taps is read, so that a value that nothing else needs has to be computed."""
-        return _watchers != () and any((id(self), name) in watcher.reads for watcher in _watchers for name in names)
+        return _watchers != () and any((id(self), name) in watcher.reads for watcher in _here() for name in names)
 
     def edits(self, *names: str) -> bool:
         """True if one of these taps is replaced, so that the output has to be computed from its value."""
-        return _watchers != () and any((id(self), name) in watcher.edits for watcher in _watchers for name in names)
+        return _watchers != () and any((id(self), name) in watcher.edits for watcher in _here() for name in names)
 
 
 class Seen(dict[str, Any]):
@@ -90,6 +90,8 @@ class _Decoding:
 
 class _Watcher:
     """One watch or edit. Taps are identified by part, not by name, so that another model may run inside a watch."""
+
+    thread: int | None = None  # the only one that is watched; None: all of them
 
     def __init__(self, model: nn.Module, patterns: Mapping[str, Edit | None], keeping: _Keeping) -> None:
         self.model, self.keeping, self.seen = uncompiled(model), keeping, Seen()
@@ -134,13 +136,44 @@ class _Watcher:
         return value
 
 
+class StepWatch(_Watcher):
+    """Keeps what its own thread sees in one pass after another, the last value of each tap, without a copy.
+
+    For an engine that takes out the rows of those who asked, while other threads run the same model unwatched:
+
+        watch = StepWatch(model, ["decoder.*.cross.pattern"])     # made once, since finding the taps takes a while
+        with watch.installed():
+            …                                                     # a step; then watch.seen
+    """
+
+    def __init__(self, model: nn.Module, patterns: Sequence[str]) -> None:
+        super().__init__(model, dict.fromkeys(patterns), _Keeping())
+
+    @contextmanager
+    def installed(self) -> Iterator[Seen]:
+        self.thread = get_ident()
+        self.seen.clear()
+        with _installed(self):
+            yield self.seen
+
+    def see(self, key: tuple[int, str], value: Tensor) -> Tensor:
+        if self.thread == get_ident() and key in self.reads:
+            self.seen[self.reads[key]] = value
+        return value
+
+
 _watchers: tuple[_Watcher, ...] = ()  # a tuple, not a stack: watches in several threads end in any order
 _installing = Lock()  # so that no watcher is lost, or left, when two threads change the tuple at once
 
 
+def _here() -> tuple[_Watcher, ...]:
+    """Those that watch this thread."""
+    return tuple(watcher for watcher in _watchers if watcher.thread is None or watcher.thread == get_ident())
+
+
 def watching(model: nn.Module | None = None) -> bool:
     """True inside a `watch` or `edit` (of this model): CUDA graphs, which hide the values, must not be used then."""
-    return any(model is None or watcher.model is uncompiled(model) for watcher in _watchers)
+    return _watchers != () and any(model is None or watcher.model is uncompiled(model) for watcher in _here())
 
 
 @contextmanager
@@ -185,7 +218,7 @@ def watch(
     position, and [-1] keeps them all. Keys are then the slots of the cache; slots of other hypotheses have pattern 0.
 
     A watch or an edit belongs to the model, whichever thread runs it. To look inside for several users of one model,
-    take one after the other.
+    take one after the other, or submit their jobs to a `cutaway.decoding.Scheduler`, which keeps their values apart.
     """
     if not patterns:
         raise InputError('nothing to watch: give at least one tap, such as "decoder.*.attention.pattern"')

@@ -3,12 +3,14 @@
     engine = Engine(model, GreedySearch(...), rows=32)
     for number, hypotheses in engine.run(jobs): ...
 
+Whoever has jobs at any time calls what `run` is made of, as `scheduler` does: `enter`, `step`, `leave`, and `drop`.
+
 A text enters a free row: its source is encoded, or its prompt is read, up to the last token. Then every step reads one
 token of each hypothesis and appends the next. A text that is done leaves at once, the last row takes its place, and a
 waiting text may enter (continuous batching: Yu et al. 2022, Orca). No text depends on the others in the batch.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,6 +19,7 @@ from torch import Tensor
 from cutaway.decoding.search.beam import BeamSearch
 from cutaway.decoding.search.search import Hypothesis, NoNumbers, Search, gaps, move_up
 from cutaway.decoding.search.search import Job as Job
+from cutaway.errors import CutawayError
 from cutaway.model.beam_cache import Tree
 from cutaway.model.cache import Cache
 from cutaway.model.device import threads_for
@@ -27,6 +30,7 @@ from cutaway.model.tap import decoding, watching
 if TYPE_CHECKING:
     from cutaway.decoding.engine.cuda_graphs import RecordedSteps
 
+Outcome = list[Hypothesis] | CutawayError  # what became of a text: the best first
 BLOCK = {"cuda": 32, "cpu": 4}  # slots are read in blocks: fewer while texts are short
 NOTHING_VIEWED = (0, 0, 0, False)
 PLACES = 512  # tokens that a CPU reads at a time: with more, the states between two layers do not fit into its cache
@@ -53,6 +57,7 @@ class Engine:
         self.bounds: list[int] = []  # the number of slots at which each row frees those of dropped beams
         self._viewed, self._last_view = NOTHING_VIEWED, cache
         self.busy = False
+        self.observer: Callable[[Tensor], None] | None = None  # called in a step with the scores of its next tokens
         self._at_once = PLACES if self.ids.device.type == "cpu" else None
         self.recorded = self._recorded_steps() if self.ids.is_cuda else None
 
@@ -72,25 +77,31 @@ class Engine:
         self.busy = True
         try:
             while True:
-                self._admit(waiting)
+                if not self.jobs or self.free >= self.few:
+                    self.enter([next_one for _, next_one in zip(range(self.free), waiting, strict=False)])
                 if not self.jobs:
                     return
                 self.step()
-                self.search.tell(len(self.jobs))
-                yield list(self._leave())
+                yield [(number, hypotheses_of(found)) for number, found in self.leave()]
         finally:  # the caller may stop in between
             self.search.done.fill_(True)
             self.busy = False
             for kept in self._kept():
                 kept.clear()
 
+    @property
+    def free(self) -> int:
+        """The number of free rows."""
+        return self.most_rows - len(self.jobs)
+
+    @property
+    def few(self) -> int:
+        """A quarter of the rows: so many texts enter together, since reading many costs little more than one."""
+        return max(1, self.most_rows // 4)
+
     @torch.no_grad()
-    def _admit(self, waiting: Iterator[tuple[int, Job]]) -> None:
-        """Lets texts enter when a quarter of the rows is free: many cost little more than one."""
-        free = self.most_rows - len(self.jobs)
-        if self.jobs and free < max(1, self.most_rows // 4):
-            return
-        entering = [next_one for _, next_one in zip(range(free), waiting, strict=False)]
+    def enter(self, entering: Sequence[tuple[int, Job]]) -> None:
+        """Texts enter free rows; each job has a number, by which `leave` and `drop` know it."""
         if not entering:
             return
         rows = slice(len(self.jobs), len(self.jobs) + len(entering))
@@ -103,6 +114,24 @@ class Engine:
         self._read(rows, jobs)
         self.search.enter(rows, jobs)
 
+    def leave(self) -> list[tuple[int, Outcome]]:
+        """After a step, the texts that are done leave: their numbers with their hypotheses, or with the error."""
+        self.search.tell(len(self.jobs))
+        if not (done := self._done()):
+            return []
+        left = [
+            (self.jobs[row], self._no_numbers() if isinstance(found, NoNumbers) else found)
+            for row, found in zip(done, self.search.leaving(done), strict=True)
+        ]
+        self._free(done)
+        return left
+
+    def drop(self, numbers: Collection[int]) -> None:
+        """Gives up these texts; their rows are free."""
+        if rows := [row for row, number in enumerate(self.jobs) if number in numbers]:
+            self.search.done[rows] = True
+            self._free(rows)
+
     def _read(self, rows: slice, jobs: Sequence[Job]) -> None:
         """Encodes the sources and reads the prompts, except for the last token, which the next step reads."""
         self._rows_changed()
@@ -112,7 +141,7 @@ class Engine:
         if max(len(job.prompt) for job in jobs) > 1:
             texts.append([job.prompt[:-1] for job in jobs])
             room.append(self.most_prompt - 1)
-        if self.recorded is not None and not watching():
+        if self.recorded is not None and not self._observed:
             rounded = [side_by_side(its, self.recorded.block, most) for its, most in zip(texts, room, strict=True)]
             if self.recorded.reads(rows, rounded):
                 with torch.inference_mode():
@@ -151,12 +180,17 @@ class Engine:
             return self.model.decode(ids, real=real, cache=cache)
         return self.model.hidden(ids, real=real, cache=cache)
 
+    @property
+    def _observed(self) -> bool:
+        """Whether somebody looks: then every row is computed, step by step."""
+        return self.observer is not None or watching()
+
     def step(self) -> None:
         """One more token of every hypothesis."""
         n = len(self.jobs)
         mode = torch.no_grad() if watching() else torch.inference_mode()  # what is watched may need gradients
         with mode, threads_for(n * self.search.width):
-            if self.recorded is not None and not watching() and self.recorded.fits(n):
+            if self.recorded is not None and not self._observed and self.recorded.fits(n):
                 self.recorded.step(n, max(self.sources))
                 taken = [self.search.width] * n
             elif packing := self._packing(n):
@@ -170,7 +204,7 @@ class Engine:
 
     def _packing(self, n: int) -> Packing | None:
         """Which hypotheses are alive, if a CPU can skip the others; while somebody watches, every row is computed."""
-        living = None if self.ids.is_cuda or watching() else self.search.living(n)
+        living = None if self.ids.is_cuda or self._observed else self.search.living(n)
         return None if living is None else Packing.of(living)
 
     def _packed_step(self, n: int, view: Cache, packing: Packing) -> None:
@@ -183,6 +217,8 @@ class Engine:
 
     def _step(self, n: int, view: Cache) -> None:
         logits = self._logits(self.ids[:n], view)
+        if self.observer is not None:
+            self.observer(logits)
         parents, self.ids[:n] = self.search.advance(logits)
         if isinstance(view, Tree):
             view.reorder(parents)
@@ -221,19 +257,14 @@ class Engine:
             self._last_view = self.cache.rows(0, n).first(slots).first_of_memory(source, full=full)
         return self._last_view
 
-    def _leave(self) -> Iterator[tuple[int, list[Hypothesis]]]:
-        done = self._done()
-        if not done:
-            return
-        self._rows_changed()
-        try:
-            left = self.search.leaving(done)
-        except NoNumbers:
-            from cutaway.model.finite import scores_error
+    def _no_numbers(self) -> CutawayError:
+        from cutaway.model.finite import scores_error
 
-            raise scores_error(self.model) from None
-        for row, found in zip(done, left, strict=True):
-            yield self.jobs[row], found
+        return scores_error(self.model)
+
+    def _free(self, done: Sequence[int]) -> None:
+        """The last rows take the places of these."""
+        self._rows_changed()
         rows, to = gaps(len(self.jobs), done)
         if rows:
             slots, source = ([kept[row] for row in rows] for kept in (self.filled, self.sources))
@@ -256,6 +287,13 @@ class Engine:
         if self.recorded is not None and not any(self.search.listeners[:n]):
             return self.recorded.done(n)
         return self.search.done[:n].nonzero()[:, 0].tolist()
+
+
+def hypotheses_of(found: Outcome) -> list[Hypothesis]:
+    """The hypotheses of a text, or its error is raised."""
+    if isinstance(found, CutawayError):
+        raise found
+    return found
 
 
 def portions(lengths: Sequence[int], most: int | None) -> Iterator[slice]:

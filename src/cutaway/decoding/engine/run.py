@@ -97,36 +97,70 @@ def engine_for(
 ) -> Engine:
     """An engine with room for each of these jobs."""
     check_jobs(model, jobs, options.beam)
-    end_ids = model.config.end_ids or () if options.end_ids is None else options.end_ids
+    sampled = any(job.seed is not None for job in jobs)
+    kind = SearchKind.of(model, options, sampled=sampled, beam=listener is not None)
     size = EngineSize(
         rows=min(options.rows or ROWS[model.device.type], len(jobs)),
         most=max(job.limit for job in jobs),
         prompt=max(len(job.prompt) for job in jobs),
         source=max(len(job.source) for job in jobs),
     )
-    kind: type[Search] = BeamSearch
-    settings: dict[str, Any] = {"length_penalty": options.length_penalty}
-    if options.beam == 1 and listener is None:
-        kind = GreedySearch
-        if any(job.seed is not None for job in jobs):
-            from cutaway.decoding.search.sampling import Sampling as kind
-    else:
-        names = ("early_stopping", "groups", "diversity", "prune")
-        settings |= {"width": options.beam, **{name: getattr(options, name) for name in names}}
+    if model.device.type == "cuda" and listener is None:
+        from cutaway.decoding.engine.pool import pooled_engine
 
-    def make(size: EngineSize) -> Engine:
-        dtype = torch.promote_types(model.dtype, torch.float32)
-        where: dict[str, Any] = {"ends": end_ids, "device": model.device, "dtype": dtype}
-        search = kind(rows=size.rows, most=size.most, prompt=size.prompt, **where, **settings)
+        return pooled_engine(model, kind, size, lambda size: kind.engine(model, size))
+    return kind.engine(model, size, listener)
+
+
+@dataclass(frozen=True)
+class SearchKind:
+    """The search that some options ask for, and its settings. Jobs of equal kinds can share an engine."""
+
+    search: type[Search]
+    settings: tuple[tuple[str, Any], ...]
+    end_ids: tuple[int, ...]
+
+    @classmethod
+    def of(cls, model: DecoderModel, options: SearchOptions, *, sampled: bool, beam: bool = False) -> "SearchKind":
+        """`sampled`: some job has a seed. `beam`: a beam search, even if it has one hypothesis only."""
+        search: type[Search] = GreedySearch
+        settings: dict[str, Any] = {"length_penalty": options.length_penalty}
+        if options.beam > 1 or beam:
+            search = BeamSearch
+            names = ("early_stopping", "groups", "diversity", "prune")
+            settings |= {"width": options.beam, **{name: getattr(options, name) for name in names}}
+        elif sampled:
+            from cutaway.decoding.search.sampling import Sampling as search
+        end_ids = model.config.end_ids or () if options.end_ids is None else options.end_ids
+        return cls(search, tuple(settings.items()), tuple(end_ids))
+
+    def engine(
+        self, model: DecoderModel, size: EngineSize, listener: Callable[[Considered], None] | None = None
+    ) -> Engine:
+        search = self.search(
+            rows=size.rows,
+            most=size.most,
+            prompt=size.prompt,
+            ends=self.end_ids,
+            device=model.device,
+            dtype=torch.promote_types(model.dtype, torch.float32),
+            **dict(self.settings),
+        )
         if isinstance(search, BeamSearch):
             search.listener = listener
         return Engine(model, search, rows=size.rows, prompt=size.prompt, source=size.source)
 
-    if model.device.type == "cuda" and listener is None:
-        from cutaway.decoding.engine.pool import pooled_engine
 
-        return pooled_engine(model, (kind, *settings.items(), *end_ids), size, make)
-    return make(size)
+def row_bytes(model: DecoderModel, kind: SearchKind, size: EngineSize) -> int:
+    """The bytes that one row of an engine's KV cache takes at most."""
+    n_layers, n_heads, d_head = model.cache_shape
+    width = dict(kind.settings).get("width", 1)
+    numbers = n_layers * n_heads * d_head * (size.prompt - 1 + width * size.most)
+    if size.source:
+        cross = model.decoder[0].cross
+        assert cross is not None
+        numbers += n_layers * cross.n_heads * cross.d_head * size.source
+    return 2 * numbers * model.dtype.itemsize
 
 
 def n_engines(model: DecoderModel, jobs: Sequence[Job]) -> int:

@@ -16,11 +16,30 @@ from cutaway.decoding.search.search import Hypothesis
 Found = tuple[int, list[Hypothesis]]
 
 
+def start_threads(work: Sequence[Callable[[], None]], *, alone: bool = False) -> list[Thread]:
+    """A thread for each function. Each computes on one core; a thread that works `alone` may use all of them."""
+    cores = torch.get_num_threads()
+    ready = Barrier(len(work) + 1)
+
+    def begin(function: Callable[[], None]) -> None:
+        if not alone:
+            torch.set_num_threads(1)
+        torch.get_num_threads()  # fixes the count of this thread; others take the latest at their first product
+        ready.wait()
+        function()
+
+    threads = [Thread(target=begin, args=(function,), daemon=True) for function in work]
+    for thread in threads:
+        thread.start()
+    ready.wait()
+    torch.set_num_threads(cores)  # these threads have their own count by now; later ones get this one
+    return threads
+
+
 def run_in_threads(make: Callable[[], Engine], jobs: Sequence[Job], n: int) -> Iterator[Found]:
     """What n engines find, as pairs (number of the job, hypotheses)."""
-    cores = torch.get_num_threads()
     results: SimpleQueue[Found | BaseException | None] = SimpleQueue()
-    numbered, lock, stop, ready = iter(enumerate(jobs)), Lock(), Event(), Barrier(n + 1)
+    numbered, lock, stop = iter(enumerate(jobs)), Lock(), Event()
 
     def share(taken: list[int]) -> Iterator[Job]:
         while not stop.is_set():
@@ -32,9 +51,6 @@ def run_in_threads(make: Callable[[], Engine], jobs: Sequence[Job], n: int) -> I
             yield job
 
     def work() -> None:
-        torch.set_num_threads(1)
-        torch.get_num_threads()  # fixes the count of this thread; other threads take the latest at their first product
-        ready.wait()
         taken: list[int] = []
         try:
             for done in make().steps(share(taken)):
@@ -46,11 +62,7 @@ def run_in_threads(make: Callable[[], Engine], jobs: Sequence[Job], n: int) -> I
             results.put(error)
         results.put(None)
 
-    threads = [Thread(target=work, daemon=True) for _ in range(n)]
-    for thread in threads:
-        thread.start()
-    ready.wait()
-    torch.set_num_threads(cores)  # these threads have their own count by now; later ones get this one
+    threads = start_threads([work] * n)
     try:
         while n:
             match results.get():

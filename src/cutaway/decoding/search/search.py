@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from cutaway.decoding.search.topk import topk
-from cutaway.errors import InputError
+from cutaway.errors import CutawayError, InputError
 
 if TYPE_CHECKING:
     from cutaway.decoding.rules.scores import Rule
@@ -47,7 +47,7 @@ class Hypothesis:
     score: float
 
 
-class NoNumbers(Exception):
+class NoNumbers(CutawayError):
     """The model's scores are not finite; the engine, which knows the model, says why."""
 
 
@@ -90,6 +90,7 @@ class Search:
         self.starts = torch.zeros(rows, dtype=torch.long, device=device)
         self.rules: list[tuple[Rule, ...]] = [()] * rows
         self.listeners: list[Callable[[list[int]], bool] | None] = [None] * rows
+        self._broken: dict[tuple[Rule, ...], CutawayError] = {}  # the errors of rules
         self._grouped: tuple[tuple[Rule, ...], ...] = ()
         self._groups: list[tuple[tuple[Rule, ...], Int[Tensor, " some"] | None]] = []
 
@@ -138,6 +139,7 @@ class Search:
         for row, its in enumerate(rules):
             rows.setdefault(its, []).append(row)
         self._grouped = rules
+        self._broken = {its: error for its, error in self._broken.items() if its in rows}
         self._groups = [
             (its, None if len(rows) == 1 else torch.tensor(where, device=self.ends.device))
             for its, where in rows.items()
@@ -158,8 +160,12 @@ class Search:
             runs=((self.scores[rows] > NEVER) & ~self.done[rows, None]).flatten(),
         )
         flat = scores.flatten(0, 1)
-        for rule in rules:
-            flat = rule(flat, text)
+        try:
+            for rule in rules:
+                flat = rule(flat, text)
+        except CutawayError as error:  # ends the texts that have these rules, not the others
+            self._broken[rules] = error
+            flat = torch.full_like(flat, NEVER)
         return flat.view_as(scores)
 
     def _remember(self, rows: slice, prompts: Sequence[list[int]]) -> None:
@@ -183,25 +189,27 @@ class Search:
         """Which hypotheses of the first n rows the model still has to read; None if all."""
         return None
 
-    def leaving(self, rows: Sequence[int]) -> list[list[Hypothesis]]:
-        """The hypotheses of rows that are done, copied from a GPU all at once."""
+    def leaving(self, rows: Sequence[int]) -> list[list[Hypothesis] | CutawayError]:
+        """The hypotheses of rows that are done, copied from a GPU all at once; in place of a row's, its error."""
         there = self
         if self.done.is_cuda:
             there = copy(self)
             vars(there).update({name: tensor.cpu() for name, tensor in self._tensors() if name in self.told})
         return [there._leaving(row) for row in rows]
 
-    def _leaving(self, row: int) -> list[Hypothesis]:
+    def _leaving(self, row: int) -> list[Hypothesis] | CutawayError:
         """The best first. It is an error if the rules have left none."""
         found = [hypothesis for hypothesis in self.found(row) if isfinite(hypothesis.score)]
-        if not found:
-            names = ", ".join(map(str, self.rules[row]))
-            if not names or bool(self.scores[row].isnan().any()):
-                raise NoNumbers
-            raise InputError(
-                f"after {int(self.written[row]) - 1} tokens no token is allowed by the rules {names}: loosen them"
-            )
-        return found
+        if error := self._broken.get(self.rules[row]):
+            return error
+        if found:
+            return found
+        names = ", ".join(map(str, self.rules[row]))
+        if not names or bool(self.scores[row].isnan().any()):
+            return NoNumbers()
+        return InputError(
+            f"after {int(self.written[row]) - 1} tokens no token is allowed by the rules {names}: loosen them"
+        )
 
     def advance(
         self, logits: Float[Tensor, "row hypothesis vocab"]

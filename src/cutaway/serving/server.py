@@ -1,0 +1,102 @@
+"""The process around the application: its socket, its signals, its end.
+
+SIGTERM and Ctrl-C drain: what runs may end, for at most `drain_seconds`; new requests are refused, with 503, and
+`/health` still answers. A second signal stops at once.
+"""
+
+import asyncio
+import signal
+import socket
+import time
+from threading import Thread
+from types import FrameType, TracebackType
+
+import uvicorn
+from fastapi import FastAPI
+
+from cutaway.errors import InputError
+from cutaway.serving.logs import log_event
+from cutaway.serving.service import Service
+
+SECONDS_TO_CLOSE = 1  # for connections whose clients do not read what they are sent
+
+
+class Server(uvicorn.Server):
+    """Serves an application on a socket, until a signal."""
+
+    def __init__(self, app: FastAPI, listener: socket.socket) -> None:
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            server_header=False,
+            timeout_graceful_shutdown=SECONDS_TO_CLOSE,
+        )
+        super().__init__(config)
+        self.service: Service = app.state.service
+        self.listener, self.deadline, self.interrupted = listener, float("inf"), False
+
+    @property
+    def url(self) -> str:
+        host, port = self.listener.getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def serve_until_told(self) -> None:
+        """Serves; raises KeyboardInterrupt if it was Ctrl-C that ended it."""
+        log_event("listening", url=self.url)
+        try:
+            self.run(sockets=[self.listener])
+        finally:
+            self.service.scheduler.close(0.0)
+            self.listener.close()
+        log_event("stopped")
+        if self.interrupted:
+            raise KeyboardInterrupt
+
+    def drain(self) -> None:
+        """Lets running requests end, and takes no more."""
+        self.deadline = time.monotonic() + self.service.limits.drain_seconds
+        self.service.draining = True
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.service.draining:
+            self.force_exit = self.should_exit = True
+        self.interrupted = sig == signal.SIGINT
+        self.drain()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Every tenth of a second."""
+        if self.service.draining and not self.should_exit:
+            late = time.monotonic() > self.deadline
+            if late:
+                log_event("cut off", requests=self.service.n_open)
+                await asyncio.to_thread(self.service.scheduler.close, 0.0)  # their clients are told
+            self.should_exit = late or not self.service.n_open
+        return await super().on_tick(counter)
+
+
+class InBackground:
+    """Runs a server in a thread: `with InBackground(server): ...`."""
+
+    def __init__(self, server: Server) -> None:
+        self.server, self.thread = server, Thread(target=server.serve_until_told, daemon=True)
+
+    def __enter__(self) -> Server:
+        self.thread.start()
+        return self.server
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.server.drain()
+        self.thread.join()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket on which connections wait from now on. Port 0 is a free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"host={host} port={port}: {reason.lower()}; choose another one") from None

@@ -1,0 +1,81 @@
+"""Answers to clients that may leave, and answers in pieces: server-sent events."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import aclosing, suppress
+from typing import Any, TypeVar
+
+from fastapi import Request
+from fastapi.responses import StreamingResponse
+from starlette.types import Send
+
+from cutaway.serving.errors import ErrorAnswer, RefusedRequest
+from cutaway.serving.logs import log_exception
+
+R = TypeVar("R")
+PING = ": ping\n\n"  # a comment: it keeps the connection alive, and clients skip it
+DONE = "data: [DONE]\n\n"
+
+
+class ClientGone(RefusedRequest):
+    """Nobody waits for the answer any longer; nobody reads this, either."""
+
+    status = 499
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, R]) -> R:
+    """The result of some work, which is cancelled when the client leaves."""
+    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientGone("the client has left")
+        return task.result()
+    finally:
+        await _cancelled(task, gone)
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _cancelled(*tasks: "asyncio.Future[Any]") -> None:
+    for task in tasks:
+        task.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            await task
+
+
+class EventStream(StreamingResponse):
+    """Chunks as events. What goes wrong on the way is an event, too, since the status has been sent by then."""
+
+    def __init__(self, request: Request, chunks: AsyncIterator[dict[str, Any] | None]) -> None:
+        super().__init__(
+            _events(request, chunks),
+            media_type="text/event-stream",
+            headers={"cache-control": "no-cache", "x-accel-buffering": "no"},
+        )
+
+    async def stream_response(self, send: Send) -> None:
+        async with aclosing(self.body_iterator):  # type: ignore[type-var]  # so that what is left is cancelled at once
+            await super().stream_response(send)
+
+
+async def _events(request: Request, chunks: AsyncIterator[dict[str, Any] | None]) -> AsyncIterator[str]:
+    async with aclosing(chunks):  # type: ignore[type-var]
+        try:
+            async for chunk in chunks:
+                yield PING if chunk is None else _event(chunk)
+        except Exception as error:
+            answer = ErrorAnswer(error, request.app.state.service.redact)
+            if answer.status >= 500:
+                log_exception(error, id=request.state.id)
+            yield _event(answer.body)
+            return
+    yield DONE
+
+
+def _event(data: dict[str, Any]) -> str:
+    return f"data: {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}\n\n"

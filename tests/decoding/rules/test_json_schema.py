@@ -87,6 +87,25 @@ def test_the_numbers_between_two_bounds(low, high):
             assert {text for text in map(json.dumps, known) if automaton.matches_text(text)} == expected, schema
 
 
+def test_lists_of_every_length():
+    for fixed, least, most in product(range(3), range(4), [None, 0, 1, 2, 3, 4]):
+        schema = {"type": "array", "prefixItems": [{"const": "p"}] * fixed, "items": {"const": 1}, "minItems": least}
+        schema |= {} if most is None else {"maxItems": most}
+        if most is not None and most < least:
+            continue
+        automaton = Automaton(pattern_of(schema))
+        for n in range(6):
+            value = ["p"] * min(n, fixed) + [1] * (n - fixed)
+            assert automaton.matches_text(json.dumps(value)) is fits(value, schema), (schema, value)
+
+
+def test_what_stands_in_a_text_is_escaped():
+    automaton = Automaton(pattern_of({"type": "string"}))
+    for inside, expected in (('\\"', True), ("\\\\", True), ("\\n", True), ("☃\x7f", True), ('"', False), ("\\", False),
+                             ("\n", False), ("\x00", False), ("\\x", False), ("\\ud800", False)):  # fmt: skip
+        assert automaton.matches_text(f'"{inside}"') is expected, inside
+
+
 def test_a_number_is_not_rounded_to_a_bound():
     for schema, text in (
         ({"type": "number", "exclusiveMaximum": 1}, "0." + "9" * 20),

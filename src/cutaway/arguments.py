@@ -104,7 +104,7 @@ class Options:
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            value = _checked(each.name, getattr(self, each.name), each.type)
+            value = checked_value(each.name, getattr(self, each.name), each.type)
             object.__setattr__(self, each.name, value)
             _check_bounds(each.name, value, each.metadata)
         self.check()
@@ -195,11 +195,11 @@ def checked(function: F) -> F:
                 continue
             variadic = signature.parameters[name].kind
             if variadic is inspect.Parameter.VAR_POSITIONAL:
-                given.arguments[name] = tuple(_checked(name, one, hints[name]) for one in value)
+                given.arguments[name] = tuple(checked_value(name, one, hints[name]) for one in value)
             elif variadic is inspect.Parameter.VAR_KEYWORD:
-                given.arguments[name] = {what: _checked(what, one, hints[name]) for what, one in value.items()}
+                given.arguments[name] = {what: checked_value(what, one, hints[name]) for what, one in value.items()}
             else:
-                given.arguments[name] = _checked(name, value, hints[name])
+                given.arguments[name] = checked_value(name, value, hints[name])
         return function(*given.args, **given.kwargs)
 
     if kind is not None:
@@ -213,7 +213,7 @@ def with_options(function: Callable[..., R]) -> Callable[..., R]:
     return checked(function)
 
 
-def _checked(name: str, value: Any, hint: Any) -> Any:
+def checked_value(name: str, value: Any, hint: Any) -> Any:
     """The value, with NumPy's numbers as Python's own."""
     if isinstance(value, Real) and not isinstance(value, int | float):
         value = int(value) if isinstance(value, Integral) else float(value)

@@ -29,7 +29,7 @@ class TextRequest(Options):
     seed: int | None = same_option(GenerationOptions, "seed", None)
     presence_penalty: float = same_option(GenerationOptions, "presence_penalty")
     frequency_penalty: float = same_option(GenerationOptions, "frequency_penalty")
-    logit_bias: Mapping[str, float] | None = same_option(GenerationOptions, "logit_bias")
+    logit_bias: Mapping[str, int | float] | None = same_option(GenerationOptions, "logit_bias")
     stream: bool = option(False, "Send the text in pieces, as it is generated.")
     stream_options: Mapping[str, Any] | None = option(None, 'Of a stream: {"include_usage": true} counts tokens.')
 
@@ -106,7 +106,7 @@ class TextRequest(Options):
         for id in self.logit_bias:
             if not (id.isascii() and id.isdigit() and len(id) < 10):
                 raise InputError(f"logit_bias: {id!r} is not the id of a token")
-        return {int(id): bias for id, bias in self.logit_bias.items()}
+        return {int(id): float(bias) for id, bias in self.logit_bias.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from cutaway.serving.openai_requests import ChatRequest, CompletionRequest, Embe
 from cutaway.serving.schemas import OptionsRoute, body
 from cutaway.serving.service import ReadyService, ServedModel, Service
 from cutaway.serving.streams import EventStream, unless_gone
-from cutaway.serving.token_names import TokenNames
+from cutaway.serving.token_names import Offsets, TokenNames
 
 router = APIRouter(tags=["OpenAI"], route_class=OptionsRoute)
 Scored = Sequence[tuple[int, TokenScore | None]]  # tokens; nothing precedes the first of a prompt
@@ -171,26 +171,26 @@ class CompletionAnswer(TextAnswer):
         return {
             "index": index,
             "text": text,
-            "logprobs": self.logprobs(scores),
+            "logprobs": self.logprobs(scores, Offsets(self.names)),
             "finish_reason": REASONS[whole.generated.ended],
         }
 
     def first_choices(self, texts: Texts) -> list[dict[str, Any]]:
-        self.lengths = dict.fromkeys(range(len(texts.tickets)), 0)  # of what was sent, for the offsets
+        self.offsets = [Offsets(self.names) for _ in texts.tickets]
         if not self.asked.echo:
             return []
-        return [self._sent(number, self.echoed[p := number // self.each], self.scored[p]) for number in self.lengths]
+        prompts = [number // self.each for number in range(len(texts.tickets))]
+        return [self._sent(number, self.echoed[p], self.scored[p]) for number, p in enumerate(prompts)]
 
     def choice_of_piece(self, piece: Piece) -> dict[str, Any]:
         reason = None if piece.whole is None else REASONS[piece.whole.generated.ended]
         return self._sent(piece.number, piece.text, of_tokens(piece.scores), reason)
 
     def _sent(self, index: int, text: str, scores: Scored, reason: str | None = None) -> dict[str, Any]:
-        logprobs = self.logprobs(scores, start=self.lengths[index])
-        self.lengths[index] += len(text)
+        logprobs = self.logprobs(scores, self.offsets[index])
         return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason}
 
-    def logprobs(self, scored: Scored, start: int = 0) -> dict[str, Any] | None:
+    def logprobs(self, scored: Scored, offsets: Offsets) -> dict[str, Any] | None:
         """As parallel lists; in each place the token itself stands among the likeliest ones."""
         if self.asked.top_scores is None:
             return None
@@ -208,7 +208,7 @@ class CompletionAnswer(TextAnswer):
             "tokens": [self.names.name(token) for token, _ in scored],
             "token_logprobs": [None if score is None else finite(score.log_p) for _, score in scored],
             "top_logprobs": tops,
-            "text_offset": self.names.offsets([token for token, _ in scored], start),
+            "text_offset": [offsets.next(token) for token, _ in scored],
         }
 
 

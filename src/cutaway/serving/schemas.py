@@ -22,11 +22,12 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 from fastapi import Request
 from fastapi.routing import APIRoute
 
-from cutaway.arguments import Options, check_known
+from cutaway.arguments import Options, check_known, checked_value
 from cutaway.errors import CheckpointError, InputError
 from cutaway.files import parse_json
 
 R = TypeVar("R", bound=Options)
+UNIONS = (Union, UnionType)
 IGNORED = {  # about billing, storing, caching and speed, as clients of OpenAI send them
     "metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier",
     "service_tier", "store", "user", "verbosity",
@@ -60,7 +61,14 @@ def read_options(kind: type[R], values: Mapping[str, Any], ignored: Collection[s
     for name, each in known.items():
         if each.default is MISSING and name not in given:
             raise InputError(f"{name}: this field is missing")
-    return kind(**given)
+    return kind(**{name: _as_hinted(name, value, known[name].type) for name, value in given.items()})
+
+
+def _as_hinted(name: str, value: Any, hint: Any) -> Any:
+    """The value, if it is of its type; JSON writes 1.0 as 1, too."""
+    value = checked_value(name, value, hint)
+    kinds = get_args(hint) if get_origin(hint) in UNIONS else (hint,)
+    return float(value) if type(value) is int and float in kinds and int not in kinds else value
 
 
 # --- the description --------------------------------------------------------------------------------------------------
@@ -103,7 +111,7 @@ def _schema_of_field(field: "Field[Any]") -> dict[str, Any]:
 
 
 def _choices(hint: Any) -> list[dict[str, Any]]:
-    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    kinds = get_args(hint) if get_origin(hint) in UNIONS else (hint,)
     return [schema for one in kinds if (schema := schema_of(one)) is not None]
 
 
@@ -116,7 +124,7 @@ def schema_of(hint: Any) -> dict[str, Any] | None:
         return {"type": JSON_TYPES[hint]}
     if origin is Literal:
         return {"enum": list(args)}
-    if origin in (Union, UnionType):
+    if origin in UNIONS:
         choices = _choices(hint)
         return {"anyOf": choices} if choices else None
     if isinstance(origin, type) and issubclass(origin, Mapping):

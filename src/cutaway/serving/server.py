@@ -5,6 +5,7 @@ SIGTERM and Ctrl-C drain: what runs may end, for at most `drain_seconds`; new re
 """
 
 import asyncio
+import os
 import signal
 import socket
 import time
@@ -49,7 +50,7 @@ class Server(uvicorn.Server):
         try:
             self.run(sockets=[self.listener])
         finally:
-            self.service.scheduler.close(0)
+            self.service.scheduler.close(0.0)
             self.listener.close()
         log_event("stopped")
         if self.interrupted:
@@ -72,7 +73,7 @@ class Server(uvicorn.Server):
             late = time.monotonic() > self.deadline
             if late:
                 log_event("cut off", requests=self.service.n_open)
-                await asyncio.to_thread(self.service.scheduler.close, 0)  # their clients are told
+                await asyncio.to_thread(self.service.scheduler.close, 0.0)  # their clients are told
             self.should_exit = late or not self.service.n_open
         return await super().on_tick(counter)
 
@@ -98,5 +99,6 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        number = getattr(error, "errno", None)  # a name that leads nowhere has one of another kind
+        reason = str(error) if isinstance(error, socket.gaierror) or not number else os.strerror(number)
         raise InputError(f"host={host} port={port}: {reason.lower()}; choose another one") from None

@@ -1,7 +1,6 @@
 """How the API of OpenAI writes single tokens: as texts, or as bytes where a token is part of a character."""
 
 import codecs
-from collections.abc import Sequence
 
 from cutaway.decoding.rules.token_bytes import pieces_of
 from cutaway.tokens import Tokenizer
@@ -27,12 +26,18 @@ class TokenNames:
         except UnicodeDecodeError:
             return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)
 
-    def offsets(self, ids: Sequence[int], start: int = 0) -> list[int]:
-        """Where in the text each token begins, in characters; special tokens take no room."""
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        offsets = []
-        for place, id in enumerate(ids):
-            offsets.append(start)
-            if id not in self.special and id < self.tokenizer.vocab_size:
-                start += len(decoder.decode(self.bytes_of(id, first=place == 0)))
-        return offsets
+
+class Offsets:
+    """Where in a text its tokens begin, in characters, as they come; special tokens take no room."""
+
+    def __init__(self, names: TokenNames) -> None:
+        self.names, self.first, self.length = names, True, 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def next(self, id: int) -> int:
+        """The place of the next token."""
+        start = self.length
+        if id not in self.names.special and id < self.names.tokenizer.vocab_size:
+            self.length += len(self._decoder.decode(self.names.bytes_of(id, first=self.first)))
+            self.first = False
+        return start

@@ -5,7 +5,7 @@ from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
-from itertools import cycle, product
+from itertools import cycle, pairwise, product
 
 import pytest
 import torch
@@ -40,6 +40,7 @@ from cutaway.decoding.rules.scores import (
 )
 from cutaway.decoding.rules.stop_strings import Stopping
 from cutaway.decoding.rules.token_bytes import pieces_of
+from cutaway.decoding.rules.token_steps import TokenSteps
 from cutaway.decoding.search.sampling import Sampling
 from cutaway.decoding.search.search import NEVER
 from cutaway.errors import InputError
@@ -284,6 +285,8 @@ def test_numbers_that_make_no_rule(make, match):
 PATTERNS = [
     r"a*b", r"(ab|a)*c", r"a{2,3}b?", r"[^a]+", r"(a|b){0,2}c", r"(a*)*b", r"a+?b", r"\d+(,\d+)*", r"", r"^ab$",
     r"(?:a|(b|c)?)+", r"\w\s\S\D", r"((a?){3}b)*", r"[a-b1]{2}", r"(?s).,", r"[^\d]{3}", r".{2}", r"(|a)b",
+    r"[ab](?:,[ab])*", r"(?:a|bc)(?:1(?:a|bc))*", r"ab(?:ab)*", r"a(ba)*", r"c?a(?:,a)*b*",
+    r"(?:a(?:,a)*)?(?: a(?:,a)*)*",
 ]  # fmt: skip
 
 
@@ -300,6 +303,46 @@ def test_an_automaton_knows_what_matches_and_what_still_can(pattern):
         assert automaton.matches(states) is (word in full)
         if len(word) < 2:
             assert bool(states) is (word in beginnings)
+
+
+def test_a_list_needs_the_states_of_its_item_once():
+    """A list of lists of lists … is as large as it is deep."""
+    pattern, sizes = "[ab]", []
+    for _ in range(8):
+        pattern = rf"\[{pattern}(?:,{pattern})*\]"
+        sizes.append(len(Automaton(pattern).free))
+    assert max(b - a for a, b in pairwise(sizes)) == sizes[1] - sizes[0]
+    assert Automaton(pattern).matches_text("[" * 8 + "a,b" + "]" * 8)
+    assert not Automaton(pattern).matches_text("[" * 8 + "a,b" + "]" * 7)
+
+
+@pytest.mark.parametrize("kind", [byte_level, byte_fallback])
+def test_all_tokens_at_once_go_where_each_goes_byte_by_byte(kind):
+    pieces = pieces_of(kind(), True)
+    for pattern in (r"[ab]+é?", r"[^a]*", r"\W.", r'"(?:[^"\\]|\\.){0,3}"', "dead"):
+        automaton = Automaton(pattern)
+        steps = TokenSteps(automaton)
+        start = (automaton.start, b"")
+        for reading in (start, automaton.after_byte(start, ord("a")), automaton.after_byte(start, 0xC3)):
+            if reading is None:
+                continue
+            found = {int(id): end for end, ids in steps.ends(reading, pieces) for id in ids}
+            for id, piece in enumerate(pieces.bytes):
+                end = reading if piece else None
+                for byte in piece:
+                    end = end and automaton.after_byte(end, byte)
+                assert found.get(id) == end, (pattern, piece)
+
+
+def test_readings_are_forgotten_when_there_are_too_many(monkeypatch):
+    monkeypatch.setattr("cutaway.decoding.rules.token_steps.MOST_READINGS", 0)
+    pieces, automaton = pieces_of(byte_level(), True), Automaton("[ab]{0,9}")
+    steps, reading = TokenSteps(automaton), (automaton.start, b"")
+    for _ in range(9):
+        found = [(end, ids.tolist()) for end, ids in steps.ends(reading, pieces)]
+        assert found == [(end, ids.tolist()) for end, ids in TokenSteps(automaton).ends(reading, pieces)]
+        assert steps.readings[0] == reading, "only what this call has reached"
+        reading = automaton.after_byte(reading, ord("a"))
 
 
 @pytest.mark.parametrize(
@@ -399,9 +442,9 @@ def test_what_a_match_needs_is_enough_and_not_much_too_much(kind):
     for pattern, most in ((r"[a-z]{50}", 50), ("", 1), ("a*", 1), ("é", 2), (r"(a|[b-z]{9})\.", 2), (r"\d{4}-\d\d", 7)):
         needs = Matching(pattern, tokenizer).needs([1, 5])
         assert 1 <= needs <= most
-        allowed = set(Matching(pattern, tokenizer, needs)._allowed([1, 5], [], [2]))
+        allowed = set(Matching(pattern, tokenizer, needs)._allowed([1, 5], [], [2]).tolist())
         assert allowed
-        assert allowed <= set(Matching(pattern, tokenizer, needs + 1)._allowed([1, 5], [], [2]))
+        assert allowed <= set(Matching(pattern, tokenizer, needs + 1)._allowed([1, 5], [], [2]).tolist())
     text = "Seven unlikely words stand in a row"
     pattern = Matching(f" {text}", tokenizer)
     fewest = [0] + [10**9] * len(f" {text}")
@@ -520,7 +563,7 @@ def test_what_is_spelled_behind_nothing_becomes_a_full_match(prompt, kind):
         for _ in range(limit):
             longer = []
             for new in texts:
-                for id in rule._allowed(prompt, new, [2]):
+                for id in rule._allowed(prompt, new, [2]).tolist():
                     if id == 2:
                         done += 1
                         speller = Speller(tokenizer, prompt)

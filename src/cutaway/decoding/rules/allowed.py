@@ -19,7 +19,7 @@ class Stuck(InputError):
     """No token may follow a text."""
 
 
-def only(scores: Scores, text: Text, allowed: Callable[[list[int], list[int]], list[int]]) -> Scores:
+def only(scores: Scores, text: Text, allowed: Callable[[list[int], list[int]], list[int] | Tensor]) -> Scores:
     """Hides all tokens but those that `allowed` names. Hypotheses that are stuck are lost; an error if all are."""
     may = torch.zeros(scores.shape, dtype=torch.bool)
     running, stuck = 0, []

@@ -2,25 +2,33 @@
 
     generate(model, tokenizer, "The year was", allow=r" \\d{4}\\.")
 
-The expression becomes an automaton. The tokens stand in a tree of bytes, so that all of them are tried at once; what
-may follow a state is found once and kept (Willard & Louf 2023). The end is allowed where the text matches. A token
+The expression becomes an automaton. All tokens are tried at once, byte by byte; what may follow a state is found once
+and kept (Willard & Louf 2023). The end is allowed where the text matches. A token
 after which the text could not become a match within its limit is not.
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from heapq import heappop, heappush
 from typing import ClassVar
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
 from cutaway.decoding.rules.allowed import Stuck, only
 from cutaway.decoding.rules.regex_automaton import LAST, Automaton, Reading, characters_from, first
 from cutaway.decoding.rules.scores import Rule, Scores, Text
 from cutaway.decoding.rules.token_bytes import Pieces, marks_ends_of_words, pieces_of
+from cutaway.decoding.rules.token_steps import TokenSteps
 from cutaway.errors import InputError
 from cutaway.tokens import Tokenizer
 
 UNKNOWN = 1 << 40  # tokens, or more: no way is known
+MOST_KNOWN = 1024
 UNLIKELY = 1000  # bytes: a way over characters that no token stands for is taken if there is no other
 
 
@@ -111,6 +119,8 @@ class Expression:
             raise InputError("allow: this tokenizer marks the ends of words, so a token's text depends on the next one")
         self.automaton, self.tokenizer = Automaton(pattern), tokenizer
         self.special = set(tokenizer.special_ids().values())
+        self.known: dict[tuple[tuple[int, ...], bool], Reading] = {}  # of the last texts
+        self.steps = TokenSteps(self.automaton)
         self.following = lru_cache(maxsize=256)(self._following)
 
     @cached_property
@@ -120,27 +130,27 @@ class Expression:
     def begun(self, prompt: list[int]) -> bool:
         return not self.special.issuperset(prompt)
 
-    def spelled(self, new: list[int], begun: bool) -> bytes:
+    def spelled(self, new: Sequence[int], begun: bool) -> bytes:
         return b"".join(pieces_of(self.tokenizer, begun or place > 0).bytes[id] for place, id in enumerate(new))
 
-    def read(self, data: bytes) -> Reading:
-        reading: Reading | None = (self.automaton.start, b"")
+    def read(self, new: tuple[int, ...], begun: bool) -> Reading:
+        """The reading after these tokens: most often they are one more than before."""
+        reading: Reading | None = self.known.get((new[:-1], begun)) if len(new) > 1 else None
+        data = self.spelled(new, begun) if reading is None else pieces_of(self.tokenizer, True).bytes[new[-1]]
+        reading = (self.automaton.start, b"") if reading is None else reading
         for byte in data:
             reading = self.automaton.after_byte(reading, byte) if reading else None
-        return reading or (frozenset(), b"")
+        if len(self.known) > MOST_KNOWN:
+            self.known.clear()
+        self.known[new, begun] = reading = reading or (frozenset(), b"")
+        return reading
 
-    def _following(self, reading: Reading, begun: bool) -> list[tuple[int, list[int]]]:
+    def _following(self, reading: Reading, begun: bool) -> list[tuple[int, Tensor]]:
         """Tokens by how many more are needed behind them; the fewest first."""
-        found: dict[int, list[int]] = defaultdict(list)
-        waiting = [(pieces_of(self.tokenizer, begun).root, reading)]
-        while waiting:
-            node, reading = waiting.pop()
-            if node.ids:
-                found[self.completion.of(reading)] += node.ids
-            for byte, child in node.children.items():
-                if after := self.automaton.after_byte(reading, byte):
-                    waiting.append((child, after))
-        return sorted(found.items())
+        found: dict[int, list[NDArray[np.int64]]] = defaultdict(list)
+        for end, ids in self.steps.ends(reading, pieces_of(self.tokenizer, begun)):
+            found[self.completion.of(end)].append(ids)
+        return [(far, torch.from_numpy(np.concatenate(some))) for far, some in sorted(found.items())]
 
 
 @lru_cache(maxsize=16)
@@ -172,32 +182,32 @@ class Matching(Rule):
     def needs(self, prompt: list[int]) -> int:
         """How many tokens are enough for a match behind this prompt; `UNKNOWN` where no way is known."""
         expression = self.expression
-        reading = expression.read(b"")
-        ways = [1 + far for far, _ in expression.following(reading, expression.begun(prompt))]
+        begun = expression.begun(prompt)
+        reading = expression.read((), begun)
+        ways = [1 + far for far, _ in expression.following(reading, begun)]
         return min([1 if expression.automaton.matches(reading[0]) else UNKNOWN, *ways])
 
     def __call__(self, scores: Scores, text: Text) -> Scores:
         ends, n = text.ends.tolist(), scores.shape[1]
 
-        def allowed(prompt: list[int], new: list[int]) -> list[int]:
+        def allowed(prompt: list[int], new: list[int]) -> Tensor:
             ids = self._allowed(prompt, new, ends)
-            return ids if self.tokenizer.vocab_size <= n else [id for id in ids if id < n]  # it may know more
+            return ids if self.tokenizer.vocab_size <= n else ids[ids < n]  # it may know more
 
         return only(scores, text, allowed)
 
-    def _allowed(self, prompt: list[int], new: list[int], ends: list[int]) -> list[int]:
+    def _allowed(self, prompt: list[int], new: list[int], ends: list[int]) -> Tensor:
         expression, begun = self.expression, self.expression.begun(prompt)
-        said = expression.spelled(new, begun)
-        states, open_ = expression.read(said)
+        states, open_ = expression.read(tuple(new), begun)
         complete = not open_ and expression.automaton.matches(states)
         groups = expression.following((states, open_), begun or bool(new))
         left = UNKNOWN - 1 if self.limit is None else self.limit - len(new) - 1
-        ids = [id for far, some in groups if far <= left for id in some]
-        if not ids:  # ways that are not known may be there
-            ids = [id for far, some in groups if far >= UNKNOWN for id in some]
-        ids += ends if complete else []
-        if not ids:
-            text = said.decode(errors="replace")
+        some = [ids for far, ids in groups if far <= left]
+        if not some:  # ways that are not known may be there
+            some = [ids for far, ids in groups if far >= UNKNOWN]
+        some += [torch.tensor(ends)] if complete and ends else []
+        if not some:
+            text = expression.spelled(new, begun).decode(errors="replace")
             raise Stuck(
                 f"{self}: {text!r} is complete, but this model has no end token: lower max_tokens"
                 if complete
@@ -205,4 +215,4 @@ class Matching(Rule):
                 if groups
                 else f"{self}: no token of this vocabulary can follow {text!r}"
             )
-        return ids
+        return torch.cat(some)

@@ -12,6 +12,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import takewhile
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
@@ -39,7 +40,6 @@ class Automaton:
         self.free: list[list[int]] = [[]]  # from each state, where one gets without a character
         self.moves: list[tuple[Ranges, int] | None] = [None]  # and with one
         self.known: dict[tuple[States, str], States] = {}
-        self.read: dict[tuple[Reading, int], Reading | None] = {}
         try:
             parsed = parser.parse(pattern)
         except (re.error, RecursionError, OverflowError, TypeError) as error:
@@ -57,19 +57,17 @@ class Automaton:
 
     def after(self, states: States, char: str) -> States:
         key = (states, char)
-        if key not in self.known:
+        after = self.known.get(key)
+        if after is None:
             moves, code = (self.moves[state] for state in states), ord(char)
-            self.known[key] = self._closed(
+            after = self.known[key] = self._closed(
                 [to for move in moves if move is not None for ranges, to in [move] if first(ranges, code, code) >= 0]
             )
-        return self.known[key]
+        return after
 
     def after_byte(self, reading: Reading, byte: int) -> Reading | None:
         """None where no character that begins with these bytes may come."""
-        key = (reading, byte)
-        if key not in self.read:
-            self.read[key] = self._after_byte(reading[0], reading[1] + bytes([byte]))
-        return self.read[key]
+        return self._after_byte(reading[0], reading[1] + bytes([byte]))
 
     def _after_byte(self, states: States, open_: bytes) -> Reading | None:
         low, high, whole = characters_from(open_)
@@ -78,6 +76,10 @@ class Automaton:
             return (after, b"") if after else None
         moves = (self.moves[state] for state in states)
         return (states, open_) if any(move and first(move[0], low, high) >= 0 for move in moves) else None
+
+    def forget(self) -> None:
+        """Frees what was kept of earlier texts."""
+        self.known.clear()
 
     def matches(self, states: States) -> bool:
         return self.last in states
@@ -106,8 +108,15 @@ class Automaton:
 
     def _sequence(self, items: Any, at: int) -> int:
         """States that read these items from state `at` on; the state after them."""
-        for kind, what in items:
-            at = self._item(str(kind), what, at)
+        before = []
+        for place, (kind, what) in enumerate(items):
+            before.append(at)
+            if again := _again(items, place):  # x(,x)*: behind the comma, the states of x once more
+                comma = self._sequence(what[2][:-again], self._fresh(at))
+                self.free[comma].append(before[place - again])
+                at = self._fresh(at)
+            else:
+                at = self._item(str(kind), what, at)
         return at
 
     def _item(self, kind: str, what: Any, at: int) -> int:
@@ -158,23 +167,39 @@ class Automaton:
             case "LITERAL":
                 return ((what, what),)
             case "NOT_LITERAL":
-                return _others(((what, what),))
+                return others(((what, what),))
             case "ANY":
-                return ((0, LAST),) if self.dot_all else _others(((10, 10),))
+                return ((0, LAST),) if self.dot_all else others(((10, 10),))
             case "RANGE":
                 return (what,)
             case "CATEGORY":
                 _, *no, name = str(what).lower().split("_")
-                return _others(_category(name)) if no else _category(name)
+                return others(category(name)) if no else category(name)
             case "IN":
                 inside = bool(what) and str(what[0][0]) != "NEGATE"
                 parts = [self._ranges(str(kind), item) for kind, item in what if str(kind) != "NEGATE"]
-                together = _merged([one for part in parts for one in part])
-                return together if inside else _others(together)
+                together = merged([one for part in parts for one in part])
+                return together if inside else others(together)
         raise self._unknown(kind.lower())
 
     def _unknown(self, what: str) -> InputError:
         return InputError(f"allow={self.pattern!r} uses {what}: write it with characters, classes, | and repeats")
+
+
+def _again(items: Any, place: int) -> int:
+    """How many items in front of a `*` are those with which each of its rounds ends."""
+    kind, what = items[place]
+    if str(kind) not in ("MAX_REPEAT", "MIN_REPEAT") or what[:2] != (0, parser.MAXREPEAT):
+        return 0
+    pairs = zip(range(place - 1, -1, -1), range(len(what[2]) - 1, -1, -1), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: _equal(items[pair[0]], what[2][pair[1]]), pairs))
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two parsed expressions are the same."""
+    if isinstance(one, parser.SubPattern | list | tuple) and isinstance(other, parser.SubPattern | list | tuple):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return bool(one == other)
 
 
 def first(ranges: Ranges, low: int, high: int, among: Sequence[int] | None = None) -> int:
@@ -211,7 +236,7 @@ def characters_from(data: bytes) -> tuple[int, int, bool]:
     return (low, high, len(data) == size) if low <= high else (1, 0, False)
 
 
-def _merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
+def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
     found: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
         if found and low <= found[-1][1] + 1:
@@ -221,14 +246,14 @@ def _merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
     return tuple(found)
 
 
-def _others(ranges: Ranges) -> Ranges:
+def others(ranges: Ranges) -> Ranges:
     """All other characters."""
     edges = [-1, *(edge for one in ranges for edge in one), LAST + 1]
     return tuple((low + 1, high - 1) for low, high in zip(edges[::2], edges[1::2], strict=True) if low + 1 < high)
 
 
 @lru_cache(maxsize=8)
-def _category(name: str) -> Ranges:
+def category(name: str) -> Ranges:
     r"""The characters of \d, \s or \w."""
     everything = "".join(map(chr, range(LAST + 1)))
     return tuple((found.start(), found.end() - 1) for found in re.finditer(f"{CATEGORIES[name]}+", everything))

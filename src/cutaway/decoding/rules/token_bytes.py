@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cutaway.tokens import Tokenizer
 from cutaway.tokens.marks import BYTE, visible_bytes
 
@@ -52,6 +55,12 @@ class Pieces:
                 return None
             node = node.children.get(byte)
         return node
+
+    @cached_property
+    def joined(self) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+        """The bytes of all tokens, one after another; where each token begins, and how long it is."""
+        lengths = np.array([len(piece) for piece in self.bytes], dtype=np.int64)
+        return np.frombuffer(b"".join(self.bytes), dtype=np.uint8), np.cumsum(lengths) - lengths, lengths
 
     @cached_property
     def characters(self) -> list[int]:

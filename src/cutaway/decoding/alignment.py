@@ -78,6 +78,12 @@ class Alignment:
         )
 
 
+def identical(text: str) -> Alignment:
+    """The alignment of a text with itself."""
+    words = word_spans(text)
+    return Alignment(text, text, words, words, [torch.eye(len(words))])
+
+
 def joined_alignment(source: str, target: str, parts: Sequence[Alignment]) -> Alignment:
     """The alignment of a text from those of its sentences, whose words stand at their places in the text."""
     source_words = [word for part in parts for word in part.source_words]

@@ -63,7 +63,7 @@ class BodyTooSlow(RefusedRequest):
     """The body has not come in time."""
 
     status, code = 408, "body_too_slow"
-    headers: ClassVar[Mapping[str, str]] = {"connection": "close", "x-should-retry": "false"}
+    headers: ClassVar[Mapping[str, str]] = {"x-should-retry": "false"}
 
 
 class NotReady(RefusedRequest):

@@ -35,22 +35,33 @@ class Watched:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        given = Headers(scope=scope).get("x-request-id", "")
+        headers = Headers(scope=scope)
+        given = headers.get("x-request-id", "")
         id = given if REQUEST_ID.fullmatch(given) else uuid4().hex
         facts: dict[str, Any] = {}  # what the route has to say for the log
         scope.setdefault("state", {}).update(id=id, facts=facts)
         start, status = time.monotonic(), 0
+        unread = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+
+        async def read() -> Message:
+            nonlocal unread
+            message = await receive()
+            unread = message.get("more_body", False)
+            return message
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["x-request-id"] = id
+                answered = MutableHeaders(scope=message)
+                answered["x-request-id"] = id
+                if unread:  # nobody reads the rest of a body that was refused
+                    answered["connection"] = "close"
             await send(message)
 
         self.service.n_open += 1
         try:
-            await self.app(scope, receive, send_with_id)
+            await self.app(scope, read, send_with_id)
         except Exception as error:
             answer = answer_to(error, scope)
             if answer.status_code >= 500:

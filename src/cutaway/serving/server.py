@@ -5,6 +5,7 @@ SIGTERM and Ctrl-C drain: what runs may end, for at most `drain_seconds`; new re
 """
 
 import asyncio
+import os
 import signal
 import socket
 import time
@@ -98,5 +99,6 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        number = getattr(error, "errno", None)  # a name that leads nowhere has one of another kind
+        reason = str(error) if isinstance(error, socket.gaierror) or not number else os.strerror(number)
         raise InputError(f"host={host} port={port}: {reason.lower()}; choose another one") from None

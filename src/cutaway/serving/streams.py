@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -29,23 +29,18 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, R]) -> R:
     task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(request))
     try:
         await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientGone("the client has left")
-        return task.result()
+        if task.done():
+            return task.result()
+        raise ClientGone("the client has left")
     finally:
-        await _cancelled(task, gone)
+        task.cancel()
+        gone.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
 
 
 async def _gone(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-async def _cancelled(*tasks: "asyncio.Future[Any]") -> None:
-    for task in tasks:
-        task.cancel()
-        with suppress(asyncio.CancelledError, Exception):
-            await task
 
 
 class EventStream(StreamingResponse):

@@ -2,7 +2,7 @@
 
 import base64
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -14,12 +14,14 @@ from cutaway.decoding.options import GenerationOptions
 from cutaway.decoding.single_pass import Row, rows_of
 from cutaway.decoding.token_scores import prompt_scores
 from cutaway.errors import InputError
+from cutaway.serving import chat_template
 from cutaway.serving.generation import Piece, Texts, Whole, start
 from cutaway.serving.openai_requests import ChatRequest, CompletionRequest, EmbeddingRequest, Prompt, TextRequest
 from cutaway.serving.schemas import OptionsRoute, body
 from cutaway.serving.service import ReadyService, ServedModel, Service
 from cutaway.serving.streams import EventStream, unless_gone
 from cutaway.serving.token_names import Offsets, TokenNames
+from cutaway.tokens import Tokenizer
 
 router = APIRouter(tags=["OpenAI"], route_class=OptionsRoute)
 Scored = Sequence[tuple[int, TokenScore | None]]  # tokens; nothing precedes the first of a prompt
@@ -221,15 +223,20 @@ async def chat_completions(
 ) -> Response:
     """Answer in a conversation, which the model's own template makes into a prompt."""
     served = service.model(asked.model)
-    prompt = await service.in_thread(lambda: chat_prompt(served, asked.messages))
+    tokenizer = served.text_tokenizer()
+    prompt = await service.in_thread(lambda: chat_prompt(served.name, tokenizer, asked.conversation()))
+    allow = await service.in_thread(asked.allowed)
     most = service.limits.max_tokens if asked.most_tokens is None else asked.most_tokens
-    options = asked.generation(1, service.limits, max_tokens=most)
+    options = asked.generation(1, service.limits, max_tokens=most, allow=allow)
     return await unless_gone(request, ChatAnswer(request, service, served, asked).response([prompt], options))
 
 
-def chat_prompt(served: ServedModel, messages: Sequence[Any]) -> list[int]:
+def chat_prompt(name: str, tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]]) -> list[int]:
     """The tokens of a conversation. The template writes special tokens where they belong, so none are added."""
-    raise InputError(f"model={served.name!r} has no chat template: use /v1/completions")
+    if tokenizer.chat_template is None:
+        raise InputError(f"model={name!r} has no chat template: it continues texts, at /v1/completions")
+    text = chat_template.render(tokenizer.chat_template, messages, tokens=chat_template.special_tokens(tokenizer))
+    return tokenizer.encode(text, special=False)
 
 
 class ChatAnswer(TextAnswer):

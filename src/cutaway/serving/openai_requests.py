@@ -2,15 +2,18 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, replace
 from typing import Any, Literal
 
 from cutaway.arguments import Options, option, same_option
-from cutaway.decoding.engine.row_watch import Watch
-from cutaway.decoding.options import GenerationOptions
+from cutaway.decoding.engine.row_watch import Watch, check_watch
+from cutaway.decoding.options import GenerationOptions, SearchOptions
 from cutaway.decoding.rules.json_schema import any_object, pattern_of
 from cutaway.errors import InputError
+from cutaway.model.model import DecoderModel
 from cutaway.serving.limits import Limits
+from cutaway.serving.schemas import read_options
+from cutaway.serving.watching import WatchRequest
 
 TOP = 20  # likeliest tokens that are shown at most
 MODEL = "The name of a model: /v1/models lists them."
@@ -47,6 +50,7 @@ class TextRequest(Options):
     groups: int = same_option(GenerationOptions, "groups")
     diversity: float | None = same_option(GenerationOptions, "diversity")
     prune: float | None = same_option(GenerationOptions, "prune")
+    watch: Mapping[str, Any] | None = option(None, "What to show of the inside of each text: see docs/serving.md.")
 
     def check(self) -> None:
         if self.stream_options is not None and not self.stream:
@@ -64,9 +68,23 @@ class TextRequest(Options):
         raise NotImplementedError
 
     @property
-    def watch(self) -> Watch | None:
-        """What is watched while the texts are generated."""
-        return None if self.top_scores is None else Watch(top=max(1, self.top_scores))
+    def wished(self) -> WatchRequest:
+        """What to show of the inside."""
+        try:
+            return read_options(WatchRequest, self.watch or {})
+        except InputError as error:
+            raise InputError(f"watch: {error}") from None
+
+    def engine_watch(self, model: DecoderModel, search: SearchOptions) -> Watch | None:
+        """What the engine keeps of the texts while it generates them, if anything."""
+        if self.top_scores is None and not self.watch:
+            return None
+        try:
+            kept = self.wished.watch(model, search)
+            check_watch(model, kept)
+        except InputError as error:
+            raise InputError(f"watch: {error}") from None
+        return kept if self.top_scores is None else replace(kept, top=max(kept.top, self.top_scores, 1))
 
     @property
     def texts_per_prompt(self) -> int:

@@ -3,6 +3,7 @@
 import base64
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -21,6 +22,7 @@ from cutaway.serving.schemas import OptionsRoute, body
 from cutaway.serving.service import ReadyService, ServedModel, Service
 from cutaway.serving.streams import EventStream, unless_gone
 from cutaway.serving.token_names import Offsets, TokenNames
+from cutaway.serving.watching import Shown
 from cutaway.tokens import Tokenizer
 
 router = APIRouter(tags=["OpenAI"], route_class=OptionsRoute)
@@ -85,7 +87,7 @@ class TextAnswer:
     async def response(self, prompts: Sequence[Prompt], options: GenerationOptions) -> Response:
         """Submits the jobs, so that what is wrong with them is a status; then sends what they write."""
         asked = self.asked
-        texts = await start(self.service, self.served, prompts, options, stream=asked.stream, watch=asked.watch)
+        texts = await start(self.service, self.served, prompts, options, stream=asked.stream, watch=asked.engine_watch)
         self.each = len(texts.tickets) // len(prompts)  # jobs of a prompt
         try:
             await self.prepare(prompts, texts)
@@ -95,23 +97,34 @@ class TextAnswer:
         if asked.stream:
             return EventStream(self.request, self.chunks(texts))
         found = await texts.whole()
-        choices = await self.service.in_thread(lambda: self.choices(found))
+        run = self.service.compute if asked.watch else self.service.in_thread  # a lens reads the model's head
+        choices = await run(lambda: self.choices(texts, found))
         usage = self.usage(texts, [one for each in found for one in each])
         return JSONResponse({**self.head, "object": self.kind, "choices": choices, "usage": usage})
 
     async def prepare(self, prompts: Sequence[Prompt], texts: Texts) -> None:
         """What has to be known before the first text."""
 
-    def choices(self, found: Sequence[Sequence[Whole]]) -> list[dict[str, Any]]:
+    def choices(self, texts: Texts, found: Sequence[Sequence[Whole]]) -> list[dict[str, Any]]:
         """The texts of each prompt, the best `n` of them if there are more."""
         choices: list[dict[str, Any]] = []
         for first in range(0, len(found), self.each):
-            texts = [one for job in found[first : first + self.each] for one in job]
+            wholes = [one for job in found[first : first + self.each] for one in job]
             if self.asked.texts_per_prompt > self.asked.n:
-                texts.sort(key=lambda one: -one.generated.score)
-            for one in texts[: self.asked.n]:
-                choices.append(self.choice(first // self.each, len(choices), one))
+                wholes.sort(key=lambda one: -one.generated.score)
+            for one in wholes[: self.asked.n]:
+                choice = self.choice(first // self.each, len(choices), one)
+                choices.append({**choice, **self.shown(texts, one)})
         return choices
+
+    def shown(self, texts: Texts, whole: Whole) -> dict[str, Any]:
+        """The inside of a text, if it was asked for."""
+        if not self.asked.watch:
+            return {}
+        plan, number = texts.plan, whole.number
+        job, ticket = plan.jobs[number], texts.tickets[number]
+        shown = Shown(self.asked.wished, plan.model, self.names.tokenizer, job, ticket, whole.generated.ids)
+        return {"watch": shown.to_dict(plan.options.search)}
 
     def choice(self, prompt: int, index: int, whole: Whole) -> dict[str, Any]:
         raise NotImplementedError
@@ -130,8 +143,12 @@ class TextAnswer:
             if piece is None:
                 yield None
                 continue
-            wholes += [piece.whole] if piece.whole else []
-            yield chunk(self.choice_of_piece(piece))
+            shown: dict[str, Any] = {}
+            if piece.whole is not None:
+                wholes.append(piece.whole)
+                if self.asked.watch:
+                    shown = await self.service.compute(partial(self.shown, texts, piece.whole))
+            yield chunk({**self.choice_of_piece(piece), **shown})
         if usage:
             usage = {"usage": self.usage(texts, wholes)}
             yield {**self.head, "object": self.kind_of_chunk, "choices": [], **usage}

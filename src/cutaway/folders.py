@@ -43,7 +43,7 @@ class Kind:
         return any(fnmatch(name, pattern) for pattern in self.files)
 
 
-TOKENIZER = Kind("tokenizer", "tokenizer.json", ("tokenizer.json", "tokenizer_config.json"))
+TOKENIZER = Kind("tokenizer", "tokenizer.json", ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"))
 VECTORS = Kind("word vectors", "vectors.npy", ("vectors.npy", "words.txt"))
 
 

@@ -13,6 +13,7 @@ from tokenizers import models, pre_tokenizers
 from transformers import AutoTokenizer
 
 from cutaway.checkpoints import export, import_model, load, load_tokenizer, save
+from cutaway.checkpoints.hf_tokenizer import exported_tokenizer
 from cutaway.checkpoints.tensors import open_tensors
 from cutaway.errors import CheckpointError, InputError
 from cutaway.tokens import Tokenizer
@@ -125,3 +126,14 @@ def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(tmp_path: Path):
         with pytest.raises(CheckpointError, match="the tokenizer has 267 tokens, but the model knows 266"):
             write(model, tmp_path / "out", words(model.config.vocab_size + 1))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_chat_template_goes_with_a_tokenizer_that_is_changed_on_the_way(tmp_path: Path):
+    """`transformers` is told what stands around a text; a translator's tags take the space behind them."""
+    backend = Backend(models.WordLevel({"a": 0, "<sos>": 1, "<eos>": 2, "<2de>": 3}, unk_token="a"))
+    backend.add_special_tokens(["<sos>", "<eos>", "<2de>"])
+    tokenizer = Tokenizer(backend, chat_template="{{ messages }}")
+    for name in ("gpt2", "transformer"):
+        found = exported_tokenizer(tokenizer, tiny.tiny(name, start_id=1, end_ids=(2,)).config)
+        assert found is not tokenizer
+        assert found.chat_template == "{{ messages }}"

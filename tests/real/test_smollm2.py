@@ -16,6 +16,7 @@ from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 from cutaway.checkpoints import export, import_model, load, load_tokenizer
 from cutaway.decoding import greedy
 from cutaway.model.model import Model
+from cutaway.serving.chat_template import render, special_tokens
 from cutaway.tokens import Tokenizer
 
 QUESTION = "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n"
@@ -101,3 +102,24 @@ def test_the_example_of_the_guide_runs_and_prints_what_the_guide_says(
     said = capsys.readouterr().out
     assert "The capital of France is Paris." in said
     assert "tensor(0.80" in said
+
+
+def test_its_chat_template_writes_what_transformers_writes(
+    path: Path, ours: Model, tokenizer: Tokenizer, tmp_path: Path
+):
+    """Also after import and export, each of which keeps it."""
+    import_model(path, tmp_path / "own")
+    own = load_tokenizer(tmp_path / "own")
+    assert own.chat_template == tokenizer.chat_template
+    export(ours, tmp_path / "out", own)
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "out")
+    question, answer = (
+        {"role": "user", "content": "What is\nthe capital?"},
+        {"role": "assistant", "content": "Paris {{ x }}"},
+    )
+    for messages in ([question], [{"role": "system", "content": "Be brief."}, question, answer, question]):
+        for ask in (False, True):
+            expected = theirs.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask)
+            assert expected.endswith("<|im_start|>assistant\n") is ask
+            found = render(own.chat_template, messages, add_generation_prompt=ask, tokens=special_tokens(own))
+            assert found == expected

@@ -154,7 +154,7 @@ def names_in(module: str) -> set[str]:
     names = {path.stem for path in folder.iterdir()} if folder.is_dir() else set()
     for node in ast.walk(ast.parse(file.read_text())) if file.exists() else ():
         match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 names.add(name)
             case ast.Name(id=name, ctx=ast.Store()):
                 names.add(name)

@@ -104,3 +104,14 @@ def test_bos_is_added_where_the_file_says_so_and_for_llama3():
     assert build("gpt-2", add_bos_token=True).encode("a") == [0, IDS["a"]]
     assert build("llama-bpe").encode("a") == [0, IDS["a"]]
     assert build("llama-bpe", add_bos_token=False).encode("a") == [IDS["a"]]
+
+
+def test_the_chat_template_comes_along():
+    metadata = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.tokens": TOKENS,
+        "tokenizer.ggml.merges": MERGES,
+    }
+    assert gguf_tokenizer(metadata).chat_template is None
+    assert gguf_tokenizer(metadata | {"tokenizer.chat_template": "{{ messages }}"}).chat_template == "{{ messages }}"
+    assert gguf_tokenizer(metadata | {"tokenizer.chat_template": 5}).chat_template is None

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tokenizers
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 from transformers import BertTokenizer, GPT2Tokenizer, OpenAIGPTTokenizer, RobertaTokenizer
 
+from cutaway.errors import CheckpointError
 from cutaway.tokens import Tokenizer, find_tokenizer
 from cutaway.tokens.roles import find_roles, stated_roles
 
@@ -156,3 +158,61 @@ def test_a_token_of_a_usual_name_has_its_role_unless_another_is_stated(role: str
     assert find_roles({*names}, {}) == {role: names[0]}
     assert find_roles({*names, "<odd>"}, {role: "<odd>"}) == {role: "<odd>"}
     assert find_roles({"<odd>"}, {}) == {}
+
+
+TEMPLATE = "{{ messages }}"
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, None),
+        ({"tokenizer_config.json": {"chat_template": TEMPLATE}}, TEMPLATE),
+        ({"tokenizer_config.json": {"chat_template": None}}, None),
+        ({"tokenizer_config.json": {"chat_template": "old"}, "chat_template.jinja": TEMPLATE}, TEMPLATE),
+        (
+            {
+                "tokenizer_config.json": {
+                    "chat_template": [{"name": "tools", "template": "x"}, {"name": "default", "template": TEMPLATE}]
+                }
+            },
+            TEMPLATE,
+        ),
+        ({"tokenizer_config.json": {"chat_template": [{"name": "tools", "template": "x"}, 5]}}, None),
+    ],
+)
+@pytest.mark.parametrize("form", ["tokenizer.json", "vocab.txt"])
+def test_a_chat_template_is_read_and_written_again(
+    tmp_path: Path, form: str, files: dict[str, Any], expected: str | None
+):
+    folder = tmp_path / "from"
+    folder.mkdir()
+    if form == "vocab.txt":
+        (folder / form).write_text("[UNK]\n[CLS]\n[SEP]\na\n")
+    else:
+        (folder / form).write_text(tokenizers.Tokenizer(models.WordLevel({"a": 0}, "a")).to_str())
+    for name, content in files.items():
+        (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
+    found = find_tokenizer(folder)
+    assert found.chat_template == expected
+    found.save(tmp_path / "to")
+    assert Tokenizer.load(tmp_path / "to").chat_template == expected
+    (tmp_path / "to" / "chat_template.jinja").write_text("of an earlier one")
+    found.save(tmp_path / "to")
+    assert Tokenizer.load(tmp_path / "to").chat_template == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("tokenizer_config.json", b'{"chat_template": 5}', "chat_template is neither a text nor a list of named ones"),
+        ("tokenizer_config.json", b'{"chat_template": [{"name": "default", "template": 5}]}', "neither a text nor"),
+        ("chat_template.jinja", b"a\xff", r"chat_template\.jinja is not UTF-8 at byte 1"),
+        ("chat_template.jinja", b"a" * ((1 << 20) + 1), r"chat_template\.jinja"),
+    ],
+)
+def test_a_chat_template_that_is_none(tmp_path: Path, name: str, content: bytes, message: str):
+    (tmp_path / "tokenizer.json").write_text(tokenizers.Tokenizer(models.WordLevel({"a": 0}, "a")).to_str())
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(CheckpointError, match=message):
+        find_tokenizer(tmp_path)

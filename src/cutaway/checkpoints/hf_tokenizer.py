@@ -38,7 +38,7 @@ def exported_tokenizer(tokenizer: Tokenizer, config: Config) -> Tokenizer:
     copy = Backend.from_str(tokenizer.backend.to_str())
     copy.post_processor = None
     surround(copy, bos, eos)
-    return Tokenizer(copy, tokenizer.roles)
+    return Tokenizer(copy, tokenizer.roles, tokenizer.chat_template)
 
 
 def _with_space_behind_tags(tokenizer: Tokenizer) -> Tokenizer:
@@ -51,4 +51,4 @@ def _with_space_behind_tags(tokenizer: Tokenizer) -> Tokenizer:
     description = json.loads(tokenizer.backend.to_str())
     for token in description["added_tokens"]:
         token["rstrip"] = token["rstrip"] or token["content"] in tags
-    return Tokenizer(Backend.from_str(json.dumps(description)), tokenizer.roles)
+    return Tokenizer(Backend.from_str(json.dumps(description)), tokenizer.roles, tokenizer.chat_template)

@@ -11,8 +11,9 @@ from cutaway.folders import Kind, files_in, finish_replacing
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "model-*-of-*.safetensors")
 MODEL = Kind("model", "config.json", (*WEIGHTS, *"""
     config.json generation_config.json preprocessor_config.json
-    certificate.json tokenizer.json tokenizer_config.json special_tokens_map.json vocab.json merges.txt vocab.txt
-    tokenizer.model model.bin vocabulary.json shared_vocabulary.json source_vocabulary.json target_vocabulary.json
+    certificate.json tokenizer.json tokenizer_config.json chat_template.jinja special_tokens_map.json
+    vocab.json merges.txt vocab.txt tokenizer.model model.bin
+    vocabulary.json shared_vocabulary.json source_vocabulary.json target_vocabulary.json
     model.onnx encoder.onnx decoder.onnx model.onnx.data encoder.onnx.data decoder.onnx.data
 """.split()))  # fmt: skip
 

@@ -100,10 +100,10 @@ class Service:
             cancellation.set()
 
     @asynccontextmanager
-    async def in_time(self) -> AsyncIterator[None]:
-        """Inside, an answer is given up after the time that the limits grant it."""
+    async def in_time(self, seconds: float | None = None) -> AsyncIterator[None]:
+        """Inside, an answer is given up after the time that the limits grant it, or what is left of that."""
         try:
-            async with asyncio.timeout(self.limits.max_seconds):
+            async with asyncio.timeout(self.limits.max_seconds if seconds is None else seconds):
                 yield
         except TimeoutError:
             raise OutOfTime(f"the answer is not there after {self.limits.max_seconds:g} seconds") from None

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
 
 from cutaway.arguments import Options, option, same_option
 from cutaway.decoding.alignment import identical
@@ -20,7 +21,7 @@ from cutaway.decoding.engine.worker import Ticket
 from cutaway.decoding.options import TranslationOptions
 from cutaway.decoding.search.search import Hypothesis, Job
 from cutaway.decoding.translate import Translation, TranslationPlan, translations
-from cutaway.errors import InputError
+from cutaway.errors import CutawayError, InputError
 from cutaway.model.model import EncoderDecoderModel
 from cutaway.serving.detection import detect
 from cutaway.serving.gates import check_key
@@ -84,17 +85,24 @@ def fields_of(kind: type[Options]) -> Callable[[Request], Awaitable[Any]]:
     """A dependency that reads the fields of a request, JSON or a form; without a key that fits it refuses them."""
 
     async def read(request: Request) -> Any:
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() in FORMS:
-            async with request.form(max_files=0, max_part_size=request.app.state.service.limits.max_body) as form:
-                values: Mapping[str, Any] = {name: _typed(kind, name, form.getlist(name)) for name in form}
-        else:
-            values = json_object(await request.body())
-        asked = read_options(kind, values)
-        check_key(request.app.state.service, request.state.key, asked.api_key)  # type: ignore[attr-defined]
-        return asked
+        service: Service = request.app.state.service
+        try:
+            values = await _fields(kind, request, service.limits.max_body)
+        except (CutawayError, HTTPException):
+            check_key(service, request.state.key)  # whoever has no key is told nothing else
+            raise
+        check_key(service, request.state.key, str(values.get("api_key", "")))
+        return read_options(kind, values)
 
     read.reads = kind  # type: ignore[attr-defined]  # for `OptionsRoute`
     return read
+
+
+async def _fields(kind: type[Options], request: Request, most: int) -> Mapping[str, Any]:
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() in FORMS:
+        async with request.form(max_files=0, max_part_size=most) as form:
+            return {name: _typed(kind, name, form.getlist(name)) for name in form}
+    return json_object(await request.body())
 
 
 def _typed(kind: type[Options], name: str, values: Sequence[Any]) -> Any:

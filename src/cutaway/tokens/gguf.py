@@ -39,11 +39,19 @@ def gguf_tokenizer(metadata: Mapping[str, Any], where: str = "the GGUF file") ->
         raise CheckpointError(f"{where} adds a token to every text, but does not say which")
     if kind == "llama":
         space_before = bool(metadata.get("tokenizer.ggml.add_space_prefix", True))
-        return pieces_bpe(pieces, roles, where, add_bos, add_eos, space_before)
+        tokenizer = pieces_bpe(pieces, roles, where, add_bos, add_eos, space_before)
+    else:
+        tokenizer = _byte_bpe(metadata, pieces, _merges(metadata, where), roles, where, (add_bos, add_eos))
+    template = metadata.get("tokenizer.chat_template")
+    tokenizer.chat_template = template if isinstance(template, str) else None
+    return tokenizer
+
+
+def _merges(metadata: Mapping[str, Any], where: str) -> list[tuple[str, str]]:
     merges = metadata.get("tokenizer.ggml.merges")
     if not isinstance(merges, list) or not all(isinstance(merge, str) for merge in merges):
         raise CheckpointError(f"{where} has no list of merges (tokenizer.ggml.merges)")
-    return _byte_bpe(metadata, pieces, split_merges(merges, where), roles, where, (add_bos, add_eos))
+    return split_merges(merges, where)
 
 
 def _byte_bpe(

@@ -15,7 +15,7 @@ from cutaway.files import MEGABYTE, naming, read_bytes, read_json
 from cutaway.folders import finish_replacing
 from cutaway.tokens.library_errors import damaged_tokenizer
 from cutaway.tokens.pipeline import byte_level, split_merges, with_special, wordpiece
-from cutaway.tokens.roles import CONFIG, stated_roles
+from cutaway.tokens.roles import CONFIG, stated_roles, stated_template
 from cutaway.tokens.tokenizer import FILE, Tokenizer
 
 FORMS = "tokenizer.json, vocab.txt, vocab.json with merges.txt"
@@ -29,10 +29,14 @@ def find_tokenizer(folder: Path) -> Tokenizer | None:
     finish_replacing(folder)
     if (folder / FILE).exists():
         return Tokenizer.load(folder)
+    tokenizer = None
     if (folder / "vocab.json").exists() and (folder / "merges.txt").exists():
-        return _read_bpe(folder)
-    if (folder / "vocab.txt").exists():
-        return _read_wordpiece(folder)
+        tokenizer = _read_bpe(folder)
+    elif (folder / "vocab.txt").exists():
+        tokenizer = _read_wordpiece(folder)
+    if tokenizer is not None:
+        tokenizer.chat_template = stated_template(folder)
+        return tokenizer
     for name in UNREAD:
         if (folder / name).exists():
             raise CheckpointError(

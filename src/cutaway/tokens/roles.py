@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any
 
-from cutaway.errors import InputError
-from cutaway.files import read_json
+from cutaway.errors import CheckpointError, InputError
+from cutaway.files import MEGABYTE, read_bytes, read_json
 
 USUAL_NAMES = {
     "unk": ("<unk>", "[UNK]"),
@@ -23,6 +23,7 @@ USUAL_NAMES = {
     "mask": ("[MASK]", "<mask>"),
 }
 CONFIG = "tokenizer_config.json"
+TEMPLATE = "chat_template.jinja"
 OLD_CONFIG = "special_tokens_map.json"
 
 
@@ -54,6 +55,24 @@ def _roles_in(config: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(content, str):
             roles[role] = content
     return roles
+
+
+def stated_template(folder: Path) -> str | None:
+    """The chat template beside a tokenizer: in a file of its own, or in its config, there also as one of several."""
+    if (folder / TEMPLATE).exists():
+        data = read_bytes(folder / TEMPLATE, MEGABYTE)
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise CheckpointError(f"{folder / TEMPLATE} is not UTF-8 at byte {error.start}") from None
+    found = read_json(folder / CONFIG).get("chat_template") if (folder / CONFIG).exists() else None
+    if isinstance(found, list):
+        found = next(
+            (one.get("template") for one in found if isinstance(one, dict) and one.get("name") == "default"), None
+        )
+    if found is not None and not isinstance(found, str):
+        raise CheckpointError(f"{folder / CONFIG}: chat_template is neither a text nor a list of named ones")
+    return found
 
 
 def tag_token(tag: str) -> str:

@@ -20,7 +20,7 @@ from cutaway.folders import TOKENIZER, finish_replacing, replacing_folder
 from cutaway.tokens.expansion import refuse_growth
 from cutaway.tokens.library_errors import damaged_tokenizer, input_errors, refuse_broken_charsmap
 from cutaway.tokens.marks import continuing_ids
-from cutaway.tokens.roles import CONFIG, find_roles, find_tags, stated_roles, tag_token
+from cutaway.tokens.roles import CONFIG, find_roles, find_tags, stated_roles, stated_template, tag_token
 
 FILE = "tokenizer.json"
 LIMIT = 128 * MEGABYTE  # a vocabulary of a million entries needs half as much
@@ -44,10 +44,16 @@ class Tokenizer:
 
     file: Path | None = None  # that it was read from
 
-    def __init__(self, backend: tokenizers.Tokenizer, roles: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        backend: tokenizers.Tokenizer,
+        roles: Mapping[str, str] | None = None,
+        chat_template: str | None = None,
+    ) -> None:
         backend.no_padding()  # files may silently pad, or truncate to 128 tokens: here the caller does both
         backend.no_truncation()
         self.backend = backend
+        self.chat_template = chat_template  # how a conversation is written for the model, in Jinja: never run here
         highest = max(backend.get_vocab(with_added_tokens=True).values(), default=-1)
         if highest >= MOST_IDS:
             raise CheckpointError(f"a token has the id {highest:,}; at most {MOST_IDS:,} are supported")
@@ -66,14 +72,15 @@ class Tokenizer:
         refuse_broken_charsmap(description.get("normalizer"), file)
         refuse_growth(description, file)
         with naming(file), damaged_tokenizer(str(file)):
-            tokenizer = cls(tokenizers.Tokenizer.from_buffer(data), stated_roles(file.parent))
+            backend = tokenizers.Tokenizer.from_buffer(data)
+            tokenizer = cls(backend, stated_roles(file.parent), stated_template(file.parent))
             tokenizer.backend = tokenizer._without_dropout()  # a file may ask for it, silently
             tokenizer._try_once()
         tokenizer.file = file
         return tokenizer
 
     def save(self, folder: Path) -> None:
-        """Write tokenizer.json, and the roles in tokenizer_config.json where other tools look for them.
+        """Write tokenizer.json, and in tokenizer_config.json, where other tools look, the roles and the chat template.
 
         An earlier tokenizer in the folder is replaced, both files at once.
         """
@@ -86,9 +93,10 @@ class Tokenizer:
         with replacing(folder / FILE) as temporary:
             temporary.write_text(self._without_dropout().to_str(pretty=True), encoding="utf-8")
         roles = {f"{role}_token": token for role, token in self.roles.items()}
+        chat = {} if self.chat_template is None else {"chat_template": self.chat_template}
         write_json(
             folder / CONFIG,
-            {"tokenizer_class": "PreTrainedTokenizerFast", **roles, "clean_up_tokenization_spaces": False},
+            {"tokenizer_class": "PreTrainedTokenizerFast", **roles, **chat, "clean_up_tokenization_spaces": False},
         )
 
     def __call__(self, text: str, special: bool = True) -> list[int]:
@@ -197,7 +205,7 @@ class Tokenizer:
         if not isinstance(copy.model, tokenizers.models.BPE):
             raise InputError(f"only BPE has merges to drop; this is a {type(copy.model).__name__}")
         copy.model.dropout = dropout or None
-        return Tokenizer(copy, self.roles)
+        return Tokenizer(copy, self.roles, self.chat_template)
 
     def _without_dropout(self) -> tokenizers.Tokenizer:
         return self.with_dropout(0.0).backend if getattr(self.backend.model, "dropout", None) else self.backend

@@ -59,6 +59,22 @@ def tags(page):
     return [piece.raw for piece in _pieces(page) if piece.name and piece.raw]
 
 
+def test_tags_keep_their_order_where_their_words_are_not_found():
+    many = " ".join(f"<b>w{n}</b> x" for n in range(9))
+    for said in ("Eins zwei.", "Eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf.", ""):
+        found = translate_html(f"<p>{many}</p>", lambda texts, said=said: [said] * len(texts))
+        assert tags(found) == tags(f"<p>{many}</p>"), found
+        assert [piece.text for piece in _pieces(found) if piece.text.strip()] or not said
+
+
+def test_two_elements_have_two_places():
+    page = "<a>one</a> and <b>one</b>"
+    known = {"one and one": "eins und eins", "one": "eins"}
+    assert translate_html(page, lambda texts: [known[text] for text in texts]) == "<a>eins</a> und <b>eins</b>"
+    known["one and one"] = "nur eins, mehr nicht"
+    assert tags(translate_html(page, lambda texts: [known[text] for text in texts])) == tags(page)
+
+
 @given(pages)
 def test_every_text_is_asked_for_once(page):
     asked = []

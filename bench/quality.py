@@ -15,7 +15,7 @@ from typing import Any
 import cutaway
 from cutaway.checkpoints import export
 from cutaway.data.text_files import read_lines
-from cutaway.decoding.translate import encode_sources, translate_all
+from cutaway.decoding.translate_sentences import encode_sources, translate_all
 from cutaway.evaluation.bleu import bleu_counts
 from cutaway.evaluation.bootstrap import compare
 from cutaway.model.precision import with_precision

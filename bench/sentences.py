@@ -21,7 +21,7 @@ WARM = 64  # sentences before the clock starts
 
 def translator(name: str, model: Path, exported: Path, to: str, beam: int, prune: float | None, batch: int) -> Any:
     import cutaway
-    from cutaway.decoding.translate import encode_sources, translate_all
+    from cutaway.decoding.translate_sentences import encode_sources, translate_all
     from cutaway.model.precision import with_precision
 
     net: Any = cutaway.load(model)

@@ -2,8 +2,8 @@
 
 tokens        text → ids and back
 model         the parts: embeddings, positions, masks, attention, feed-forward, norms, blocks, encoder, decoder, heads
-families      assemblies of parts, one file each
-bundled       the models that come along, and how a name finds one
+families      models assembled from parts, one file each
+bundled       the models that come with Cutaway, by name
 checkpoints   a model folder on disk; published layouts in and out
 objectives    what a model is trained to do
 data          files → examples → batches
@@ -11,11 +11,11 @@ decoding      from a model to words: greedy, sampling, beam search
 evaluation    how good it is
 training      the loop, its optimizer, its schedule, its exact resume
 pictures      every chart, page and terminal picture
-inside        what happens in there: attention, residual stream, lens, patching, circuits
+inside        what happens inside a model: attention, residual stream, lens, patching, circuits
 certificate   what `cutaway verify` measures
 before        what came before: Markov chains, n-grams, word vectors, Shannon's game, formal languages, the ladder
-toys          models that are trained in a minute, to be shown
-serving       the models over HTTP
+toys          demonstration models that train in a minute
+serving       the models over HTTP; the page is not built yet
 cli           one file per command; what they share in cli/shared
 
 The names below are imported when they are first used, so that `import cutaway` costs nothing. Everything else is one

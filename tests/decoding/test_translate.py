@@ -14,16 +14,8 @@ from cutaway.decoding import translate_all
 from cutaway.decoding.alignment import Alignment
 from cutaway.decoding.engine.engine import padded_ids
 from cutaway.decoding.options import TranslationOptions
-from cutaway.decoding.translate import (
-    Candidate,
-    Sentence,
-    Translation,
-    _join,
-    encode_sources,
-    prefix_ids,
-    translate,
-    translate_sentences,
-)
+from cutaway.decoding.translate import Candidate, Sentence, Translation, _join, translate
+from cutaway.decoding.translate_sentences import encode_sources, prefix_ids, translate_sentences
 from cutaway.errors import InputError
 from cutaway.tokens import Tokenizer, train_tokenizer
 
@@ -281,7 +273,7 @@ def test_the_language_is_asked_for_by_its_tag():
 
 
 def test_equal_sentences_are_translated_once(tokenizer, monkeypatch):
-    import cutaway.decoding.translate as module
+    import cutaway.decoding.translate_sentences as module
 
     jobs, real = [], module.finished_jobs
     monkeypatch.setattr(

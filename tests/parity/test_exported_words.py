@@ -13,7 +13,8 @@ import cutaway
 from cutaway.checkpoints import export, load, load_tokenizer
 from cutaway.decoding import translate_all
 from cutaway.decoding.generate import prompt_ids
-from cutaway.decoding.translate import encode_sources, tag_for
+from cutaway.decoding.translate import tag_for
+from cutaway.decoding.translate_sentences import encode_sources
 from cutaway.errors import CheckpointError
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer, train_tokenizer

@@ -51,7 +51,7 @@ def test_fault_30_every_route_needs_the_key():
                 for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": f"Basic {KEY}"}):
                     answer = client.request(method, path, headers=headers, json=QUESTION)
                     assert answer.status_code == 401, (method, path, headers)
-                    assert answer.json()["error"]["code"] == "invalid_api_key"
+                    assert "this server needs its key" in str(answer.json()["error"])
         with client_of(server, headers={"authorization": f"Bearer {KEY}"}) as client:
             assert client.get("/health").status_code == 200
             assert client.post(PATH, json=QUESTION).status_code == 200

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import cutaway
 
 ROOT = Path(__file__).parents[2]
@@ -171,11 +173,26 @@ def test_public_names_resolve():
         assert getattr(cutaway, name)
 
 
+def the_map() -> dict[str, str]:
+    """Each room's paragraph of the map in CONTRIBUTING."""
+    _, _, map_ = (ROOT / "CONTRIBUTING.md").read_text().partition("in the order of the lecture")
+    return dict(re.findall(r"^\*\*(\w+)\*\*:? (.*?)(?=\n\n)", map_.partition("`tests/` mirrors")[0], re.M | re.S))
+
+
 def test_the_docstring_and_the_map_list_the_rooms_in_one_order():
     docstring = re.findall(r"^(\w+)  +\S", cutaway.__doc__, re.M)
-    _, _, map_ = (ROOT / "CONTRIBUTING.md").read_text().partition("in the order of the lecture:")
-    assert docstring == re.findall(r"^(\w+)  +\S", map_.split("```")[1], re.M)
+    assert docstring == list(the_map())
     assert set(docstring) == {room for room in TABLE if not (SRC / f"{room}.py").exists()}
+
+
+@pytest.mark.parametrize("room", the_map())
+def test_what_the_map_names_is_there(room):
+    """Folders in bold, files in backticks: a newcomer guesses by these names."""
+    for folder in re.findall(r"\*\*(\w+)\*\*", the_map()[room]):
+        assert (SRC / room / folder).is_dir(), folder
+    files = {path.stem for path in (SRC / room).rglob("*.py")}
+    for file in re.findall(r"`(\w+)`", the_map()[room]):
+        assert file in files, file
 
 
 # --- the checker itself -----------------------------------------------------------------------------------------------

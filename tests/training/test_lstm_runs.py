@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from cutaway import cli
 from cutaway.checkpoints import export, load, load_tokenizer, save
 from cutaway.decoding.generate import generate
-from cutaway.decoding.translate import translate_all
+from cutaway.decoding.translate_sentences import translate_all
 from cutaway.errors import CheckpointError, ConfigError, InputError
 from cutaway.inside.attribution.rollout import attention_rollout
 from cutaway.inside.circuits.circuit_task import circuit_nodes

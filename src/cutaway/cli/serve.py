@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cutaway.cli.shared.models import In, Precision, as_trained, load_ready
+from cutaway.cli.shared.options import Json
+from cutaway.cli.shared.tables import json_text
 from cutaway.errors import InputError, MissingExtra
 from cutaway.serving.limits import Limits
 
@@ -52,6 +54,7 @@ def serve(
     allow_origin: Origins = None,
     *,
     limits: Limits,
+    as_json: Json = False,
 ) -> None:
     """Serve models over HTTP: OpenAI's API, and what runs a server.
 
@@ -88,9 +91,9 @@ def serve(
     service = Service(scheduler, limits, key, loading=True)
     server = Server(create_app(service, hosts=hosts, origins=allow_origin or []), listener)
     if check:
-        _check(server, service, folders, precision)
+        _check(server, service, folders, precision, as_json)
     else:
-        _serve(server, service, folders, precision)
+        _serve(server, service, folders, precision, as_json)
 
 
 def _folders(models: list[str]) -> dict[str, Path]:
@@ -120,7 +123,7 @@ def _load(service: "Service", folders: dict[str, Path], precision: Precision) ->
     service.loading = False
 
 
-def _serve(server: "Server", service: "Service", folders: dict[str, Path], precision: Precision) -> None:
+def _serve(server: "Server", service: "Service", folders: dict[str, Path], precision: Precision, as_json: bool) -> None:
     """Listens from the beginning, so that /ready can say that the models are being loaded."""
     from threading import Thread
 
@@ -129,6 +132,8 @@ def _serve(server: "Server", service: "Service", folders: dict[str, Path], preci
     def load() -> None:
         try:
             _load(service, folders, precision)
+            told = {"url": server.url, "models": list(service.models)}
+            print(json_text(told) if as_json else f"{', '.join(service.models)} at {server.url}", flush=True)
         except Exception as error:
             problems.append(error)
             server.should_exit = True
@@ -139,14 +144,16 @@ def _serve(server: "Server", service: "Service", folders: dict[str, Path], preci
         raise problems[0]
 
 
-def _check(server: "Server", service: "Service", folders: dict[str, Path], precision: Precision) -> None:
+def _check(server: "Server", service: "Service", folders: dict[str, Path], precision: Precision, as_json: bool) -> None:
     from cutaway.serving.self_check import check_models
     from cutaway.serving.server import InBackground
 
-    failed = False
     with InBackground(server) as running:
         _load(service, folders, precision)
-        for one in check_models(running.url, service):
-            failed |= one.problem is not None
+        found = list(check_models(running.url, service))
+    if as_json:
+        print(json_text([{"model": one.name, "route": one.route, "problem": one.problem} for one in found], 2))
+    else:
+        for one in found:
             print(f"{one.name}: {one.route} {one.problem or 'answers'}")
-    raise typer.Exit(failed)
+    raise typer.Exit(any(one.problem is not None for one in found))

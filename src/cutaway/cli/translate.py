@@ -74,7 +74,8 @@ def translate(
 def _translator(model: Path, precision: Precision, options: TranslationOptions) -> Callable[..., "list[Translation]"]:
     loaded, found = load_ready(model, precision)
 
-    from cutaway.decoding.translate import prefix_ids, tag_for, translations
+    from cutaway.decoding.translate import tag_for, translations
+    from cutaway.decoding.translate_sentences import prefix_ids
     from cutaway.model.model import EncoderDecoderModel
 
     if not isinstance(loaded, EncoderDecoderModel):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cutaway.decoding.search.search import Hypothesis as Hypothesis
     from cutaway.decoding.search.speculative import Speculation as Speculation
     from cutaway.decoding.search.speculative import speculative as speculative
-    from cutaway.decoding.translate import translate_all as translate_all
+    from cutaway.decoding.translate_sentences import translate_all as translate_all
 
 HOMES = {
     "BeamTrace": "search.beam_trace",
@@ -45,6 +45,6 @@ HOMES = {
     "run_jobs": "engine.run",
     "speculative": "search.speculative",
     "trace_beam": "search.beam_trace",
-    "translate_all": "translate",
+    "translate_all": "translate_sentences",
 }
 __getattr__, __dir__ = lazy_names(__name__, {name: f"cutaway.decoding.{home}" for name, home in HOMES.items()})

@@ -78,6 +78,12 @@ class Alignment:
         )
 
 
+def identical(text: str) -> Alignment:
+    """The alignment of a text with itself."""
+    words = word_spans(text)
+    return Alignment(text, text, words, words, [torch.eye(len(words))])
+
+
 def joined_alignment(source: str, target: str, parts: Sequence[Alignment]) -> Alignment:
     """The alignment of a text from those of its sentences, whose words stand at their places in the text."""
     source_words = [word for part in parts for word in part.source_words]
@@ -118,14 +124,14 @@ def align(
         check_scores(model, seen[name])
         for pattern, pair, (read, said) in zip(seen[name].float().mean(dim=1).cpu(), some, texts, strict=True):
             tokens = pattern[: len(said.ids), len(front) : len(front) + len(read.ids)]
-            found.append(_of_words(*pair, read.offsets, said.offsets, tokens))
+            found.append(words_alignment(*pair, read.offsets, said.offsets, tokens))
     return found
 
 
-def _of_words(
+def words_alignment(
     source: str, target: str, read: list[Span], said: list[Span], pattern: Float[Tensor, "target source"]
 ) -> Alignment:
-    """From tokens to words."""
+    """From a pattern over tokens, whose places in the texts are `read` and `said`, to words."""
     source_words, target_words = word_spans(source), word_spans(target)
     looked = members(target, target_words, said[: len(pattern)])
     at = members(source, source_words, read[: pattern.shape[1]])

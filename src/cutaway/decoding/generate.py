@@ -81,12 +81,7 @@ def write_texts(
         return []
     plan = GenerationPlan(model, tokenizer, prompts, options)
     found = dict(plan.engine().run(plan.jobs))
-    answers = [plan.texts_of(number, found[number]) for number in range(len(plan.jobs))]
-    each = len(plan.jobs) // len(prompts)  # sampled texts have a job each, those of a beam share one
-    return [
-        [one for job in answers[first : first + each] for one in job][: options.n_best]
-        for first in range(0, len(answers), each)
-    ]
+    return plan.texts([found[number] for number in range(len(plan.jobs))])
 
 
 def stream_text(
@@ -119,7 +114,11 @@ def stream_text(
 
 
 class GenerationPlan:
-    """The jobs for some prompts, texts or ids, and how their tokens become text."""
+    """The jobs for some prompts, texts or ids, and how their tokens become text, whoever runs the jobs.
+
+    plan = GenerationPlan(model, tokenizer, ["Once"], GenerationOptions(max_tokens=20))
+    plan.texts([scheduler.submit(model, job, plan.options.search).result() for job in plan.jobs])
+    """
 
     def __init__(
         self,
@@ -172,6 +171,17 @@ class GenerationPlan:
         if limit == self.options.max_tokens:
             return f"max_tokens={limit:,}: raise it"
         return f"this model has room for {limit:,} after this prompt (max_len={self.model.max_len:,})"
+
+    def texts(self, found: Sequence[Sequence[Hypothesis]]) -> list[list[Generated]]:
+        """The texts of each prompt, from the hypotheses of all jobs."""
+        answers = [self.texts_of(number, its) for number, its in enumerate(found)]
+        each = (
+            self.options.n_best if self.options.beam == 1 else 1
+        )  # sampled texts have a job each, those of a beam one
+        return [
+            [one for job in answers[first : first + each] for one in job][: self.options.n_best]
+            for first in range(0, len(answers), each)
+        ]
 
     def texts_of(self, number: int, found: Sequence[Hypothesis]) -> list[Generated]:
         """The texts of one job, the best first; those that are equal after a stop string are given once."""

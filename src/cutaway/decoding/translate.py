@@ -7,37 +7,25 @@ The model reads a sentence as in training: the tag of the target language, if it
 token. White space between sentences, blank lines included, is kept.
 """
 
-import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cutaway.arguments import Progress, no_progress, with_options
-from cutaway.decoding.engine.engine import Job
-from cutaway.decoding.engine.run import finished_jobs
 from cutaway.decoding.options import TranslationOptions
-from cutaway.decoding.search.search import Hypothesis
 from cutaway.decoding.sentences import cut_sentence, split_sentences
+from cutaway.decoding.translate_sentences import Candidate, RunJobs, SentencePlan, run_here
 from cutaway.errors import InputError
 from cutaway.model.model import EncoderDecoderModel
 from cutaway.tokens import Tokenizer
 
 if TYPE_CHECKING:
     from cutaway.decoding.alignment import Alignment
-    from cutaway.decoding.rules.terms import Glossary, Looks
 
 TAG = re.compile(r"<2(.+)>|>>(.+)<<")  # a token that names a target language: ours, OPUS-MT's
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One translation; its score is log p / length^length_penalty, of a text the mean over its sentences."""
-
-    text: str
-    score: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,29 +84,52 @@ def translations(
     texts: Sequence[str],
     *,
     progress: Progress = no_progress,
+    run: RunJobs | None = None,
     options: TranslationOptions,
 ) -> list[Translation]:
-    """The translation of each text, with its candidates, scores and sentences. `progress` counts sentences."""
-    tag = tag_for(tokenizer, options.to)
-    parts = [_split(model, tokenizer, text, options, tag is not None) for text in texts]
-    given = options.prefix
-    prefixes = [given] * len(texts) if given is None or isinstance(given, str) else list(given)
-    if len(prefixes) != len(texts):
-        raise InputError(f"{len(prefixes)} prefixes for {len(texts)} texts: give one for all, or one for each")
-    begins = [first if number == 0 else None for its, first in zip(parts, prefixes, strict=True)
-              for number in range(sum(bool(part.strip()) for part in its))]  # fmt: skip
-    sources = [part.strip() for its in parts for part in its if part.strip()]
-    found = translate_sentences(model, tokenizer, sources, prefixes=begins, tag=tag, progress=progress, options=options)
-    # a sentence without tokens, such as a lone control character, is left as it is
-    found = [its or [Candidate(source, 0.0)] for source, its in zip(sources, found, strict=True)]
-    stripped = [_unique(Candidate(one.text.strip(), one.score) for one in its) for its in found]
-    alignments: Sequence[Alignment | None] = [None] * len(sources)
-    if options.align:
-        from cutaway.decoding.alignment import align
+    """The translation of each text, with its candidates, scores and sentences. `progress` counts sentences.
 
-        alignments = align(model, tokenizer, sources, [its[0].text for its in stripped], tag=tag)
-    sentences = iter([Sentence(*one) for one in zip(sources, stripped, alignments, strict=True)])
-    return [_join(its, [next(sentences) for part in its if part.strip()], options) for its in parts]
+    `run` is who runs the jobs: by default `finished_jobs`; a server's is `Scheduler.run_jobs`.
+    """
+    plan = TranslationPlan(model, tokenizer, texts, options)
+    found = plan.sentences.candidates(plan.sentences.run(run_here if run is None else run), progress)
+    return plan.translations(found)
+
+
+class TranslationPlan:
+    """The sentences of some texts, with their jobs, and how the translations of sentences become those of texts."""
+
+    def __init__(
+        self, model: EncoderDecoderModel, tokenizer: Tokenizer, texts: Sequence[str], options: TranslationOptions
+    ) -> None:
+        self.model, self.tokenizer, self.options = model, tokenizer, options
+        self.tag = tag_for(tokenizer, options.to)
+        self.parts = [_split(model, tokenizer, text, options, self.tag is not None) for text in texts]
+        given = options.prefix
+        prefixes = [given] * len(texts) if given is None or isinstance(given, str) else list(given)
+        if len(prefixes) != len(texts):
+            raise InputError(f"{len(prefixes)} prefixes for {len(texts)} texts: give one for all, or one for each")
+        begins = [first if number == 0 else None for its, first in zip(self.parts, prefixes, strict=True)
+                  for number in range(sum(bool(part.strip()) for part in its))]  # fmt: skip
+        sources = [part.strip() for its in self.parts for part in its if part.strip()]
+        self.sentences = SentencePlan(model, tokenizer, sources, options, prefixes=begins, tag=self.tag)
+
+    def translations(
+        self, found: Sequence[Sequence[Candidate]], alignments: "Sequence[Alignment] | None" = None
+    ) -> list[Translation]:
+        """The translation of each text from the candidates of its sentences, and their alignments if they are known."""
+        sources = self.sentences.sentences
+        # a sentence without tokens, such as a lone control character, is left as it is
+        found = [its or [Candidate(source, 0.0)] for source, its in zip(sources, found, strict=True)]
+        stripped = [_unique(Candidate(one.text.strip(), one.score) for one in its) for its in found]
+        if self.options.align and alignments is None:
+            from cutaway.decoding.alignment import align
+
+            best = [its[0].text for its in stripped]
+            alignments = align(self.model, self.tokenizer, sources, best, tag=self.tag)
+        each = [None] * len(sources) if alignments is None else alignments
+        sentences = iter([Sentence(*one) for one in zip(sources, stripped, each, strict=True)])
+        return [_join(its, [next(sentences) for part in its if part.strip()], self.options) for its in self.parts]
 
 
 def _split(
@@ -183,7 +194,7 @@ def _join(parts: list[str], sentences: list[Sentence], options: TranslationOptio
         read += len(part)
     texts = [Candidate(_fill_frame(frame, last), score / max(1, len(sentences))) for score, last in best]
     alignment = None
-    if options.align:
+    if links or options.align:
         from cutaway.decoding.alignment import joined_alignment
 
         alignment = joined_alignment("".join(parts), texts[0].text, links)
@@ -217,120 +228,3 @@ def tag_for(tokenizer: Tokenizer, to: str | None) -> int | None:
     if to not in known:
         raise InputError(f"to={to!r}: this model knows {', '.join(known)}")
     return known[to]
-
-
-# --- sentences --------------------------------------------------------------------------------------------------------
-
-
-@with_options
-def translate_all(
-    model: EncoderDecoderModel,
-    tokenizer: Tokenizer,
-    sentences: Sequence[str],
-    *,
-    tag: int | None = None,
-    progress: Progress = no_progress,
-    options: TranslationOptions,
-) -> list[str]:
-    """The best translation of each sentence, exactly as the model writes it."""
-    found = translate_sentences(model, tokenizer, sentences, tag=tag, progress=progress, options=options)
-    return [its[0].text if its else "" for its in found]
-
-
-@with_options
-def translate_sentences(
-    model: EncoderDecoderModel,
-    tokenizer: Tokenizer,
-    sentences: Sequence[str],
-    *,
-    prefixes: Sequence[str | None] | None = None,
-    tag: int | None = None,
-    progress: Progress = no_progress,
-    options: TranslationOptions,
-) -> list[list[Candidate]]:
-    """The `n_best` candidates of each sentence; none for one without tokens. `tag` asks for the target language.
-
-    What is found for a sentence does not depend on the others in its batch.
-    """
-    start_id, end_ids = model.config.start_id, model.config.end_ids
-    if not end_ids or start_id is None:
-        raise InputError("this model does not say what begins and ends a text: set start_id and end_ids in its config")
-    sources = encode_sources(model, tokenizer, sentences, tag, end_ids[0])
-    begins = {prefix: prefix_ids(tokenizer, prefix) for prefix in dict.fromkeys(prefixes or [None])}
-    forced = [begins[prefix] for prefix in prefixes or [None] * len(sentences)]
-    glossary = _glossary(options.terms, tokenizer)
-    # equal sentences are translated once
-    same: dict[tuple[tuple[int, ...], tuple[int, ...], Looks], list[int]] = {}
-    for row in sorted((row for row in range(len(sources)) if sources[row]), key=lambda row: -len(sources[row])):
-        looks = glossary.looks(sentences[row], int(tag is not None)) if glossary is not None else ()
-        same.setdefault((tuple(sources[row]), forced[row], looks), []).append(row)
-    most = options.max_len if model.max_len is None else min(options.max_len, model.max_len)
-    jobs = [_job(source, begin, start_id, most, options.growth) for source, begin, _ in same]
-    whose = list(same.values())
-
-    def text_of(job: Job, one: Hypothesis) -> str:
-        # a vocabulary may be padded to a round number: those ids stand for nothing
-        ids = [id for id in one.ids if id not in end_ids and id < tokenizer.vocab_size]
-        return tokenizer.decode([*job.prompt[1:], *ids])
-
-    found: Iterator[tuple[int, list[Hypothesis]]]
-    if glossary is not None and any(looks for *_, looks in same):
-        from cutaway.decoding.translate_with_terms import search_with_terms
-
-        wanted = [looks for *_, looks in same]
-        found = search_with_terms(
-            model, jobs, wanted, glossary, text_of, n_best=options.n_best, most=most, options=options.search
-        )
-    else:
-        found = finished_jobs(model, jobs, options=options.search)
-    answers: list[list[Candidate]] = [[] for _ in sentences]
-    done = len(sentences) - sum(map(len, whose))
-    for number, hypotheses in found:
-        best = [Candidate(text_of(jobs[number], one), one.score) for one in hypotheses[: options.n_best]]
-        for row in whose[number]:
-            answers[row] = best
-        done += len(whose[number])
-        progress(done, len(sentences))
-    return answers
-
-
-def _job(source: Sequence[int], begin: Sequence[int], start_id: int, most: int, growth: tuple[float, float]) -> Job:
-    """The search for one translation of at most `most` tokens, those it has to begin with included."""
-    if len(begin) >= most:
-        raise InputError(f"a prefix of {len(begin)} tokens leaves no room in a translation of at most {most}")
-    limit = min(most, math.ceil(growth[0] * len(source) + growth[1]))
-    return Job(prompt=[start_id, *begin], source=source, limit=max(1, min(limit, most - len(begin))))
-
-
-def _glossary(terms: Mapping[str, str] | None, tokenizer: Tokenizer) -> "Glossary | None":
-    if not terms:
-        return None
-    from cutaway.decoding.rules.terms import Glossary
-
-    return terms if isinstance(terms, Glossary) else Glossary(terms, tokenizer)
-
-
-def prefix_ids(tokenizer: Tokenizer, prefix: str | None) -> tuple[int, ...]:
-    """The tokens of the beginning that a translation has to have; one that they cannot write is refused."""
-    if prefix is None or not prefix.strip():
-        return ()
-    from cutaway.decoding.rules.terms import term_ids
-
-    prefix = prefix.rstrip()  # the space belongs to the next word
-    ids = term_ids(prefix, tokenizer, spaces=False)
-    if ids is None:
-        lost = next((word for word in prefix.split() if term_ids(word, tokenizer, spaces=False) is None), prefix)
-        raise InputError(f"prefix: this model's tokenizer has no tokens for {lost!r}: choose other words")
-    return ids
-
-
-def encode_sources(
-    model: EncoderDecoderModel, tokenizer: Tokenizer, texts: Sequence[str], tag: int | None, end_id: int
-) -> list[list[int]]:
-    """The tag, the tokens and the end token of each text; nothing for one without tokens."""
-    front = [] if tag is None else [tag]
-    sources = [[*front, *ids, end_id] if ids else [] for ids in tokenizer.encode_batch(texts, special=False)]
-    for row, source in enumerate(sources):
-        if model.max_len is not None and len(source) > model.max_len:
-            raise InputError(f"text {row + 1} has {len(source)} tokens; this model reads at most {model.max_len}")
-    return sources

@@ -5,18 +5,21 @@ A grid's score is not log p alone: `cutaway.decoding.search.constrained_beam` ad
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 
 from cutaway.decoding.engine.engine import Engine
-from cutaway.decoding.engine.run import finished_jobs
 from cutaway.decoding.options import SearchOptions
 from cutaway.decoding.rules.terms import Glossary, Looks, contains
 from cutaway.decoding.search.constrained_beam import Borders, GridSearch, TermJob
 from cutaway.decoding.search.search import Hypothesis, Job
 from cutaway.errors import InputError
 from cutaway.model.model import EncoderDecoderModel
-from cutaway.model.tap import watch
+from cutaway.model.tap import StepWatch
+
+if TYPE_CHECKING:
+    from cutaway.decoding.translate_sentences import RunJobs
 
 
 def search_with_terms(
@@ -29,8 +32,9 @@ def search_with_terms(
     n_best: int,
     most: int,
     options: SearchOptions,
+    run: "RunJobs",
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """What `finished_jobs` gives, where each text contains what is wanted; `most` tokens have room in a target.
+    """What `run` gives for these jobs, where each text contains what is wanted; `most` tokens have room in a target.
 
     `n_best` of each are looked for. The best of them does not depend on how many: what a grid finds besides a
     translation that has its terms comes after it, or not at all.
@@ -47,7 +51,7 @@ def search_with_terms(
     for job, terms in zip(jobs, wanted, strict=True):
         if terms:
             _term_job(job, terms, glossary, most, ends)  # what is impossible is said before anything is written
-    for number, found in finished_jobs(model, jobs, options=options):
+    for number, found in run(model, jobs, options):
         good = kept(number, found)
         stays = bool(good) and good[0] is found[0]
         if stays and (len(good) >= n_best or not wanted[number]):
@@ -121,8 +125,9 @@ def _grid_search(
         early_stopping=options.early_stopping,
     )
     steps = Engine(model, grid, rows=rows, prompt=prompt, source=source).steps(jobs)
+    watch = StepWatch(model, [name])  # other threads run this model unwatched
     while True:
-        with watch(model, name) as seen:  # for a step only: whoever is told what is done may ask the model, too
+        with watch.installed() as seen:  # for a step only: whoever is told what is done may ask the model, too
             grid.pattern = lambda seen=seen: seen[name].mean(dim=1)
             done = next(steps, None)
         if done is None:

@@ -28,7 +28,8 @@ import numpy as np
 
 from cutaway.arguments import Progress, checked, no_progress, with_options
 from cutaway.decoding.options import TranslationOptions
-from cutaway.decoding.translate import languages, tag_for, translate_all
+from cutaway.decoding.translate import languages, tag_for
+from cutaway.decoding.translate_sentences import translate_all
 from cutaway.errors import InputError
 from cutaway.evaluation import bleu, bootstrap
 from cutaway.evaluation.blanks import fill_blanks

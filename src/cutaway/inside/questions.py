@@ -20,7 +20,8 @@ from cutaway.decoding.classify import Picture, arrays_of
 from cutaway.decoding.fill import rows_with_blanks
 from cutaway.decoding.generate import prompt_ids
 from cutaway.decoding.single_pass import Row, check_room, pixels_of, rows_of, side_by_side
-from cutaway.decoding.translate import encode_sources, tag_for, translations
+from cutaway.decoding.translate import tag_for, translations
+from cutaway.decoding.translate_sentences import encode_sources
 from cutaway.errors import InputError
 from cutaway.inside.answers import answer_scores, answers_number, label_number, labels_of, single_token
 from cutaway.inside.attribution.result import token_names

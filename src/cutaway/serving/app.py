@@ -12,14 +12,15 @@ from starlette.exceptions import HTTPException
 
 from cutaway import __version__
 from cutaway.errors import CutawayError
-from cutaway.serving import openai_routes, operations
+from cutaway.serving import openai_routes, operations, translate_routes
 from cutaway.serving.errors import answer_error
 from cutaway.serving.gates import LOCAL, Guarded, Measured, Watched
 from cutaway.serving.service import Service
 
-ROUTERS: list[APIRouter] = [openai_routes.router, operations.router]
-PLAIN_ERRORS: set[str] = set()  # paths whose errors are {"error": "…"}, as LibreTranslate's clients read them
-KEY_IN_BODY: set[str] = set()  # paths that may have the key in their body, and check it themselves: `gates.check_key`
+ROUTERS: list[APIRouter] = [openai_routes.router, translate_routes.router, operations.router]
+# paths whose errors are {"error": "…"}, as LibreTranslate's clients read them
+PLAIN_ERRORS = {"/translate", "/detect", "/languages", "/frontend/settings"}
+KEY_IN_BODY = {"/translate", "/detect"}  # they may have the key in their body, and check it: `gates.check_key`
 
 
 def create_app(service: Service, *, hosts: Collection[str] | None = LOCAL, origins: Collection[str] = ()) -> FastAPI:

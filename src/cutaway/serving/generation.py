@@ -8,7 +8,7 @@ Both ways are the same work: a stream is what is said on the way. Whoever stops 
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,17 +17,17 @@ from cutaway.decoding.engine.engine import Job
 from cutaway.decoding.engine.row_watch import TokenScore, Watch
 from cutaway.decoding.engine.worker import Ticket
 from cutaway.decoding.generate import Generated, GenerationPlan
-from cutaway.decoding.options import GenerationOptions
+from cutaway.decoding.options import GenerationOptions, SearchOptions
 from cutaway.errors import InputError
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
-from cutaway.serving.errors import OutOfTime
 from cutaway.serving.service import ServedModel, Service, finished, when_done
 
 
 @dataclass(frozen=True)
 class Whole:
-    """One text when it is done."""
+    """One text when it is done, and the number of its job."""
 
+    number: int
     generated: Generated
     scores: list[TokenScore]  # of its tokens, if they were asked for
 
@@ -80,11 +80,9 @@ class Texts:
     async def whole(self) -> list[list[Whole]]:
         """The texts of each job, the best first."""
         try:
-            async with asyncio.timeout(self._seconds_left()):
+            async with self.service.in_time():
                 for ticket in self.tickets:
                     await finished(ticket)
-        except TimeoutError:
-            raise self._out_of_time() from None
         finally:
             self.cancel()
         texts = await self.service.in_thread(lambda: [self._texts(number) for number in range(len(self.tickets))])
@@ -135,28 +133,24 @@ class Texts:
         return replace(job, hear=tell)
 
     async def _next_event(self) -> Event | None:
-        ping, left = self.service.limits.ping_seconds, self._seconds_left()
+        ping = self.service.limits.ping_seconds
+        left = self.service.limits.max_seconds - (time.monotonic() - self.start)
+        if left <= ping:
+            async with self.service.in_time(left):
+                return await self.events.get()
         try:
-            async with asyncio.timeout(min(ping, left)):
+            async with asyncio.timeout(ping):
                 return await self.events.get()
         except TimeoutError:
-            if left <= ping:
-                raise self._out_of_time() from None
             return None
 
     def _texts(self, number: int) -> list[Whole]:
         """The texts of a job that is done; its error, if it failed."""
         found = self.plan.texts_of(number, self.tickets[number].result())[: self.plan.options.n_best]
-        return [Whole(one, self._scores(number, one.ids)) for one in found]
+        return [Whole(number, one, self._scores(number, one.ids)) for one in found]
 
     def _scores(self, number: int, ids: Sequence[int], start: int = 0) -> list[TokenScore]:
         return self.tickets[number].seen.scores(ids, start) if self.watch is not None and self.watch.top else []
-
-    def _seconds_left(self) -> float:
-        return self.service.limits.max_seconds - (time.monotonic() - self.start)
-
-    def _out_of_time(self) -> OutOfTime:
-        return OutOfTime(f"the answer is not there after {self.service.limits.max_seconds:g} seconds")
 
     def _time(self, latest: float | None) -> float:
         """Measures the time since a text's last token, or since the request."""
@@ -186,13 +180,13 @@ async def start(
     options: GenerationOptions,
     *,
     stream: bool = False,
-    watch: Watch | None = None,
+    watch: Callable[[DecoderModel, SearchOptions], Watch | None] = lambda model, search: None,
 ) -> Texts:
-    """Submits texts that go on from these prompts."""
+    """Submits texts that go on from these prompts; `watch` says what the engine keeps of them."""
     model, tokenizer = served.model, served.text_tokenizer()
     if not isinstance(model, DecoderModel) or isinstance(model, EncoderDecoderModel):
         raise InputError(f"model={served.name!r} is for task={served.task!r}: only a language model continues a text")
     plan = await service.in_thread(lambda: GenerationPlan(model, tokenizer, prompts, options, streaming=stream))
-    texts = Texts(service, served, plan, watch)
+    texts = Texts(service, served, plan, watch(model, options.search))
     texts.submit(stream)
     return texts

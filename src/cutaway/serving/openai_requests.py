@@ -2,18 +2,23 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, replace
 from typing import Any, Literal
 
 from cutaway.arguments import Options, option, same_option
-from cutaway.decoding.engine.row_watch import Watch
-from cutaway.decoding.options import GenerationOptions
+from cutaway.decoding.engine.row_watch import Watch, check_watch
+from cutaway.decoding.options import GenerationOptions, SearchOptions
+from cutaway.decoding.rules.json_schema import any_object, pattern_of
 from cutaway.errors import InputError
+from cutaway.model.model import DecoderModel
 from cutaway.serving.limits import Limits
+from cutaway.serving.schemas import read_options
+from cutaway.serving.watching import WatchRequest
 
 TOP = 20  # likeliest tokens that are shown at most
 MODEL = "The name of a model: /v1/models lists them."
 TEMPERATURE = 1.0
+DEVELOPER, SYSTEM = "developer", "system"  # OpenAI's newer name, and the one that templates know
 Prompt = str | Sequence[int]
 
 
@@ -45,6 +50,7 @@ class TextRequest(Options):
     groups: int = same_option(GenerationOptions, "groups")
     diversity: float | None = same_option(GenerationOptions, "diversity")
     prune: float | None = same_option(GenerationOptions, "prune")
+    watch: Mapping[str, Any] | None = option(None, "What to show of the inside of each text: see docs/serving.md.")
 
     def check(self) -> None:
         if self.stream_options is not None and not self.stream:
@@ -62,9 +68,23 @@ class TextRequest(Options):
         raise NotImplementedError
 
     @property
-    def watch(self) -> Watch | None:
-        """What is watched while the texts are generated."""
-        return None if self.top_scores is None else Watch(top=max(1, self.top_scores))
+    def wished(self) -> WatchRequest:
+        """What to show of the inside."""
+        try:
+            return read_options(WatchRequest, self.watch or {})
+        except InputError as error:
+            raise InputError(f"watch: {error}") from None
+
+    def engine_watch(self, model: DecoderModel, search: SearchOptions) -> Watch | None:
+        """What the engine keeps of the texts while it generates them, if anything."""
+        if self.top_scores is None and not self.watch:
+            return None
+        try:
+            kept = self.wished.watch(model, search)
+            check_watch(model, kept)
+        except InputError as error:
+            raise InputError(f"watch: {error}") from None
+        return kept if self.top_scores is None else replace(kept, top=max(kept.top, self.top_scores, 1))
 
     @property
     def texts_per_prompt(self) -> int:
@@ -190,6 +210,47 @@ class ChatRequest(TextRequest):
     @property
     def most_tokens(self) -> int | None:
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
+    def conversation(self) -> list[dict[str, Any]]:
+        """The messages as templates know them: a role, and a text."""
+        return [_message(number, one) for number, one in enumerate(self.messages)]
+
+    def allowed(self) -> str | None:
+        """The expression that the text has to match, by `allow` or by `response_format`."""
+        match self.response_format:
+            case None | {"type": "text"}:
+                return self.allow
+            case _ if self.allow is not None:
+                raise InputError("response_format: so does allow say what form the text has; leave out one of the two")
+            case {"type": "json_object"}:
+                return any_object()
+            case {"type": "json_schema", "json_schema": {"schema": Mapping() as schema}}:
+                return pattern_of(schema)
+        raise InputError(
+            'response_format: it is none of {"type": "text"}, {"type": "json_object"} and '
+            '{"type": "json_schema", "json_schema": {"schema": …}}'
+        )
+
+
+def _message(number: int, message: Mapping[str, Any]) -> dict[str, Any]:
+    where = f"messages[{number}]"
+    role, content = message.get("role"), message.get("content")
+    if not isinstance(role, str):
+        raise InputError(f"{where}: a message has a role, which is a text")
+    if isinstance(content, Sequence) and not isinstance(content, str):
+        content = "".join(_text_of(where, part) for part in content)
+    if not isinstance(content, str):
+        raise InputError(f"{where}: its content is no text")
+    return {**message, "role": SYSTEM if role == DEVELOPER else role, "content": content}
+
+
+def _text_of(where: str, part: object) -> str:
+    match part:
+        case {"type": "text", "text": str(text)}:
+            return text
+        case {"type": str(kind)}:
+            raise InputError(f"{where}: a part of type {kind!r}; the models here read text only")
+    raise InputError(f'{where}: a part of its content is not {{"type": "text", "text": …}}')
 
 
 @dataclass(frozen=True, kw_only=True)

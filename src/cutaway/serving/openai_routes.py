@@ -2,7 +2,8 @@
 
 import base64
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -14,12 +15,15 @@ from cutaway.decoding.options import GenerationOptions
 from cutaway.decoding.single_pass import Row, rows_of
 from cutaway.decoding.token_scores import prompt_scores
 from cutaway.errors import InputError
+from cutaway.serving import chat_template
 from cutaway.serving.generation import Piece, Texts, Whole, start
 from cutaway.serving.openai_requests import ChatRequest, CompletionRequest, EmbeddingRequest, Prompt, TextRequest
 from cutaway.serving.schemas import OptionsRoute, body
 from cutaway.serving.service import ReadyService, ServedModel, Service
 from cutaway.serving.streams import EventStream, unless_gone
 from cutaway.serving.token_names import Offsets, TokenNames
+from cutaway.serving.watching import Shown
+from cutaway.tokens import Tokenizer
 
 router = APIRouter(tags=["OpenAI"], route_class=OptionsRoute)
 Scored = Sequence[tuple[int, TokenScore | None]]  # tokens; nothing precedes the first of a prompt
@@ -83,7 +87,7 @@ class TextAnswer:
     async def response(self, prompts: Sequence[Prompt], options: GenerationOptions) -> Response:
         """Submits the jobs, so that what is wrong with them is a status; then sends what they write."""
         asked = self.asked
-        texts = await start(self.service, self.served, prompts, options, stream=asked.stream, watch=asked.watch)
+        texts = await start(self.service, self.served, prompts, options, stream=asked.stream, watch=asked.engine_watch)
         self.each = len(texts.tickets) // len(prompts)  # jobs of a prompt
         try:
             await self.prepare(prompts, texts)
@@ -93,23 +97,34 @@ class TextAnswer:
         if asked.stream:
             return EventStream(self.request, self.chunks(texts))
         found = await texts.whole()
-        choices = await self.service.in_thread(lambda: self.choices(found))
+        run = self.service.compute if asked.watch else self.service.in_thread  # a lens reads the model's head
+        choices = await run(lambda: self.choices(texts, found))
         usage = self.usage(texts, [one for each in found for one in each])
         return JSONResponse({**self.head, "object": self.kind, "choices": choices, "usage": usage})
 
     async def prepare(self, prompts: Sequence[Prompt], texts: Texts) -> None:
         """What has to be known before the first text."""
 
-    def choices(self, found: Sequence[Sequence[Whole]]) -> list[dict[str, Any]]:
+    def choices(self, texts: Texts, found: Sequence[Sequence[Whole]]) -> list[dict[str, Any]]:
         """The texts of each prompt, the best `n` of them if there are more."""
         choices: list[dict[str, Any]] = []
         for first in range(0, len(found), self.each):
-            texts = [one for job in found[first : first + self.each] for one in job]
+            wholes = [one for job in found[first : first + self.each] for one in job]
             if self.asked.texts_per_prompt > self.asked.n:
-                texts.sort(key=lambda one: -one.generated.score)
-            for one in texts[: self.asked.n]:
-                choices.append(self.choice(first // self.each, len(choices), one))
+                wholes.sort(key=lambda one: -one.generated.score)
+            for one in wholes[: self.asked.n]:
+                choice = self.choice(first // self.each, len(choices), one)
+                choices.append({**choice, **self.shown(texts, one)})
         return choices
+
+    def shown(self, texts: Texts, whole: Whole) -> dict[str, Any]:
+        """The inside of a text, if it was asked for."""
+        if not self.asked.watch:
+            return {}
+        plan, number = texts.plan, whole.number
+        job, ticket = plan.jobs[number], texts.tickets[number]
+        shown = Shown(self.asked.wished, plan.model, self.names.tokenizer, job, ticket, whole.generated.ids)
+        return {"watch": shown.to_dict(plan.options.search)}
 
     def choice(self, prompt: int, index: int, whole: Whole) -> dict[str, Any]:
         raise NotImplementedError
@@ -128,8 +143,12 @@ class TextAnswer:
             if piece is None:
                 yield None
                 continue
-            wholes += [piece.whole] if piece.whole else []
-            yield chunk(self.choice_of_piece(piece))
+            shown: dict[str, Any] = {}
+            if piece.whole is not None:
+                wholes.append(piece.whole)
+                if self.asked.watch:
+                    shown = await self.service.compute(partial(self.shown, texts, piece.whole))
+            yield chunk({**self.choice_of_piece(piece), **shown})
         if usage:
             usage = {"usage": self.usage(texts, wholes)}
             yield {**self.head, "object": self.kind_of_chunk, "choices": [], **usage}
@@ -221,15 +240,20 @@ async def chat_completions(
 ) -> Response:
     """Answer in a conversation, which the model's own template makes into a prompt."""
     served = service.model(asked.model)
-    prompt = await service.in_thread(lambda: chat_prompt(served, asked.messages))
+    tokenizer = served.text_tokenizer()
+    prompt = await service.in_thread(lambda: chat_prompt(served.name, tokenizer, asked.conversation()))
+    allow = await service.in_thread(asked.allowed)
     most = service.limits.max_tokens if asked.most_tokens is None else asked.most_tokens
-    options = asked.generation(1, service.limits, max_tokens=most)
+    options = asked.generation(1, service.limits, max_tokens=most, allow=allow)
     return await unless_gone(request, ChatAnswer(request, service, served, asked).response([prompt], options))
 
 
-def chat_prompt(served: ServedModel, messages: Sequence[Any]) -> list[int]:
+def chat_prompt(name: str, tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]]) -> list[int]:
     """The tokens of a conversation. The template writes special tokens where they belong, so none are added."""
-    raise InputError(f"model={served.name!r} has no chat template: use /v1/completions")
+    if tokenizer.chat_template is None:
+        raise InputError(f"model={name!r} has no chat template: it continues texts, at /v1/completions")
+    text = chat_template.render(tokenizer.chat_template, messages, tokens=chat_template.special_tokens(tokenizer))
+    return tokenizer.encode(text, special=False)
 
 
 class ChatAnswer(TextAnswer):

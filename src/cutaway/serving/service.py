@@ -1,8 +1,8 @@
 """What every request works with: the models by name, the scheduler, the limits, the key."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -11,11 +11,11 @@ import anyio
 import anyio.to_thread
 from fastapi import Depends, Request
 
-from cutaway.decoding.engine.scheduler import Scheduler
+from cutaway.decoding.engine.scheduler import Cancellation, Scheduler
 from cutaway.decoding.engine.worker import Ticket
 from cutaway.errors import InputError
 from cutaway.model.model import Model
-from cutaway.serving.errors import NotReady, UnknownModel
+from cutaway.serving.errors import NotReady, OutOfTime, UnknownModel
 from cutaway.serving.limits import Limits
 from cutaway.serving.metrics import Metrics
 from cutaway.tokens import Tokenizer
@@ -59,6 +59,7 @@ class Service:
     def __post_init__(self) -> None:
         self.metrics = Metrics(lambda: self.scheduler.n_running, lambda: self.scheduler.n_waiting)
         self._threads = anyio.CapacityLimiter(self.limits.preparing)
+        self._waiting_threads = anyio.CapacityLimiter(self.limits.max_waiting)
 
     def add(self, served: ServedModel) -> None:
         self.models[served.name] = served
@@ -86,6 +87,26 @@ class Service:
     async def in_thread(self, function: Callable[[], R]) -> R:
         """Calls what takes a while, such as tokenizing, without holding up the other requests."""
         return await anyio.to_thread.run_sync(function, limiter=self._threads)
+
+    async def blocking(self, function: Callable[[Cancellation], R]) -> R:
+        """The same for what waits for the scheduler itself. Who stops waiting for it cancels its jobs."""
+        cancellation = Cancellation()
+        try:
+            async with self.in_time():
+                return await anyio.to_thread.run_sync(
+                    function, cancellation, abandon_on_cancel=True, limiter=self._waiting_threads
+                )
+        finally:
+            cancellation.set()
+
+    @asynccontextmanager
+    async def in_time(self, seconds: float | None = None) -> AsyncIterator[None]:
+        """Inside, an answer is given up after the time that the limits grant it, or what is left of that."""
+        try:
+            async with asyncio.timeout(self.limits.max_seconds if seconds is None else seconds):
+                yield
+        except TimeoutError:
+            raise OutOfTime(f"the answer is not there after {self.limits.max_seconds:g} seconds") from None
 
     async def compute(self, function: Callable[[], R]) -> R:
         """Calls what needs a model, on one of the scheduler's threads."""

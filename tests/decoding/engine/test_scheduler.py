@@ -8,11 +8,14 @@ import pytest
 import torch
 from helpers.engine_jobs import ENDS, SIZES, jobs_for, model_of, texts
 
+import cutaway
 from cutaway.decoding import Cancellation, Job, Overloaded, Scheduler, Stopped, Watch, run_jobs
 from cutaway.decoding.engine.worker import rounded
-from cutaway.decoding.options import SearchOptions
+from cutaway.decoding.generate import GenerationPlan
+from cutaway.decoding.options import GenerationOptions, SearchOptions, TranslationOptions
 from cutaway.decoding.rules.allowed import Allowed
 from cutaway.decoding.rules.scores import NoRepeat, Temperature
+from cutaway.decoding.translate import translations
 from cutaway.errors import InputError
 
 LONG = 600.0  # seconds that a test may hang
@@ -260,3 +263,23 @@ def test_each_thread_computes_on_one_core_and_the_caller_keeps_all() -> None:
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
+
+
+def test_texts_are_the_same_through_the_scheduler(scheduler: Scheduler) -> None:
+    """Translations, with terms too, and generated texts: what a server answers is what Python and commands give."""
+    model, tokenizer = cutaway.load("en-de"), cutaway.load_tokenizer("en-de")
+    texts = ["I ate an apple. The dog barks.", "Where is the station?", "", "The dog sees the cat."]
+    for more in ({}, {"terms": {"dog": "Rüde"}}, {"beam": 2, "n_best": 2}):
+        options = TranslationOptions(to="de", **more)
+        here = translations(model, tokenizer, texts, options=options)
+        there = translations(model, tokenizer, texts, run=scheduler.run_jobs, options=options)
+        assert [[one.text for one in its.n_best] for its in there] == [[one.text for one in its.n_best] for its in here]
+    model, tokenizer = cutaway.load("books"), cutaway.load_tokenizer("books")
+    prompts = ["The ship", "She said that"]
+    for more in ({}, {"temperature": 0.9, "n_best": 2}, {"beam": 3, "n_best": 2}, {"stop": ["the"]}):
+        options = GenerationOptions(max_tokens=12, **more)
+        plan = GenerationPlan(model, tokenizer, prompts, options)
+        tickets = [scheduler.submit(model, job, options.search) for job in plan.jobs]
+        there = [[one.text for one in each] for each in plan.texts([ticket.result(LONG) for ticket in tickets])]
+        here = cutaway.generate(model, tokenizer, prompts, options=options)
+        assert there == [[one] if isinstance(one, str) else one for one in here]

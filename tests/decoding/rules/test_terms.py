@@ -20,7 +20,8 @@ from cutaway.decoding.rules import terms as module
 from cutaway.decoding.rules.terms import Glossary, borders, contains, read_terms
 from cutaway.decoding.search.constrained_beam import Borders, GridSearch, TermJob, Way
 from cutaway.decoding.search.search import Hypothesis
-from cutaway.decoding.translate import translate, translate_sentences
+from cutaway.decoding.translate import translate
+from cutaway.decoding.translate_sentences import translate_sentences
 from cutaway.errors import InputError
 from cutaway.model.model import Model
 from cutaway.model.tap import watching

@@ -11,12 +11,14 @@ hypotheses still are those that the model has read. Nothing is computed twice, a
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from cutaway.decoding.engine.engine import Engine
+from cutaway.decoding.search.beam import BeamSearch, Considered
 from cutaway.decoding.search.topk import top
 from cutaway.errors import InputError
 from cutaway.model.beam_cache import Tree
@@ -25,10 +27,12 @@ from cutaway.model.tap import StepWatch
 
 @dataclass(frozen=True, kw_only=True)
 class Watch:
-    """What is kept of a job: the values of the taps that match, and the `top` likeliest tokens at each step."""
+    """What is kept of a job: the values of the taps that match, the `top` likeliest tokens at each step, and whatever
+    the `beam` weighed (`BeamTrace` makes a tree of it)."""
 
     taps: Sequence[str] = ()
     top: int = 0
+    beam: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,7 @@ class SeenInSteps:
 
     reading: dict[str, Tensor] = field(default_factory=dict)
     steps: list[_Step] = field(default_factory=list)
+    considered: list[Considered] = field(default_factory=list)
 
     def values(self, ids: Sequence[int]) -> dict[str, list[Tensor]]:
         """The values of each tap, one for each of these tokens, those of one of the job's hypotheses.
@@ -102,7 +107,11 @@ class RowWatch:
             return
         with self._watch((watch,)).installed() as values:
             yield
-        seen.reading = {name: value[0].detach().cpu().clone() for name, value in values.items()}
+        source = self.engine.sources[-1]
+        seen.reading = {
+            name: (value[0, ..., :source] if _over_source(name) else value[0]).detach().cpu().clone()
+            for name, value in values.items()
+        }
 
     @contextmanager
     def step(self, watched: Mapping[int, tuple[Watch, SeenInSteps]]) -> Iterator[None]:
@@ -124,10 +133,14 @@ class RowWatch:
                     seen.steps.append(step)
 
             engine.observer = observe
+            if isinstance(engine.search, BeamSearch):
+                engine.search.listener = partial(_keep_considered, watched)
             try:
                 yield
             finally:
                 engine.observer = None
+                if isinstance(engine.search, BeamSearch):
+                    engine.search.listener = None
         for row, scores in log_p.items():
             self._note_choice(row, watched[row][1], scores)
 
@@ -155,7 +168,7 @@ class RowWatch:
             return [part[..., : self.engine.sources[row], :].clone()] * self.engine.search.width
         each = list(part.movedim(-2, 0))
         if tap in ("pattern", "scores"):
-            if ".cross." in name:
+            if _over_source(name):
                 return [one[..., : self.engine.sources[row]].clone() for one in each]
             return [one[..., self._slots(row, number)].clone() for number, one in enumerate(each)]
         return [one.clone() for one in each]
@@ -174,6 +187,20 @@ class RowWatch:
 
     def _names(self, pattern: str) -> frozenset[str]:
         return frozenset(self._made.setdefault((pattern,), StepWatch(self.engine.model, (pattern,))).reads.values())
+
+
+def _over_source(name: str) -> bool:
+    """Whether the last axis of a tap's values are the tokens of the source, for which a cache has more room."""
+    return name.endswith((".cross.pattern", ".cross.scores"))
+
+
+def _keep_considered(watched: Mapping[int, tuple[Watch, SeenInSteps]], step: Considered) -> None:
+    """Of a group's step the rows of those who asked for the beam."""
+    for row, (watch, seen) in watched.items():
+        if watch.beam:
+            tensors = {one.name: getattr(step, one.name) for one in fields(step) if one.name != "group"}
+            own = {name: tensor[row : row + 1].cpu().clone() for name, tensor in tensors.items()}
+            seen.considered.append(Considered(step.group, **own))
 
 
 def check_watch(model: torch.nn.Module, watch: Watch) -> None:

@@ -118,9 +118,15 @@ class Scheduler:
         options: SearchOptions | None = None,
         *,
         cancellation: Cancellation | None = None,
+        watch: Watch | None = None,
+        on_submit: Callable[[Sequence[Ticket]], None] = lambda tickets: None,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """Pairs (number of the job, hypotheses), each as soon as its job is done: what `finished_jobs` gives."""
-        tickets = self.submit_all(model, jobs, options)
+        """Pairs (number of the job, hypotheses), each as soon as its job is done: what `finished_jobs` gives.
+
+        `on_submit` is called with the tickets, which hold what is watched.
+        """
+        tickets = self.submit_all(model, jobs, options, watch=watch)
+        on_submit(tickets)
         if cancellation is not None:
             cancellation.add(tickets)
         done: SimpleQueue[int] = SimpleQueue()

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cutaway.decoding.translate import encode_sources, tag_for
+from cutaway.decoding.translate import tag_for
+from cutaway.decoding.translate_sentences import encode_sources
 from cutaway.errors import InputError
 from cutaway.inside.answers import answer_name, answer_scores, label_number, labels_of, single_token
 from cutaway.inside.attribution.result import token_names

@@ -11,7 +11,7 @@ there the *decoder* reads the stream of layer k as if it were the encoder's outp
 Logits are computed for a few positions of one layer at a time, to save memory.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -65,6 +65,18 @@ class Lens:
             name: value.tolist() if isinstance(value, Tensor) else None if value is None else list(value)
             for name, value in vars(self).items()
         }
+
+
+@torch.no_grad()
+def lens_of_states(model: Model, states: Mapping[str, Hidden], *, top: int = 5, tokens: Sequence[int] = ()) -> Lens:
+    """The lens of residual streams that were watched in the decoder, such as those of a text while it was generated.
+
+    `states` are streams by their taps, the last layer's last; the final norm and the head read each of them.
+    """
+    stack = model.decoder
+    normed = {tap: x if stack.final_norm is None else stack.final_norm(x) for tap, x in states.items()}  # type: ignore[union-attr,operator]
+    seen = _looked(list(normed.values()), model.head, None, top, tuple(tokens))
+    return Lens(layers=tuple(states), positions=None, tokens=tuple(tokens), **seen)
 
 
 @checked

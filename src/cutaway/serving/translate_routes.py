@@ -1,0 +1,315 @@
+"""LibreTranslate's API, as its clients use it: translations, languages, and which language a text is in.
+
+Fields come as JSON or as a form. Beside theirs are our own: `beam`, `terms`, `prefix`, `align`, `watch`, `model`.
+"""
+
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, replace
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from cutaway.arguments import Options, option, same_option
+from cutaway.decoding.alignment import identical
+from cutaway.decoding.engine.scheduler import Cancellation
+from cutaway.decoding.engine.worker import Ticket
+from cutaway.decoding.options import TranslationOptions
+from cutaway.decoding.search.search import Hypothesis, Job
+from cutaway.decoding.translate import Translation, TranslationPlan, translations
+from cutaway.errors import CutawayError, InputError
+from cutaway.model.model import EncoderDecoderModel
+from cutaway.serving.detection import detect
+from cutaway.serving.gates import check_key
+from cutaway.serving.html import translate_html
+from cutaway.serving.languages import AUTO, Pair, all_pairs, find_pair, language_name
+from cutaway.serving.schemas import OptionsRoute, json_object, read_options
+from cutaway.serving.service import ReadyService, Service, finished
+from cutaway.serving.streams import unless_gone
+from cutaway.serving.watching import Shown, WatchRequest
+
+router = APIRouter(tags=["LibreTranslate"], route_class=OptionsRoute)
+MOST_ALTERNATIVES = 16
+FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationRequest(Options):
+    """`/translate`"""
+
+    q: str | Sequence[str] = option(MISSING, "A text, or several.")
+    source: str = option(AUTO, 'The language of the text; "auto" detects it.')
+    target: str = option(MISSING, "The language of the translation.")
+    format: Literal["text", "html"] = option(
+        "text", "html keeps tags as they are and translates the text between them."
+    )
+    alternatives: int = option(0, "Number of further translations.", least=0, most=MOST_ALTERNATIVES)
+    api_key: str = option("", "The key, if the server needs one.")
+
+    # ours, as in `cutaway.translate`
+    model: str | None = option(None, "The name of a model; by default the first one that knows both languages.")
+    beam: int = same_option(TranslationOptions, "beam")
+    length_penalty: float = same_option(TranslationOptions, "length_penalty")
+    prune: float | None = same_option(TranslationOptions, "prune")
+    terms: Mapping[str, str] | None = same_option(TranslationOptions, "terms")
+    prefix: str | None = same_option(TranslationOptions, "prefix")
+    align: bool = same_option(TranslationOptions, "align")
+    watch: Mapping[str, Any] | None = option(None, "What to show of the inside: see docs/serving.md.")
+
+    def check(self) -> None:
+        if self.format == "html" and (self.align or self.watch or self.prefix or self.alternatives):
+            raise InputError('format="html" has no align, watch, prefix or alternatives: leave them out')
+
+    @property
+    def texts(self) -> list[str]:
+        return [self.q] if isinstance(self.q, str) else list(self.q)
+
+    def options(self, pair: Pair) -> TranslationOptions:
+        best = 1 + self.alternatives
+        return TranslationOptions.of(self, to=pair.tag, n_best=best, beam=max(self.beam, best))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectionRequest(Options):
+    """`/detect`"""
+
+    q: str = option(MISSING, "A text.")
+    api_key: str = same_option(TranslationRequest, "api_key")
+
+
+def fields_of(kind: type[Options]) -> Callable[[Request], Awaitable[Any]]:
+    """A dependency that reads the fields of a request, JSON or a form; without a key that fits it refuses them."""
+
+    async def read(request: Request) -> Any:
+        service: Service = request.app.state.service
+        try:
+            values = await _fields(kind, request, service.limits.max_body)
+        except (CutawayError, HTTPException):
+            check_key(service, request.state.key)  # whoever has no key is told nothing else
+            raise
+        check_key(service, request.state.key, str(values.get("api_key", "")))
+        return read_options(kind, values)
+
+    read.reads = kind  # type: ignore[attr-defined]  # for `OptionsRoute`
+    return read
+
+
+async def _fields(kind: type[Options], request: Request, most: int) -> Mapping[str, Any]:
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() in FORMS:
+        async with request.form(max_files=0, max_part_size=most) as form:
+            return {name: _typed(kind, name, form.getlist(name)) for name in form}
+    return json_object(await request.body())
+
+
+def _typed(kind: type[Options], name: str, values: Sequence[Any]) -> Any:
+    """A form has texts only: whatever is no text is written as in JSON."""
+    if len(values) > 1:
+        return list(values)
+    (value,) = values
+    if name not in kind.__dataclass_fields__ or "str" in str(kind.__dataclass_fields__[name].type):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+# --- translations -----------------------------------------------------------------------------------------------------
+
+
+@router.post("/translate", response_model=None)
+async def translate(
+    request: Request,
+    service: ReadyService,
+    asked: Annotated[TranslationRequest, Depends(fields_of(TranslationRequest))],
+) -> Response:
+    """Translate a text, or several."""
+    texts = asked.texts
+    if len(texts) > service.limits.max_texts:
+        raise InputError(f"q: {len(texts):,} texts are more than the {service.limits.max_texts:,} of a request")
+    answers = await unless_gone(request, _answers(service, asked))
+    request.state.facts.update(texts=len(texts))
+    if isinstance(asked.q, str):
+        return JSONResponse(answers[0])
+    return JSONResponse(
+        {key: [one[key] for one in answers] for key in answers[0]} if answers else {"translatedText": []}
+    )
+
+
+async def _answers(service: Service, asked: TranslationRequest) -> list[dict[str, Any]]:
+    """The answer to each text. Those in one language are translated together."""
+    answers: list[dict[str, Any]] = [{} for _ in asked.texts]
+    rows: dict[Pair | None, list[int]] = {}
+    for row, text in enumerate(asked.texts):
+        source = asked.source
+        if source == AUTO:
+            guess = await service.in_thread(partial(guessed, service, text, asked.target))
+            answers[row]["detectedLanguage"], source = guess, guess["language"]
+        rows.setdefault(find_pair(service, source, asked.target, asked.model), []).append(row)
+    for pair, its in rows.items():
+        texts = [asked.texts[row] for row in its]
+        found = [{"translatedText": text} for text in texts]
+        if pair is not None:
+            translating = (
+                _html(service, asked, pair, texts) if asked.format == "html" else _plain(service, asked, pair, texts)
+            )
+            found = await translating
+        for row, one in zip(its, found, strict=True):
+            answers[row] = one | answers[row]
+    return answers
+
+
+async def _html(service: Service, asked: TranslationRequest, pair: Pair, pages: Sequence[str]) -> list[dict[str, Any]]:
+    model, tokenizer, options = _translator(pair), pair.served.text_tokenizer(), asked.options(pair)
+
+    def work(cancellation: Cancellation) -> list[str]:
+        def translated(texts: list[str]) -> list[str]:
+            run = partial(service.scheduler.run_jobs, cancellation=cancellation)
+            return [one.text for one in translations(model, tokenizer, texts, run=run, options=options)]
+
+        return [translate_html(page, translated) for page in pages]
+
+    return [{"translatedText": page} for page in await service.blocking(work)]
+
+
+async def _plain(service: Service, asked: TranslationRequest, pair: Pair, texts: Sequence[str]) -> list[dict[str, Any]]:
+    model, tokenizer, options = _translator(pair), pair.served.text_tokenizer(), asked.options(pair)
+    wished = read_options(WatchRequest, asked.watch or {})
+    if asked.align:
+        wished = replace(wished, alignment=True)
+    watch = None if wished == WatchRequest() else wished.watch(model, options.search)
+    plan = await service.in_thread(lambda: TranslationPlan(model, tokenizer, texts, options))
+    if any(plan.sentences.terms):
+        if asked.watch:
+            raise InputError("watch: a translation with terms is searched for twice; leave out one of the two")
+        return await service.blocking(partial(_with_terms, service, asked, plan))
+    tickets = service.scheduler.submit_all(model, plan.sentences.jobs, options.search, watch=watch)
+    start = time.monotonic()
+    try:
+        async with service.in_time():
+            found = [await finished(ticket) for ticket in tickets]
+    finally:
+        for ticket in tickets:
+            ticket.cancel()
+    _count(service, pair.served.name, plan.sentences.jobs, found, start)
+    join = partial(_joined, asked, wished, plan, tickets, found)
+    return await (service.in_thread(join) if watch is None else service.compute(join))
+
+
+def _with_terms(
+    service: Service, asked: TranslationRequest, plan: TranslationPlan, cancellation: Cancellation
+) -> list[dict[str, Any]]:
+    run = partial(service.scheduler.run_jobs, cancellation=cancellation)
+    found = plan.sentences.candidates(plan.sentences.run(run))
+    return [_answer(asked, one) for one in plan.translations(found)]
+
+
+def _joined(
+    asked: TranslationRequest,
+    wished: WatchRequest,
+    plan: TranslationPlan,
+    tickets: Sequence[Ticket],
+    found: Sequence[list[Hypothesis]],
+) -> list[dict[str, Any]]:
+    """The answers to some texts from the hypotheses of their sentences, with what was watched."""
+    sentences = plan.sentences
+    candidates = sentences.candidates(iter(enumerate(found)))
+    shown: dict[int, Shown] = {}  # by sentence; one without tokens is left as it is
+    if wished != WatchRequest():
+        for number, rows in enumerate(sentences.rows):
+            best = found[number][0].ids
+            one = Shown(wished, plan.model, plan.tokenizer, sentences.jobs[number], tickets[number], best)
+            shown |= dict.fromkeys(rows, one)
+    alignments = None
+    if wished.alignment:
+        alignments = [
+            shown[row].alignment(source, candidates[row][0].text.strip()) if row in shown else identical(source)
+            for row, source in enumerate(sentences.sentences)
+        ]
+    done = plan.translations(candidates, alignments)
+    answers = [_answer(asked, translation) for translation in done]
+    if asked.watch:
+        search = plan.options.search
+        views = iter([shown[row].to_dict(search) if row in shown else {} for row in range(len(candidates))])
+        for answer, translation in zip(answers, done, strict=True):
+            answer["watch"] = [
+                {"source": its.source, "text": its.candidates[0].text} | next(views) for its in translation.sentences
+            ]
+    return answers
+
+
+def _answer(asked: TranslationRequest, found: Translation) -> dict[str, Any]:
+    answer: dict[str, Any] = {"translatedText": found.text}
+    if asked.alternatives:
+        answer["alternatives"] = [one.text for one in found.n_best[1:]]
+    if found.alignment is not None:
+        answer |= {key: value for key, value in found.to_dict().items() if key in ("alignment", "links")}
+    return answer
+
+
+def _translator(pair: Pair) -> EncoderDecoderModel:
+    assert isinstance(pair.served.model, EncoderDecoderModel)
+    return pair.served.model
+
+
+def _count(service: Service, name: str, jobs: Sequence[Job], found: Sequence[list[Hypothesis]], start: float) -> None:
+    metrics = service.metrics
+    metrics.whole_request.labels(name).observe(time.monotonic() - start)
+    metrics.prompt_tokens.labels(name).inc(sum(len(job.source) for job in jobs))
+    metrics.generation_tokens.labels(name).inc(sum(len(its[0].ids) for its in found))
+    metrics.request_success.labels(name, "end").inc(len(jobs))
+
+
+# --- languages --------------------------------------------------------------------------------------------------------
+
+
+def guessed(service: Service, text: str, target: str) -> dict[str, Any]:
+    """The likeliest language of a text, of those that are translated into the target."""
+    among = list(dict.fromkeys(pair.source for pair in all_pairs(service) if target in ("", pair.target)))
+    if not among:
+        find_pair(service, AUTO, target, None)  # raises: there is no such target
+    language, confidence = detect(text, [*among, *([target] if target else [])])[0]
+    return {"confidence": confidence, "language": language}
+
+
+@router.post("/detect", response_model=None)
+async def detect_language(
+    service: ReadyService, asked: Annotated[DetectionRequest, Depends(fields_of(DetectionRequest))]
+) -> Response:
+    """Which language a text is in, the likeliest first."""
+    among = list(dict.fromkeys(pair.source for pair in all_pairs(service)))
+    if not among:
+        raise InputError("no model here translates: start the server with a translator")
+    found = await service.in_thread(lambda: detect(asked.q, among))
+    return JSONResponse([{"confidence": confidence, "language": language} for language, confidence in found])
+
+
+@router.get("/languages")
+async def known_languages(service: ReadyService) -> list[dict[str, Any]]:
+    """The languages that are translated, and into which."""
+    targets: dict[str, list[str]] = {}
+    for pair in all_pairs(service):
+        targets.setdefault(pair.source, [])
+        if pair.target not in targets[pair.source]:
+            targets[pair.source].append(pair.target)
+    return [{"code": code, "name": language_name(code), "targets": its} for code, its in targets.items()]
+
+
+@router.get("/frontend/settings")
+async def settings(service: ReadyService) -> dict[str, Any]:
+    """What LibreTranslate's page asks for first."""
+    pairs = all_pairs(service)
+    first = {"source": pairs[0].source, "target": pairs[0].target} if pairs else {}
+    return {
+        "apiKeys": service.key is not None,
+        "charLimit": service.limits.max_body,
+        "frontendTimeout": 500,
+        "keyRequired": service.key is not None,
+        "language": {side: {"code": code, "name": language_name(code)} for side, code in first.items()},
+        "suggestions": False,
+        "supportedFilesFormat": [],
+    }

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.serving.detect_language import LetterModel, detect
+from cutaway.serving.detection import LetterModel, detect
 
 ALL = ["en", "de", "fr"]
 SENTENCES = {

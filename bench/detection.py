@@ -1,4 +1,4 @@
-"""How often `detect` knows the language of an everyday sentence: python bench/detect_language.py en=FILE:COLUMN …
+"""How often `detect` knows the language of an everyday sentence: python bench/detection.py en=FILE:COLUMN …
 
 The files are tables of sentences (.tsv.gz) with columns from 0; of each, 3,000 sentences are drawn.
 """
@@ -7,7 +7,7 @@ import gzip
 import random
 import sys
 
-from cutaway.serving.detect_language import detect
+from cutaway.serving.detection import detect
 
 SAMPLE, BINS = 3000, 10
 

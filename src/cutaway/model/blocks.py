@@ -16,8 +16,8 @@ from cutaway.model.attention import CrossAttention, SelfAttention
 from cutaway.model.cache import KeysValues, Store
 from cutaway.model.dropout import Dropout
 from cutaway.model.feed_forward import FeedForward, GatedFeedForward
-from cutaway.model.kernels import step
 from cutaway.model.kernels.attend import Bias
+from cutaway.model.kernels.step import block_at_once
 from cutaway.model.masks import EVERYWHERE, Mask
 from cutaway.model.positions import Rotation
 from cutaway.model.tap import Part
@@ -76,9 +76,13 @@ class Block(Part):
         memory_mask: Mask = EVERYWHERE,
         store: Store | None = None,
     ) -> Stream:
-        if store is not None and bias is None and step.fits(self, x, mask, store):
-            given = (rotation, memory, memory_mask, store)
-            return step.take(self, x, mask, *given, pre=self.wiring is pre_norm)
+        if bias is None:
+            whole = block_at_once(
+                self, x, mask, rotation=rotation, memory=memory, memory_mask=memory_mask, store=store,
+                pre=self.wiring is pre_norm,
+            )  # fmt: skip
+            if whole is not None:
+                return whole
         look = partial(self.attention, mask=mask, rotation=rotation, bias=bias, store=store)
         x = self.tap("residual_before", x)
         x = self.tap("residual_after_attention", self.wiring(x, look, self.attention_norm, self.dropout))

@@ -3,7 +3,7 @@
     attend   softmax(QKᵀ / √d_head) V
     linear   x Wᵀ + b
     norm     LayerNorm and RMSNorm
-    step     a whole block, for one decoding step on a GPU
+    step     a whole block, for passes of few tokens
 
 The parts in `cutaway.model` show the formulas and call these. They choose between PyTorch's kernels and our own: those
 for CPUs are in C++ (`cpu`), those for GPUs in Triton (`gpu`, `short_attention`), and modules for GPUs are imported only

@@ -6,6 +6,7 @@
 //   append      stores new keys and values
 //   keep        moves the keys and values that are still needed to the front, or to another row
 //   likeliest   log-softmax and its k largest values, without storing the others
+//   block       a whole block from these, which leaves out what it takes to call them one by one
 //
 // Each runs on the thread that calls it, except for large products: engines run side by side (`cutaway.decoding.engine.threads`).
 
@@ -28,6 +29,7 @@ namespace {
 constexpr int LANES = 16;               // floats in a register
 constexpr int PANEL = 64;               // outputs whose weights are stored together: 4 registers
 constexpr int TILE = 6;                 // rows at a time: 6 · 4 sums, 4 of weights, 1 of activations: 29 of 32 registers
+constexpr long SHARE = 1 << 23;         // multiplications that are worth a thread of their own
 constexpr float SMALLEST = 0x1p-100f;   // so that a row of zeros is not divided by 0
 constexpr float INFINITE = std::numeric_limits<float>::infinity();
 
@@ -308,6 +310,87 @@ void likeliest(const float* logits, long rows, long vocab, long k, float* log_p,
             log_p[i] = i < n ? logits[found[i]] - _mm512_cvtss_f32(most) - log_sum : NAN;
         }
     }
+}
+
+struct Product {  // a linear map in 8 bits
+    const int8_t* panels;
+    const float* scale;
+    const int32_t* above;
+    const float* bias;
+    long in, out;
+};
+
+struct Norm {
+    const float *weight, *bias;
+    float eps;
+};
+
+struct Attending {  // self-attention or cross-attention
+    Norm norm;
+    Product in, out;  // `in` has queries, keys and values, or queries alone
+    long heads, d_head;
+    float scale;
+};
+
+struct Seen {  // keys and values [row][head][slot][d], and the table of what may be seen
+    float *keys, *values;
+    long row, head, slot, slots;
+    const float* table;
+    long table_row, table_line;
+};
+
+struct Block {
+    Attending self, cross;  // without cross-attention its `heads` are 0
+    Norm norm;              // before the feed-forward, or after it
+    Product up, down;
+    long pre;  // pre-norm; otherwise each norm reads the sum
+};
+
+// A block with ReLU for n tokens, `each` of them in a row: x becomes the residual stream after it. New keys and values go to
+// slots[i] of `own`; without `slots` the tokens attend to each other. `rows` and `places` are those of packed tokens.
+void block(const Block* b, float* x, long n, long each, const Seen* own, const int64_t* slots, const Seen* memory,
+           const int64_t* rows, const int64_t* places, long most_threads) {
+    static thread_local std::vector<float> read, inside, mixed, written;
+    const long d = b->self.out.out;
+    const auto room = [](std::vector<float>& some, long size) { if (long(some.size()) < size) some.resize(size); return some.data(); };
+    const auto product = [&](const Product& m, const float* from, float* to) {
+        const long threads = std::max(1L, std::min(most_threads, n * m.out * m.in / SHARE));
+        linear(from, n, m.panels, m.scale, m.above, m.bias, m.in, m.out, to, threads);
+    };
+    const auto normed = [&](const Norm& norm) -> const float* {  // what a sub-layer reads
+        if (!b->pre) return x;
+        layer_norm(x, n, d, norm.weight, norm.bias, norm.eps, room(read, n * d));
+        return read.data();
+    };
+    const auto add = [&](const Norm& norm) {  // what a sub-layer wrote
+        const float* more = written.data();
+        for (long i = 0; i < n * d; i++) x[i] = x[i] + more[i];
+        if (!b->pre) layer_norm(x, n, d, norm.weight, norm.bias, norm.eps, x);
+    };
+    room(written, n * d);
+    for (const Attending* part : {&b->self, &b->cross}) {
+        if (part->heads == 0) continue;
+        const long width = part->heads * part->d_head, stride = part->in.out;
+        float* heads = room(inside, n * stride);
+        product(part->in, normed(part->norm), heads);
+        Seen seen = part == &b->cross ? *memory : *own;
+        if (part == &b->self && slots) {
+            append(heads + width, stride, seen.keys, seen.row, seen.head, seen.slot, rows, slots, n, each, part->heads, part->d_head);
+            append(heads + 2 * width, stride, seen.values, seen.row, seen.head, seen.slot, rows, slots, n, each, part->heads, part->d_head);
+        } else if (part == &b->self) {
+            seen.keys = heads + width, seen.values = heads + 2 * width;
+            seen.row = each * stride, seen.head = part->d_head, seen.slot = stride, seen.slots = each;
+        }
+        attend(heads, stride, seen.keys, seen.values, seen.row, seen.head, seen.slot, seen.table, seen.table_row, seen.table_line,
+               rows, places, n, each, part->heads, seen.slots, part->d_head, part->scale, room(mixed, n * width));
+        product(part->out, mixed.data(), written.data());
+        add(part->norm);
+    }
+    float* features = room(inside, n * b->up.out);
+    product(b->up, normed(b->norm), features);
+    for (long i = 0; i < n * b->up.out; i++) features[i] = features[i] < 0 ? 0 : features[i];  // NaN stays NaN
+    product(b->down, features, written.data());
+    add(b->norm);
 }
 
 }  // extern "C"

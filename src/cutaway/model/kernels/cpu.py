@@ -49,6 +49,7 @@ ARGUMENTS = {
     "keep": [_address, *[_count] * 3, *[_address] * 3, _count, _address, *[_count] * 3],
     "layer_norm": [_address, _count, _count, _address, _address, ctypes.c_float, _address],
     "likeliest": [_address, *[_count] * 3, _address, _address],
+    "block": [_address, _address, _count, _count, *[_address] * 5, _count],
 }  # fmt: skip
 
 
@@ -237,6 +238,11 @@ def likeliest(logits: Float[Tensor, "*rows vocab"], k: int) -> tuple[Float[Tenso
     ids = torch.empty(log_p.shape, dtype=torch.long)
     _library().likeliest(logits.data_ptr(), logits.numel() // vocab, vocab, k, log_p.data_ptr(), ids.data_ptr())
     return log_p, ids
+
+
+def block(*given: object) -> None:
+    """See `cutaway.model.kernels.step_cpu`."""
+    _library().block(*given)
 
 
 def _by_token(x: Float[Tensor, "rows head seq d_head"]) -> tuple[Tensor, int]:

@@ -91,6 +91,11 @@ class TextRequest(Options):
         return self.n
 
     @property
+    def has_form(self) -> bool:
+        """Whether the text is complete whenever it ends, since it has to be JSON."""
+        return False
+
+    @property
     def includes_usage(self) -> bool:
         return bool((self.stream_options or {}).get("include_usage"))
 
@@ -210,6 +215,10 @@ class ChatRequest(TextRequest):
     @property
     def most_tokens(self) -> int | None:
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
+    @property
+    def has_form(self) -> bool:
+        return self.response_format is not None and self.response_format.get("type") != "text"
 
     def conversation(self) -> list[dict[str, Any]]:
         """The messages as templates know them: a role, and a text."""

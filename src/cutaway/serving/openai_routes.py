@@ -28,7 +28,6 @@ from cutaway.tokens import Tokenizer
 router = APIRouter(tags=["OpenAI"], route_class=OptionsRoute)
 Scored = Sequence[tuple[int, TokenScore | None]]  # tokens; nothing precedes the first of a prompt
 LEAST = -9999.0  # a log p of −∞, which JSON does not have, in OpenAI's numbers
-REASONS = {"end": "stop", "stop": "stop", "limit": "length", "full": "length"}  # why a text ended, in OpenAI's words
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
@@ -62,6 +61,11 @@ async def completions(
     options = asked.generation(len(prompts), service.limits, max_tokens=asked.max_tokens)
     answer = CompletionAnswer(request, service, served, asked)
     return await unless_gone(request, answer.response(prompts, options))
+
+
+def why_it_ended(whole: Whole, asked: TextRequest) -> str:
+    """In OpenAI's words. A text of a given form is complete, if with its very last token."""
+    return "stop" if whole.generated.ended in ("end", "stop") or asked.has_form else "length"
 
 
 def of_tokens(scores: Sequence[TokenScore]) -> list[tuple[int, TokenScore | None]]:
@@ -149,9 +153,9 @@ class TextAnswer:
                 if self.asked.watch:
                     shown = await self.service.compute(partial(self.shown, texts, piece.whole))
             yield chunk({**self.choice_of_piece(piece), **shown})
-        if usage:
-            usage = {"usage": self.usage(texts, wholes)}
-            yield {**self.head, "object": self.kind_of_chunk, "choices": [], **usage}
+        total = self.usage(texts, wholes)
+        if self.asked.includes_usage:
+            yield {**self.head, "object": self.kind_of_chunk, "choices": [], "usage": total}
 
     def first_choices(self, texts: Texts) -> list[dict[str, Any]]:
         return []
@@ -191,7 +195,7 @@ class CompletionAnswer(TextAnswer):
             "index": index,
             "text": text,
             "logprobs": self.logprobs(scores, Offsets(self.names)),
-            "finish_reason": REASONS[whole.generated.ended],
+            "finish_reason": why_it_ended(whole, self.asked),
         }
 
     def first_choices(self, texts: Texts) -> list[dict[str, Any]]:
@@ -202,7 +206,7 @@ class CompletionAnswer(TextAnswer):
         return [self._sent(number, self.echoed[p], self.scored[p]) for number, p in enumerate(prompts)]
 
     def choice_of_piece(self, piece: Piece) -> dict[str, Any]:
-        reason = None if piece.whole is None else REASONS[piece.whole.generated.ended]
+        reason = None if piece.whole is None else why_it_ended(piece.whole, self.asked)
         return self._sent(piece.number, piece.text, of_tokens(piece.scores), reason)
 
     def _sent(self, index: int, text: str, scores: Scored, reason: str | None = None) -> dict[str, Any]:
@@ -266,7 +270,7 @@ class ChatAnswer(TextAnswer):
             "index": index,
             "message": {"role": "assistant", "content": whole.generated.text, "refusal": None},
             "logprobs": self.logprobs(whole.scores),
-            "finish_reason": REASONS[whole.generated.ended],
+            "finish_reason": why_it_ended(whole, self.asked),
         }
 
     def first_choices(self, texts: Texts) -> list[dict[str, Any]]:
@@ -274,7 +278,7 @@ class ChatAnswer(TextAnswer):
         return [self._sent(number, first) for number in range(len(texts.tickets))]
 
     def choice_of_piece(self, piece: Piece) -> dict[str, Any]:
-        reason = None if piece.whole is None else REASONS[piece.whole.generated.ended]
+        reason = None if piece.whole is None else why_it_ended(piece.whole, self.asked)
         delta = {"content": piece.text} if piece.text or piece.scores else {}
         return self._sent(piece.number, delta, self.logprobs(piece.scores), reason)
 

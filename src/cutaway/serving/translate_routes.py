@@ -273,7 +273,11 @@ def guessed(service: Service, text: str, target: str) -> dict[str, Any]:
     if not among:
         find_pair(service, AUTO, target, None)  # raises: there is no such target
     language, confidence = detect(text, [*among, *([target] if target else [])])[0]
-    return {"confidence": confidence, "language": language}
+    return {"confidence": _percent(confidence), "language": language}
+
+
+def _percent(confidence: float) -> float:
+    return round(100 * confidence, 1)
 
 
 @router.post("/detect", response_model=None)
@@ -285,7 +289,7 @@ async def detect_language(
     if not among:
         raise InputError("no model here translates: start the server with a translator")
     found = await service.in_thread(lambda: detect(asked.q, among))
-    return JSONResponse([{"confidence": confidence, "language": language} for language, confidence in found])
+    return JSONResponse([{"confidence": _percent(one.confidence), "language": one.language} for one in found])
 
 
 @router.get("/languages")

@@ -24,7 +24,8 @@ LENGTHS = [(7, 9), (1, 12), (30, 5), (33, 20), (12, 1), (31, 17), (40, 8), (2, 3
 
 def translator(wiring: str = "pre_norm", seed: int = 3, **changes: Any) -> EncoderDecoderModel:
     """With biases, scales and norms that are nowhere 0 or 1."""
-    model = cutaway.build("transformer-tiny", wiring=wiring, start_id=START, end_ids=(END,), seed=seed, **SIZE | changes)
+    ids = {"start_id": START, "end_ids": (END,)}
+    model = cutaway.build("transformer-tiny", wiring=wiring, seed=seed, **ids | SIZE | changes)
     draw = torch.Generator().manual_seed(1)
     for parameter in model.parameters():
         if parameter.ndim == 1:

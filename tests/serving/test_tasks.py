@@ -154,6 +154,7 @@ def _huge(width: int, height: int) -> bytes:
         ("not base64!", "image 1 is not in base64"),
         ("data:image/png,abc", "image 1 is no data URL in base64"),
         ("ab☃", "image 1 is not in base64"),
+        ("iV!BO", "image 1 is not in base64"),
         (["iVBO", 5], "image="),
         ([], "image: the list is empty"),
         ([in_base64(b"x")] * 9, "image: 9 are more than the 8 of a request"),

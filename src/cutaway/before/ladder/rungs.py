@@ -13,10 +13,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from math import log
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
+from cutaway.arguments import fits
 from cutaway.before.ladder.differences import Scores
 from cutaway.before.ladder.split_text import Tokenised
 from cutaway.before.ladder.train_network import NETWORKS
@@ -50,6 +51,15 @@ class Rung:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Rung":
+        """The row with these values, which a file may have from elsewhere."""
+        hints = get_type_hints(cls)
+        odd = [name for name, value in values.items() if name in hints and not fits(value, hints[name])]
+        if odd or values["name"] not in NAMES:
+            raise ValueError(f"the {(odd or ['name'])[0]} of a rung is not what we write")
+        return cls(**values)
 
 
 class Counting:

@@ -283,7 +283,8 @@ def test_another_text_or_setting_does_not_go_on(ladder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("name", "order-6"), ("parameters", "7"), ("seconds", None), ("sample", 5), ("steps", [1])]
+    ("name", "value"),
+    [("name", "order-6"), ("parameters", "7"), ("seconds", None), ("sample", 5), ("steps", [1]), ("counts", None)],
 )
 def test_a_row_that_is_not_as_we_write_it_is_refused(name, value, ladder, tmp_path):
     files, out = [ladder[1].parent / name for name in ("text.txt", "other.txt")], tmp_path / "out"
@@ -291,7 +292,8 @@ def test_a_row_that_is_not_as_we_write_it_is_refused(name, value, ladder, tmp_pa
     begun = read_json(out / "compare.json")
     begun["rungs"][1][name] = value
     write_json(out / "compare.json", begun)
-    with pytest.raises(CheckpointError, match=f"is damaged: .* the {name} of a rung"):
+    told = "work" if name == "counts" else name
+    with pytest.raises(CheckpointError, match=f"is damaged: .* the {told} of a rung"):
         compare(files, out, resume=True, steps=4, changes=TINY)
 
 

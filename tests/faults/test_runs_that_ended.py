@@ -135,6 +135,30 @@ def test_scores_that_are_no_numbers_are_saved_and_come_back(
     assert outcome.scores["loss"] == 2.0
 
 
+@pytest.mark.parametrize("text", ['{"scores": {"loss": "x"}}', '{"scores": {"loss": null}}', '{"scores": []}'])
+def test_a_damaged_note_of_the_end_is_named(text: str, place: Path, tmp_path: Path):
+    recipe = recipe_from(small(place, train_steps=2))
+    train(recipe, tmp_path)
+    (tmp_path / "run" / "done.json").write_text(text)
+    with pytest.raises(CheckpointError, match=r"done\.json is damaged, remove it: "):
+        train(recipe, tmp_path, resume=True)
+    (tmp_path / "run" / "done.json").unlink()
+    assert train(recipe, tmp_path, resume=True).finished
+
+
+@pytest.mark.parametrize("text", ["{}", '{"recipe": []}', '{"recipe": 1}', '{"recipe": "ab"}'])
+def test_a_damaged_note_of_the_beginning_is_named(text: str, place: Path, tmp_path: Path):
+    recipe = recipe_from(small(place, train_steps=2))
+    train(recipe, tmp_path)
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    (tmp_path / "run" / "done.json").unlink()
+    (tmp_path / "run" / "begun.json").write_text(text)
+    with pytest.raises(CheckpointError, match=r"begun\.json is damaged, remove it: "):
+        train(recipe, tmp_path, resume=True)
+    (tmp_path / "run" / "begun.json").unlink()
+    assert train(recipe, tmp_path, resume=True).finished
+
+
 def files(out: Path) -> list[Path]:
     return sorted(path for path in out.rglob("*") if path.is_file() and path.name not in ("log.jsonl", "lock"))
 

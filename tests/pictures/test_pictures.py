@@ -4,6 +4,8 @@ import base64
 import io
 import json
 import re
+import subprocess
+import sys
 import zlib
 from collections.abc import Callable
 from dataclasses import fields
@@ -78,6 +80,17 @@ def test_every_number_and_name_is_read_back_from_what_was_saved(kind: str, suffi
         np.testing.assert_allclose(after, before, *near)
     again_saved = again.save(tmp_path / f"again{suffix}").read_bytes()
     assert read_picture(tmp_path / f"again{suffix}").to_dict() == theirs, again_saved[:80]
+
+
+def test_every_kind_is_read_back_by_a_process_that_has_drawn_none(tmp_path: Path) -> None:
+    saved = [str(example(kind, 5).save(tmp_path / f"{number}.json")) for number, kind in enumerate(KINDS)]
+    one_each = (
+        "import sys; from cutaway.pictures import read_picture as read; [print(read(p).kind) for p in sys.argv[1:]]"
+    )
+    for order in (saved, saved[::-1]):
+        read = subprocess.run([sys.executable, "-c", one_each, *order], capture_output=True, text=True, timeout=60)
+        assert (read.returncode, read.stderr) == (0, "")
+        assert len(set(read.stdout.splitlines())) == len(KINDS)
 
 
 @given(arrays.arrays(np.float64, arrays.array_shapes(max_dims=3, max_side=6)))

@@ -1,8 +1,9 @@
 """The ladder: the same text, the same held-out bytes, and numbers that can be computed again in another way."""
 
 import json
+import shutil
 from itertools import count, pairwise
-from math import log2
+from math import log2, nan
 from pathlib import Path
 
 import numpy as np
@@ -279,6 +280,34 @@ def test_another_text_or_setting_does_not_go_on(ladder, tmp_path):
     with pytest.raises(CheckpointError, match=r"started with another minutes \(2\.0, now 3\.0\)"):
         compare(files, out, resume=True, minutes=3.0, changes=TINY)
     write_json(out / "compare.json", begun)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("name", "order-6"), ("parameters", "7"), ("seconds", None), ("sample", 5), ("steps", [1]), ("counts", None)],
+)
+def test_a_row_that_is_not_as_we_write_it_is_refused(name, value, ladder, tmp_path):
+    files, out = [ladder[1].parent / name for name in ("text.txt", "other.txt")], tmp_path / "out"
+    shutil.copytree(ladder[1], out)
+    begun = read_json(out / "compare.json")
+    begun["rungs"][1][name] = value
+    write_json(out / "compare.json", begun)
+    told = "work" if name == "counts" else name
+    with pytest.raises(CheckpointError, match=f"is damaged: .* the {told} of a rung"):
+        compare(files, out, resume=True, steps=4, changes=TINY)
+
+
+@pytest.mark.parametrize("damage", [
+    lambda scores: scores[:-1], lambda scores: scores[None], lambda scores: scores * nan, lambda scores: -scores,
+    lambda scores: scores * (1 + 1e-6),
+])  # fmt: skip
+def test_scores_that_are_not_those_of_the_table_are_refused(damage, ladder, tmp_path):
+    files, out = [ladder[1].parent / name for name in ("text.txt", "other.txt")], tmp_path / "out"
+    shutil.copytree(ladder[1], out)
+    path = out / "scores" / "classes.npy"
+    np.save(path, damage(np.load(path)))
+    with pytest.raises(CheckpointError, match=r"classes\.npy is damaged"):
+        compare(files, out, resume=True, steps=4, changes=TINY)
 
 
 def test_marks_of_the_tokenizer_are_no_text(tmp_path):

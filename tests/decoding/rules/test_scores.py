@@ -89,6 +89,7 @@ def test_no_n_tokens_in_a_row_stand_twice(prompt, new, n):
 
 
 @example([3], [4], [[1, 2, 3, 4, 0]])  # 1 and 2 stand there, but are no text
+@example([3], [4], [[3, 4, 0]])  # the word begins where the text does
 @given(some, some, st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4), min_size=1, max_size=5))
 def test_no_bad_word_is_ever_completed(prompt, new, words):
     ids = [*prompt, *new]

@@ -16,6 +16,8 @@ TEXTS = ["We met Anna in 1984.", "In May Tom saw Berlin and 12 men."]
 def test_copies_are_names_and_numbers_that_stand_once_on_both_sides() -> None:
     assert copied_words("We met Anna in 1984.", "Wir trafen 1984 Anna.") == [(2, 3), (4, 2)]
     assert copied_words("Anna met Anna in 1984.", "Anna traf Anna 1984.") == [(4, 3)]
+    assert copied_words("We met Anna, yes Anna.", "Wir trafen Anna.") == []
+    assert copied_words("We met Anna.", "Anna traf Anna.") == []
     assert copied_words("Die in Rome. In 3 days", "Die in Rom. In 3 Tagen") == [
         (5, 5)
     ]  # a sentence begins with any word

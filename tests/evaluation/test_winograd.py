@@ -33,8 +33,9 @@ SCHEMAS = [
 def test_partial_and_full_scores_are_those_of_a_plain_pass(name, start_id):
     model, tokenizer = writer(name, start_id=start_id), byte_level()
     before = [] if start_id else tokenizer.encode("\n\n", special=False)
-    found = readings(model, tokenizer, SCHEMAS)
-    for number, schema in enumerate(SCHEMAS):
+    alike = Schema("We saw ", " runs.", ("the old dog", "the small dog"), 0)  # in their last word
+    found = readings(model, tokenizer, [*SCHEMAS, alike])
+    for number, schema in enumerate([*SCHEMAS, alike]):
         behind = len(tokenizer.encode(schema.after, special=False))
         for candidate in range(len(schema.candidates)):
             ids = tokenizer.encode(("" if start_id else "\n\n") + schema.reading(candidate), special=False)

@@ -295,6 +295,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "lens tokens": (lambda: LensGrid([["a"]], np.zeros((1, 2))), "each layer needs 2"),
     "no nodes": (lambda: CircuitGraph([], [], []), "the nodes of a circuit are empty"),
     "downwards": (lambda: CircuitGraph(["a", "b"], [1, 0], [(0, 1, 1.0)]), "a → b does not go up"),
+    "sideways": (lambda: CircuitGraph(["a", "b"], [0, 0], [(0, 1, 1.0)]), "a → b does not go up"),
     "nowhere": (lambda: CircuitGraph(["a", "b"], [0, 1], [(0, 2, 1.0)]), "nodes are numbered 0…1"),
     "no lines": (lambda: Lines([1, 2], {}), "there are no lines"),
     "short line": (lambda: Lines([1, 2], {"a": [1.0]}), "the line 'a' has 1 points, x has 2"),
@@ -759,6 +760,16 @@ def test_a_map_in_letters_says_every_number_or_the_strongest_of_its_neighbours()
     assert drawn[1].strip() != drawn[2].strip()  # one is for, one is against
     few = HeatMap([[1.0, -2.0], [np.nan, 0.25]], rows=["a", "b"], columns=["x", "y"]).text(40).splitlines()
     assert [line.split() for line in few[1:]] == [["x", "y"], ["a", "1", "−2"], ["b", "–", "0.25"]]
+
+
+def test_pooled_rows_have_the_name_of_their_first() -> None:
+    values = np.zeros((200, 3))
+    values[190, 1] = 5.0
+    *lines, key = HeatMap(values, rows=[f"r{n}" for n in range(200)], columns=["a", "b", "c"]).text(40).splitlines()[1:]
+    assert "each block is the strongest of 4 × 1" in key
+    assert lines[0].split() == ["a", "b", "c"]
+    assert [line.split()[0] for line in lines[1:]] == [f"r{n}" for n in range(0, 200, 4)]
+    assert [line.split()[0] for line in lines[1:] if "█" in line] == ["r188"]
 
 
 @pytest.mark.parametrize("root", [False, True])

@@ -41,6 +41,7 @@ from cutaway.pictures.line_plot import nice_ticks
 from cutaway.pictures.picture import strongest
 from cutaway.pictures.picture_data import SMALL, check_numbers, pack_array, unpack_array
 from cutaway.pictures.svg import cells, width_of
+from cutaway.pictures.terminal import level
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 MEGABYTE = 1_000_000
@@ -760,6 +761,15 @@ def test_a_map_in_letters_says_every_number_or_the_strongest_of_its_neighbours()
     assert drawn[1].strip() != drawn[2].strip()  # one is for, one is against
     few = HeatMap([[1.0, -2.0], [np.nan, 0.25]], rows=["a", "b"], columns=["x", "y"]).text(40).splitlines()
     assert [line.split() for line in few[1:]] == [["x", "y"], ["a", "1", "−2"], ["b", "–", "0.25"]]
+
+
+@pytest.mark.parametrize(("root", "levels"), [(False, [0, 0, 1, 2, 4]), (True, [0, 1, 2, 3, 4])])
+def test_blocks_follow_the_scale_as_colours_do(root: bool, levels: list[int]) -> None:
+    """0, ░, ▒, ▓ and █ for five equal parts of the scale, or of its root."""
+    values = [0.0, 0.08, 0.25, 0.49, 1.0]
+    assert [level(value, Scale(0.0, 1.0, "sequential", root)) for value in values] == levels
+    assert [level(2 * value, Scale(-2.0, 2.0, "diverging", root)) for value in values] == levels
+    assert [level(-2 * value, Scale(-2.0, 2.0, "diverging", root)) for value in values] == [-n for n in levels]
 
 
 def test_pooled_rows_have_the_name_of_their_first() -> None:

@@ -41,7 +41,7 @@ from cutaway.pictures.line_plot import nice_ticks
 from cutaway.pictures.picture import strongest
 from cutaway.pictures.picture_data import SMALL, check_numbers, pack_array, unpack_array
 from cutaway.pictures.svg import cells, width_of
-from cutaway.pictures.terminal import level
+from cutaway.pictures.terminal import level as level_of
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 MEGABYTE = 1_000_000
@@ -767,9 +767,9 @@ def test_a_map_in_letters_says_every_number_or_the_strongest_of_its_neighbours()
 def test_blocks_follow_the_scale_as_colours_do(root: bool, levels: list[int]) -> None:
     """0, ░, ▒, ▓ and █ for five equal parts of the scale, or of its root."""
     values = [0.0, 0.08, 0.25, 0.49, 1.0]
-    assert [level(value, Scale(0.0, 1.0, "sequential", root)) for value in values] == levels
-    assert [level(2 * value, Scale(-2.0, 2.0, "diverging", root)) for value in values] == levels
-    assert [level(-2 * value, Scale(-2.0, 2.0, "diverging", root)) for value in values] == [-n for n in levels]
+    assert [level_of(value, Scale(0.0, 1.0, "sequential", root)) for value in values] == levels
+    assert [level_of(2 * value, Scale(-2.0, 2.0, "diverging", root)) for value in values] == levels
+    assert [level_of(-2 * value, Scale(-2.0, 2.0, "diverging", root)) for value in values] == [-n for n in levels]
 
 
 def test_pooled_rows_have_the_name_of_their_first() -> None:

@@ -47,11 +47,12 @@ def test_each_text_is_translated_as_if_alone(tokenizer, more_ends):
 def test_a_text_goes_in_between_tag_and_end(tokenizer):
     model, text = translator(), TEXTS[3]
     ids = tokenizer.encode(text, special=False)
-    for tag, source in ((None, [*ids, END]), (7, [7, *ids, END])):
+    for tag, source in ((None, [*ids, END]), (7, [7, *ids, END]), (0, [0, *ids, END])):
         expected = translations(model, torch.tensor([source]), n=min(64, 2 * len(source) + 20), beam=2)[0]
         written = tokenizer.decode([id for id in expected if id != END])
         assert translate_all(model, tokenizer, [text], beam=2, tag=tag) == [written]
-    assert encode_sources(model, tokenizer, [text, ""], 7, END) == [[7, *ids, END], []]
+    for tag in (0, 7):
+        assert encode_sources(model, tokenizer, [text, ""], tag, END) == [[tag, *ids, END], []]
 
 
 def test_the_limit_is_a_matter_of_the_source_alone(tokenizer):

@@ -209,8 +209,10 @@ def test_pack_refuses_to_replace_a_model_unless_it_is_told_to(tmp_path: Path):
     pack(tmp_path / "model", tmp_path / "small")
     with pytest.raises(InputError, match=r"is not empty: .* or replace the model in it with force=True"):
         pack(tmp_path / "model", tmp_path / "small")
-    with pytest.raises(InputError, match="is the model itself"):
-        pack(tmp_path / "model", tmp_path / "model", force=True)
+    (tmp_path / "link").symlink_to(tmp_path / "model")
+    for itself in ("model", "small/../model", "link"):
+        with pytest.raises(InputError, match="is the model itself"):
+            pack(tmp_path / "model", tmp_path / itself, force=True)
     with pytest.raises(InputError, match="store='int4' is not one of 'int8', 'bf16'"):
         pack(tmp_path / "model", tmp_path / "other", store="int4")  # type: ignore[arg-type]
     assert pack(tmp_path / "model", tmp_path / "small", store="bf16", force=True).dtype == "bfloat16"

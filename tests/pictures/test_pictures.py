@@ -322,6 +322,26 @@ def test_what_cannot_be_drawn_is_refused_by_name(what: str) -> None:
         make()
 
 
+def test_as_much_as_a_picture_carries_is_drawn_and_no_more() -> None:
+    """Two to the power of 21 numbers, 600 nodes; of edges the 1,500 strongest."""
+    most = np.zeros((1024, 2048))
+    assert check_numbers("the map", most, "row", "column").shape == most.shape
+    with pytest.raises(InputError, match="2,099,200 numbers; a picture carries at most 2,097,152"):
+        check_numbers("the map", np.zeros((1025, 2048)), "row", "column")
+    for n in (599, 600):
+        assert len(CircuitGraph([str(i) for i in range(n)], [0] * n, []).nodes) == n
+    with pytest.raises(InputError, match="601 nodes are more than 600: leave the weakest out"):
+        CircuitGraph(["a"] * 601, [0] * 601, [])
+    edges = [(a, 40 + b, 40.0 * a + b) for a in range(40) for b in range(40)]
+    names = [str(i) for i in range(80)]
+    for n in (1500, 1501):
+        graph = CircuitGraph(names, [i // 40 for i in range(80)], edges[-n:])
+        assert ("The 1,500 strongest are drawn." in graph.sentence()) == (n > 1500)
+        titles = [str(title.text) for title in ElementTree.fromstring(graph.svg()).iter(f"{SVG}title")]
+        drawn = {title.partition(":")[0] for title in titles if " → " in title}
+        assert drawn == {f"{a} → {b}" for a, b, _ in edges[-1500:]}
+
+
 # --- pages ------------------------------------------------------------------------------------------------------------
 
 

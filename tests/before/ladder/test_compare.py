@@ -307,6 +307,12 @@ def test_classes_look_at_as_many_tokens_as_the_guide_says(models):
 def test_too_little_is_named(tmp_path):
     with pytest.raises(InputError, match=r"text\.txt has 5 characters: too little"):
         read_parts([written(tmp_path, "a b c")])
+    with pytest.raises(InputError, match=r"19 characters: too little for training and for testing; at least 20"):
+        read_parts([written(tmp_path, "a b c d e f g h i j")])
+    parts = read_parts([written(tmp_path, "a b c d e f g h i jk")])
+    assert (
+        "".join(text for part in (parts.train, parts.valid, parts.held_out) for text in part) == "a b c d e f g h i jk"
+    )
     with pytest.raises(InputError, match=r"text\.txt has no white space where"):
         read_parts([written(tmp_path, "a" * 100)])
 

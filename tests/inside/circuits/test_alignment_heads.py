@@ -64,6 +64,17 @@ def test_texts_without_copies_are_refused() -> None:
         alignment_heads(translator(), byte_level(), [], [])
 
 
+@pytest.mark.parametrize("tag", [None, 7])
+def test_texts_may_fill_the_model(tag: int | None) -> None:
+    """A source with its tag and its end, a translation as it is; one token more is refused."""
+    tokenizer, short, long = byte_level(), "In 1984.", "It was not before May of 1984."
+    n = len(tokenizer.encode(long, special=False))
+    for source, target, filled in ((short, long, n), (long, short, n + 1 + (tag is not None))):
+        assert alignment_heads(translator(max_len=filled), tokenizer, [source], [target], tag=tag).n_copied == 1
+        with pytest.raises(InputError, match=f"a text of {filled} tokens, and the model reads {filled - 1}"):
+            alignment_heads(translator(max_len=filled - 1), tokenizer, [source], [target], tag=tag)
+
+
 def test_what_copies_cost_is_what_their_tokens_cost() -> None:
     model, tokenizer = translator(), byte_level()
     text = TEXTS[0]

@@ -71,6 +71,17 @@ def test_a_model_folder_that_was_lost_is_made_again(starter: Starter, place: Pat
     assert fingerprints(reference.out) == reference.prints
 
 
+def test_a_model_that_is_made_again_has_its_own_card(starter: Starter, place: Path, tmp_path: Path):
+    """Killed between the model folder and the note that it is complete."""
+    reference = undisturbed(starter, tmp_path, small(place))
+    (reference.out / "run" / "done.json").unlink()
+    (reference.out / "README.md").write_text("of an earlier model")
+    said: list[str] = []
+    train(recipe_from(reference.recipe), reference.out, resume=True, listeners=[told(said)])
+    assert "of an earlier model" not in (reference.out / "README.md").read_text()
+    assert not [text for text in said if "is kept" in text]
+
+
 def test_a_run_that_is_done_without_its_checkpoints_is_not_begun_again(starter: Starter, place: Path, tmp_path: Path):
     reference = undisturbed(starter, tmp_path, small(place))
     shutil.rmtree(reference.out / "run" / "checkpoints")

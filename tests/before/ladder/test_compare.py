@@ -11,7 +11,7 @@ import pytest
 
 from cutaway.before.ladder.compare import compare
 from cutaway.before.ladder.rungs import NAMES, Counting
-from cutaway.before.ladder.split_text import read_parts, tokenised
+from cutaway.before.ladder.split_text import read_parts, refuse_marks, tokenised
 from cutaway.before.ladder.table import hurried
 from cutaway.before.ladder.train_network import (
     NETWORKS,
@@ -319,6 +319,16 @@ def test_marks_of_the_tokenizer_are_no_text(tmp_path):
     assert sum(map(len, ids)) == len("".join(parts.held_out).encode())  # bytes, each a token: marks stand in training
 
 
+@pytest.mark.parametrize(("share", "part"), [(0.5, "train"), (0.87, "valid"), (0.96, "held_out")])
+def test_a_mark_is_refused_in_every_part(share, part, tmp_path):
+    at = int(share * len(TEXT))
+    files = [written(tmp_path, f"{TEXT[:at]} <eos> {TEXT[at:]}")]
+    parts = read_parts(files)
+    assert "<eos>" in "".join(getattr(parts, part))
+    with pytest.raises(InputError, match=r"text\.txt contains <eos>, a special token of the tokenizer"):
+        refuse_marks(files, parts, tokenised(parts, tmp_path / "text").tokenizer)
+
+
 def test_classes_look_at_as_many_tokens_as_the_guide_says(models):
     assert models["classes"].model.order == 3 + 1
 
@@ -326,6 +336,12 @@ def test_classes_look_at_as_many_tokens_as_the_guide_says(models):
 def test_too_little_is_named(tmp_path):
     with pytest.raises(InputError, match=r"text\.txt has 5 characters: too little"):
         read_parts([written(tmp_path, "a b c")])
+    with pytest.raises(InputError, match=r"19 characters: too little for training and for testing; at least 20"):
+        read_parts([written(tmp_path, "a b c d e f g h i j")])
+    parts = read_parts([written(tmp_path, "a b c d e f g h i jk")])
+    assert (
+        "".join(text for part in (parts.train, parts.valid, parts.held_out) for text in part) == "a b c d e f g h i jk"
+    )
     with pytest.raises(InputError, match=r"text\.txt has no white space where"):
         read_parts([written(tmp_path, "a" * 100)])
 

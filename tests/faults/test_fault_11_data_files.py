@@ -10,7 +10,7 @@ import torch
 from helpers.tiny_models import tiny
 from helpers.tokenizers_of_bytes import byte_level
 
-from cutaway.bundled.cards import card_of
+from cutaway.bundled.info import card_of
 from cutaway.cli import lens_tune
 from cutaway.data.table_files import read_parallel, read_table
 from cutaway.data.text_files import read_documents, read_lines

@@ -12,11 +12,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cutaway.errors import InputError
+from cutaway.model import kernels
 from cutaway.model.attention import CrossAttention, SelfAttention
 from cutaway.model.cache import KeysValues, Store
 from cutaway.model.dropout import Dropout
 from cutaway.model.feed_forward import FeedForward, GatedFeedForward
-from cutaway.model.kernels import step
 from cutaway.model.kernels.attend import Bias
 from cutaway.model.masks import EVERYWHERE, Mask
 from cutaway.model.positions import Rotation
@@ -76,9 +76,12 @@ class Block(Part):
         memory_mask: Mask = EVERYWHERE,
         store: Store | None = None,
     ) -> Stream:
-        if store is not None and bias is None and step.fits(self, x, mask, store):
-            given = (rotation, memory, memory_mask, store)
-            return step.take(self, x, mask, *given, pre=self.wiring is pre_norm)
+        if store is not None and store.lengths is not None and bias is None and kernels.gpu_serves(x):
+            from cutaway.model.kernels import step
+
+            if step.fits(self, x, mask, store):
+                given = (rotation, memory, memory_mask, store)
+                return step.take(self, x, mask, *given, pre=self.wiring is pre_norm)
         look = partial(self.attention, mask=mask, rotation=rotation, bias=bias, store=store)
         x = self.tap("residual_before", x)
         x = self.tap("residual_after_attention", self.wiring(x, look, self.attention_norm, self.dropout))

@@ -59,9 +59,9 @@ def chosen_precision(precision: Precision, path: Path) -> Precision:
     """What `auto` means for this model here."""
     if precision is not Precision.auto:
         return precision
-    from cutaway.bundled.info import look_at
+    from cutaway.bundled.info import stored_as
 
-    if look_at(path.name, path).stored != "int8":
+    if stored_as(path) != "int8":
         return Precision.fp32
     with importing():
         import torch

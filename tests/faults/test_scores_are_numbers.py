@@ -15,7 +15,6 @@ from helpers.tiny_models import ALL, tiny
 
 import cutaway
 from cutaway.checkpoints import load, load_tokenizer, save
-from cutaway.cli.shared.tables import json_text
 from cutaway.decoding.alignment import align
 from cutaway.decoding.confidence import confidence_of
 from cutaway.decoding.generate import write_texts
@@ -31,6 +30,7 @@ from cutaway.inside.residual.logit_lens import logit_lens
 from cutaway.model.finite import check_scores, not_finite
 from cutaway.model.model import Model
 from cutaway.model.precision import to_int8
+from cutaway.pictures.terminal_text import json_text
 
 TEXT = ASKED["gpt2"]
 IDS = torch.arange(8)[None]

@@ -30,12 +30,13 @@ from cutaway.cli.shared.models import (
     warn_if_plain,
 )
 from cutaway.cli.shared.options import Json
-from cutaway.cli.shared.tables import chance, grid, json_text, stdout
 from cutaway.errors import InputError
+from cutaway.pictures.terminal_tables import chance, grid, stdout
+from cutaway.pictures.terminal_text import json_text
 
 if TYPE_CHECKING:
-    from cutaway.cli.shared.console import Console
     from cutaway.model.model import Model
+    from cutaway.pictures.console import Console
     from cutaway.tokens import Tokenizer
 
 PICTURES_AT_ONCE = 256

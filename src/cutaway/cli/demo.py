@@ -12,20 +12,19 @@ import typer
 
 from cutaway.bundled import HERE, names
 from cutaway.bundled.info import look_at
-from cutaway.cli.shared.format import human
 from cutaway.cli.shared.models import Precision, as_trained, load_ready, tokenizer_for_text
 from cutaway.cli.shared.options import Json
-from cutaway.cli.shared.tables import guesses, json_text, show_alignment, stdout
-from cutaway.cli.shared.wording import shown
 from cutaway.decoding.options import GenerationOptions
 from cutaway.errors import CutawayError, InputError
+from cutaway.pictures.terminal_tables import guesses, show_alignment, stdout
+from cutaway.pictures.terminal_text import human, json_text, shown
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from cutaway.cli.shared.console import Console
     from cutaway.decoding.confidence import TokenConfidence
     from cutaway.decoding.fill import Word
+    from cutaway.pictures.console import Console
 
 SENTENCE = "I ate an apple."
 STORY = "In the middle of the night he heard a"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cutaway.arguments import Options, Progress, no_progress, option
 from cutaway.cli.shared.line_commands import (
@@ -27,10 +27,11 @@ from cutaway.cli.shared.models import (
     tokenizer_for_text,
 )
 from cutaway.cli.shared.options import Json
-from cutaway.cli.shared.tables import GAP, echo, grid, json_text, stdout
 from cutaway.cli.shared.word_vectors import AT, EMBEDDING, show_neighbours
 from cutaway.errors import InputError
 from cutaway.folders import check_file
+from cutaway.pictures.terminal_tables import GAP, grid, stdout
+from cutaway.pictures.terminal_text import json_text, shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -164,7 +165,7 @@ def _line(text: str, vector: "np.ndarray | None", as_json: bool) -> str:
 
 def _show(texts: list[str], vectors: "np.ndarray") -> None:
     """The cosine of each vector with the first and, where there is room, a few numbers."""
-    console, shown = stdout(), grid(header=True)
+    console, table = stdout(), grid(header=True)
     columns = {"like the first": [f"{vector @ vectors[0]:.3f}" for vector in vectors]}
     if console.width >= WIDE:
         few = [" ".join(f"{x:+.3f}" for x in vector[:4]) + " …" for vector in vectors]
@@ -172,9 +173,18 @@ def _show(texts: list[str], vectors: "np.ndarray") -> None:
     room = console.width
     for title, cells in columns.items():
         width = max(map(len, (title, *cells)))
-        shown.add_column(title, width=width)
+        table.add_column(title, width=width)
         room -= width + GAP
-    shown.add_column("text")
+    table.add_column("text")
     for text, *cells in zip(texts, *columns.values(), strict=True):
-        shown.add_row(*cells, echo(text, room))
-    console.print(shown)
+        table.add_row(*cells, _recognisable(text, room))
+    console.print(table)
+
+
+def _recognisable(text: str, room: int) -> Any:
+    """A text that was given, on one line, there only to be recognised: what does not fit is cut."""
+    from rich.text import Text
+
+    line = Text(shown(" ".join(text.split())))
+    line.truncate(max(1, room), overflow="ellipsis")
+    return line

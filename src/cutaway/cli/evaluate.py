@@ -13,10 +13,10 @@ import typer
 from cutaway.arguments import Options, Progress, option
 from cutaway.cli.shared.models import as_trained
 from cutaway.cli.shared.options import Device, Json, On, Split, locate_model
-from cutaway.cli.shared.tables import json_text
 from cutaway.cli.shared.word_vectors import AT, EMBEDDING, score_words
 from cutaway.errors import InputError
 from cutaway.evaluation.options import EvaluationOptions
+from cutaway.pictures.terminal_text import json_text
 
 if TYPE_CHECKING:
     from cutaway.evaluation.examples import Columns
@@ -168,7 +168,7 @@ def _progress() -> Iterator[Progress]:
     """A progress bar on stderr, if that is a terminal."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from cutaway.cli.shared.console import Console
+    from cutaway.pictures.console import Console
 
     console = Console(stderr=True)
     columns = (BarColumn(), TextColumn("{task.completed:.0f} of {task.total:.0f}"), TimeRemainingColumn())
@@ -195,7 +195,7 @@ def _show(about: dict[str, Any], found: "Report") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from cutaway.cli.shared.console import Console
+    from cutaway.pictures.console import Console
 
     console = Console()
     unit = UNITS.get(found.task, "example") + ("" if found.n == 1 else "s")

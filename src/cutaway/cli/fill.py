@@ -24,8 +24,8 @@ from cutaway.cli.shared.models import (
     tokenizer_for_text,
 )
 from cutaway.cli.shared.options import Json
-from cutaway.cli.shared.tables import guesses, json_text, stdout
-from cutaway.cli.shared.wording import shown
+from cutaway.pictures.terminal_tables import guesses, stdout
+from cutaway.pictures.terminal_text import json_text, shown
 
 if TYPE_CHECKING:
     from cutaway.decoding.fill import Filled

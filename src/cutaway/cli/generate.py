@@ -1,5 +1,6 @@
 """`cutaway generate`: continues a text with a language model."""
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,10 +12,9 @@ import typer
 
 from cutaway.cli.shared.models import In, Precision, Where, chosen_precision, importing, load_ready, tokenizer_for_text
 from cutaway.cli.shared.options import Json, locate_model
-from cutaway.cli.shared.tables import json_text
-from cutaway.cli.shared.wording import shown, unescaped
 from cutaway.decoding.options import GenerationOptions
 from cutaway.errors import InputError
+from cutaway.pictures.terminal_text import json_text, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,7 @@ Draft = Annotated[
         "--draft", callback=locate_model, help="A smaller model that proposes tokens: the same greedy text, sooner."
     ),
 ]
+ESCAPES = {r"\n": "\n", r"\t": "\t", r"\r": "\r", "\\\\": "\\"}
 
 
 def generate(
@@ -130,6 +131,11 @@ def _enough_memory(options: GenerationOptions) -> Iterator[None]:
             raise
         asked = f"--max-tokens {options.max_tokens:,}" + f" and --beam {options.beam:,}" * (options.beam > 1)
         raise InputError(f"not enough memory for {asked}: use smaller numbers") from None
+
+
+def unescaped(text: str) -> str:
+    r"""With escapes such as \n replaced, which a shell passes as two characters."""
+    return re.sub(r"\\[ntr\\]", lambda found: ESCAPES[found[0]], text)
 
 
 def _read() -> str:

@@ -8,8 +8,8 @@ import typer
 
 from cutaway.before.options import NGramOptions, Smoothing
 from cutaway.cli.shared.options import Json, Split
-from cutaway.cli.shared.tables import json_text
 from cutaway.errors import InputError
+from cutaway.pictures.terminal_text import json_text
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

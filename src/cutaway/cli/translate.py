@@ -116,7 +116,7 @@ def _terms_hash(terms: dict[str, str]) -> str | None:
 def _line(found: "Translation", scores: bool, align: bool, as_json: bool) -> str:
     """One text's answer as one line: JSON, or columns with tabs between."""
     if as_json:
-        from cutaway.cli.shared.tables import json_text
+        from cutaway.pictures.terminal_text import json_text
 
         return json_text(found.to_dict())
     columns: list[str] = []
@@ -133,8 +133,8 @@ def _line(found: "Translation", scores: bool, align: bool, as_json: bool) -> str
 def _show(found: "Translation", scores: bool, align: bool) -> None:
     from rich.text import Text
 
-    from cutaway.cli.shared.console import Console
-    from cutaway.cli.shared.tables import show_alignment
+    from cutaway.pictures.console import Console
+    from cutaway.pictures.terminal_tables import show_alignment
 
     console = Console()
     for one in found.n_best:

@@ -3,8 +3,9 @@
 import functools
 import inspect
 import os
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import Field, fields
 from enum import StrEnum
 from pathlib import Path
@@ -110,3 +111,15 @@ def _parameter(field: "Field[Any]") -> inspect.Parameter:
             ),
         ],
     )
+
+
+def in_options(message: str, options: Collection[str]) -> str:
+    """Replaces Python's top_p=1.5 by --top-p 1.5 in a message; other names, such as max_len, are kept."""
+
+    def named(found: re.Match[str]) -> str:
+        option = f"--{found[1].replace('_', '-')}"
+        if option not in options or not (found[2] or "_" in found[1]):
+            return found[0]
+        return f"{option} " if found[2] else option
+
+    return re.sub(r"(?<![\w'\"./\-])([a-z][a-z_]*[a-z])\b(=?)", named, message)

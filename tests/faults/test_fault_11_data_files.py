@@ -18,7 +18,7 @@ from cutaway.decoding.rules.terms import read_terms
 from cutaway.errors import InputError
 from cutaway.evaluation.word_tests import read_word_test
 from cutaway.files import read_text
-from cutaway.training.toml_files import read_toml
+from cutaway.training.recipe_file import read_toml
 
 MEGABYTE = 1 << 20
 PACK = {"plain": bytes, "gz": gzip.compress, "xz": lzma.compress}

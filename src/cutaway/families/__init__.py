@@ -53,11 +53,12 @@ def sizes() -> dict[str, Config]:
 
 
 def config_of(size: str) -> Config:
-    """The config of a named size."""
-    known = sizes()
-    if size not in known:
-        raise ConfigError(f"no size is called {size!r}; known: {', '.join(known)}")
-    return known[size]
+    """The config of a named size. Most are named after their family, which is looked into first."""
+    for family in sorted(FAMILIES, key=lambda name: len(name) if size.startswith(name) else 0, reverse=True):
+        named: dict[str, Config] = import_module(f"cutaway.{FAMILIES[family][0]}").SIZES
+        if size in named:
+            return named[size]
+    raise ConfigError(f"no size is called {size!r}; known: {', '.join(sizes())}")
 
 
 def config_from_dict(values: dict[str, Any]) -> Config:

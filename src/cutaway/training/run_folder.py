@@ -18,8 +18,7 @@ from cutaway.files import lock_file, read_json, replacing
 from cutaway.folders import files_in, finish_replacing
 from cutaway.training.checkpoint import HALF_WRITTEN, checkpoints
 from cutaway.training.recipe import Recipe
-from cutaway.training.recipe_file import to_toml
-from cutaway.training.toml_files import read_toml
+from cutaway.training.recipe_file import read_toml, to_toml
 
 RUN = (  # the names in run/
     "lock", "log.jsonl", "recipe.toml", "begun.json", "done.json", "checkpoints", "events.out.tfevents.*",

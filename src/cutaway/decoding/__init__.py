@@ -21,18 +21,4 @@ if TYPE_CHECKING:
     from cutaway.decoding.search.speculative import speculative as speculative
     from cutaway.decoding.translate import translate_all as translate_all
 
-HOMES = {
-    "BeamTrace": "search.beam_trace",
-    "Engine": "engine.engine",
-    "Hypothesis": "search.search",
-    "Job": "engine.engine",
-    "Speculation": "search.speculative",
-    "finished_jobs": "engine.run",
-    "greedy": "search.greedy",
-    "greedy_translate": "search.greedy",
-    "run_jobs": "engine.run",
-    "speculative": "search.speculative",
-    "trace_beam": "search.beam_trace",
-    "translate_all": "translate",
-}
-__getattr__, __dir__ = lazy_names(__name__, {name: f"cutaway.decoding.{home}" for name, home in HOMES.items()})
+__getattr__, __dir__ = lazy_names(__name__)

@@ -19,14 +19,4 @@ if TYPE_CHECKING:
     from cutaway.tokens.trace import Trace as Trace
     from cutaway.tokens.trace import trace_tokens as trace_tokens
 
-HOMES = {
-    "Encoded": "tokenizer",
-    "Tokenizer": "tokenizer",
-    "Trace": "trace",
-    "find_tokenizer": "tokenizer",
-    "gguf_tokenizer": "gguf",
-    "llama2c_tokenizer": "sentencepiece_bpe",
-    "trace_tokens": "trace",
-    "train_tokenizer": "tokenizer_training",
-}
-__getattr__, __dir__ = lazy_names(__name__, {name: f"cutaway.tokens.{home}" for name, home in HOMES.items()})
+__getattr__, __dir__ = lazy_names(__name__)

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from cutaway.arguments import Options, Progress, no_progress, option
+from cutaway.arguments import Options, Progress, option
 from cutaway.cli.shared.line_commands import (
     CUT,
     LineOptions,
@@ -96,24 +97,19 @@ def embed(
 
     from cutaway.decoding.embed import embed as embed_texts
 
-    tokenizer, trained = tokenizer_for_text(found, model), as_trained(model)
-
-    def embedded(some: list[str], progress: Progress = no_progress) -> "np.ndarray":
-        return embed_texts(
-            loaded, tokenizer, some, pool=vectors.pool, cut=vectors.cut, as_trained=trained, progress=progress
-        )
-
+    tokenizer = tokenizer_for_text(found, model)
+    how: dict[str, Any] = {"pool": vectors.pool, "cut": vectors.cut}
+    embedded: Callable[..., np.ndarray] = partial(embed_texts, loaded, tokenizer, **how, as_trained=as_trained(model))
     d_model = embedded([]).shape[1]
     with _array(out, d_model) as append:
 
         def answer(some: list[str], progress: Progress) -> list[str]:
-            found = nonblank_answers(some, lambda texts: embedded(texts, progress))
+            found = nonblank_answers(some, lambda texts: embedded(texts, progress=progress))
             append(np.stack([np.zeros(d_model, np.float32) if one is None else one for one in found]))
             return [_line(text, one, as_json) for text, one in zip(some, found, strict=True)]
 
         if not texts:
-            settings = {"command": "embed", **fingerprint(model), "pool": vectors.pool, "cut": vectors.cut,
-                        "precision": precision, "json": as_json}  # fmt: skip
+            settings = {"command": "embed", **fingerprint(model), **how, "precision": precision, "json": as_json}
             if out and not as_json and lines.output is None:
                 lines = replace(lines, output=Path("/dev/null"))
             answer_lines(answer, lines, settings)
@@ -121,11 +117,7 @@ def embed(
         hint_at_files(texts)
         rows = embedded(texts)
         append(rows)
-        if as_json:
-            for text, vector in zip(texts, rows, strict=True):
-                print(_line(text, vector, True))
-        else:
-            _show(texts, rows)
+        _show(texts, rows, as_json)
 
 
 @contextmanager
@@ -163,8 +155,11 @@ def _line(text: str, vector: "np.ndarray | None", as_json: bool) -> str:
     return " ".join(f"{x:.6g}" for x in numbers)
 
 
-def _show(texts: list[str], vectors: "np.ndarray") -> None:
-    """The cosine of each vector with the first and, where there is room, a few numbers."""
+def _show(texts: list[str], vectors: "np.ndarray", as_json: bool) -> None:
+    """Each vector as JSON; or its cosine with the first and, where there is room, a few numbers."""
+    if as_json:
+        print(*(_line(text, vector, True) for text, vector in zip(texts, vectors, strict=True)), sep="\n")
+        return
     console, table = stdout(), grid(header=True)
     columns = {"like the first": [f"{vector @ vectors[0]:.3f}" for vector in vectors]}
     if console.width >= WIDE:

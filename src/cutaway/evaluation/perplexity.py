@@ -37,6 +37,7 @@ from cutaway.decoding.single_pass import in_precision
 from cutaway.errors import InputError
 from cutaway.model.finite import check_scores
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
+from cutaway.model.upcast import upcast
 
 Document = Sequence[int] | np.ndarray | Tensor
 Row = Int[np.ndarray, " _"]  # one document; each has its own length
@@ -162,8 +163,7 @@ def _read(
     few = max(1, LOGITS_AT_ONCE // getattr(model.config, "vocab_size", 1))
     for start in range(0, len(states), few):
         part = slice(start, start + few)
-        logits = model.head(states[part])
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        logits = upcast(model.head(states[part]))
         right = logits.gather(1, target[part, None])[:, 0]
         nats.index_add_(0, row[part], (logits.logsumexp(dim=1) - right).double())
     return nats

@@ -34,11 +34,12 @@ from cutaway.evaluation import bleu, bootstrap
 from cutaway.evaluation.blanks import fill_blanks
 from cutaway.evaluation.labels import labelling, pictures, tagging
 from cutaway.evaluation.lambada import LastWord, last_words
-from cutaway.evaluation.minimal_pairs import MASKED, Pair, minimal_pairs
+from cutaway.evaluation.minimal_pairs import Pair, minimal_pairs
 from cutaway.evaluation.next_sentence import score_next_sentences
 from cutaway.evaluation.options import BootstrapOptions, EvaluationOptions
 from cutaway.evaluation.perplexity import surprisal
 from cutaway.evaluation.report import Report
+from cutaway.evaluation.sentence_log_p import MASKED
 from cutaway.evaluation.winograd import Schema, winograd
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
 from cutaway.tokens import Tokenizer

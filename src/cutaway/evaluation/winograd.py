@@ -13,7 +13,7 @@ Each candidate takes the pronoun's place, and the reading that the model finds l
               et al. 2019); candidates differ in their number of tokens
 
 Equally likely readings share the point, so that a model that knows nothing gets 1/2 of a schema with two candidates.
-What stands before a sentence is what stands there for minimal pairs (`evaluation.minimal_pairs`).
+What stands before a sentence is what stands there for minimal pairs (`evaluation.sentence_log_p`).
 """
 
 import re
@@ -28,7 +28,9 @@ from cutaway.arguments import Progress, no_progress, with_options
 from cutaway.decoding.single_pass import Row, check_room, side_by_side, surrounded
 from cutaway.errors import InputError
 from cutaway.evaluation import bootstrap
-from cutaway.evaluation.minimal_pairs import (
+from cutaway.evaluation.options import EvaluationOptions
+from cutaway.evaluation.report import ItemReport
+from cutaway.evaluation.sentence_log_p import (
     BATCH_TOKENS,
     MASKED,
     beginning,
@@ -38,10 +40,9 @@ from cutaway.evaluation.minimal_pairs import (
     shown_beginning,
     token_log_p,
 )
-from cutaway.evaluation.options import EvaluationOptions
-from cutaway.evaluation.report import ItemReport
 from cutaway.model.heads import PretrainingHead
 from cutaway.model.model import DecoderModel, Model
+from cutaway.model.upcast import upcast
 from cutaway.tokens import Tokenizer
 
 SIGNATURES = {
@@ -141,7 +142,7 @@ def readings(
     start: bool = True,
     progress: Progress = no_progress,
 ) -> dict[str, Scores]:
-    """The partial and the full score of every reading, from one pass; options as for `pairs.log_p`."""
+    """The partial and the full score of every reading, from one pass; options as for `log_p` of sentences."""
     special, before = beginning(model, tokenizer, before, start)
     texts = [schema.reading(n) for schema in schemas for n in range(len(schema.candidates))]
     rows, firsts = rows_behind(model, tokenizer, texts, special, before)
@@ -193,7 +194,7 @@ def readings_with_blanks(
         asked = [(at, place, id, i) for at, i in enumerate(chosen) for place, id in hidden[i]]
         at, place, target, row_of = torch.tensor(asked, device=model.device).unbind(1)
         logits = head(model.hidden(ids, **more)[at, place][None])[0]
-        log_p = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
+        log_p = upcast(logits).log_softmax(dim=-1)
         found.index_add_(0, row_of, log_p.gather(1, target[:, None])[:, 0].double())
         done += len(chosen)
         progress(done, len(rows))

@@ -92,8 +92,7 @@ def _numbers(folder: Path) -> tuple[int, str | None]:
         matrix = entries.get(name.removesuffix(".scale"))
         if matrix is entry or matrix is None or matrix["dtype"] != "I8":
             counts[entry["dtype"]] += prod(entry["shape"])
-    most = max(counts, key=lambda dtype: counts[dtype], default="")
-    return counts.total(), STORED.get(most)
+    return counts.total(), STORED.get(counts.most_common(1)[0][0]) if counts else None
 
 
 def _header(path: Path) -> dict[str, Any]:

@@ -24,7 +24,6 @@ from cutaway.cli.shared.models import (
     Texts,
     Where,
     as_trained,
-    chosen_precision,
     load_ready,
     tokenizer_for_text,
     warn_if_plain,
@@ -59,8 +58,7 @@ def classify(
     exit code is then 2.
     """
     texts = given_texts(texts, lines)
-    precision = chosen_precision(precision, model)
-    loaded, found = load_ready(model, precision)
+    loaded, found, precision = load_ready(model, precision)
     pictures = loaded.config.family == "vit"
     if cut and pictures:
         raise InputError("--cut is for texts, and this model reads pictures: leave it out")

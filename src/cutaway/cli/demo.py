@@ -133,7 +133,7 @@ def _there_and_back(sentence: str, folder: Path, console: "Console") -> Answer:
     from rich.console import Group
     from rich.text import Text
 
-    model, tokenizer = load_ready(folder, Precision.auto)
+    model, tokenizer, _ = load_ready(folder, Precision.auto)
 
     from cutaway.decoding.translate import translations
     from cutaway.model.model import EncoderDecoderModel
@@ -168,7 +168,7 @@ def _story(folder: Path, console: "Console") -> Answer:
     from rich.console import Group
     from rich.text import Text
 
-    model, tokenizer = load_ready(folder, Precision.auto)
+    model, tokenizer, _ = load_ready(folder, Precision.auto)
 
     from cutaway.decoding.confidence import confidence_of
     from cutaway.decoding.generate import write_texts
@@ -221,7 +221,7 @@ def _over_chances(words: "Iterable[TokenConfidence]", room: int) -> list["Text"]
 def _blank(folder: Path, console: "Console") -> Answer:
     from rich.text import Text
 
-    model, tokenizer = load_ready(folder, Precision.auto)
+    model, tokenizer, _ = load_ready(folder, Precision.auto)
 
     from cutaway.decoding.fill import fill
 
@@ -230,7 +230,7 @@ def _blank(folder: Path, console: "Console") -> Answer:
 
 
 def _digit(folder: Path, console: "Console") -> Answer:
-    model, _ = load_ready(folder, Precision.auto)
+    model, *_ = load_ready(folder, Precision.auto)
 
     from cutaway.decoding.classify import classify
     from cutaway.evaluation.examples import picture_numbers

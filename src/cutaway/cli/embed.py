@@ -23,7 +23,6 @@ from cutaway.cli.shared.models import (
     Texts,
     Where,
     as_trained,
-    chosen_precision,
     load_ready,
     tokenizer_for_text,
 )
@@ -90,8 +89,7 @@ def embed(
         raise InputError("--resume continues lines, but an array is written as a whole: leave out --out or --resume")
     if out is not None:
         check_file(out, force=vectors.force)
-    precision = chosen_precision(precision, model)
-    loaded, found = load_ready(model, precision)
+    loaded, found, precision = load_ready(model, precision)
 
     import numpy as np
 

@@ -19,7 +19,6 @@ from cutaway.cli.shared.models import (
     Texts,
     Where,
     as_trained,
-    chosen_precision,
     load_ready,
     tokenizer_for_text,
 )
@@ -44,8 +43,7 @@ def fill(
 ) -> None:
     """Fill the blanks of texts: [MASK], <mask> or ___. Each line of the input gives one line."""
     texts = given_texts(texts, lines)
-    precision = chosen_precision(precision, model)
-    loaded, found = load_ready(model, precision)
+    loaded, found, precision = load_ready(model, precision)
 
     from cutaway.decoding.fill import fill as fill_blanks
 

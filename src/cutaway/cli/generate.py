@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cutaway.cli.shared.models import In, Precision, Where, chosen_precision, importing, load_ready, tokenizer_for_text
+from cutaway.cli.shared.models import In, Precision, Where, importing, load_ready, tokenizer_for_text
 from cutaway.cli.shared.options import Json, locate_model
 from cutaway.decoding.options import GenerationOptions
 from cutaway.errors import InputError
@@ -49,8 +49,7 @@ def generate(
 
     options = replace(options, stop=[unescaped(stop) for stop in options.stops])
     text = _read() if prompt == "-" else prompt
-    precision = chosen_precision(precision, model)
-    loaded, found_tokenizer = load_ready(model, precision)
+    loaded, found_tokenizer, precision = load_ready(model, precision)
     tokenizer = tokenizer_for_text(found_tokenizer, model)
     if not isinstance(loaded, DecoderModel):
         raise InputError(f"{model} is a model for task={loaded.config.task!r}: only a language model continues a text")
@@ -96,7 +95,7 @@ def _with_draft(
     from cutaway.decoding.generate_with_draft import check_same_tokens, write_drafted
     from cutaway.model.model import DecoderModel
 
-    small, its_tokenizer = load_ready(draft, precision)
+    small, its_tokenizer, _ = load_ready(draft, precision)
     if not isinstance(small, DecoderModel):
         raise InputError(f"{draft} is a model for task={small.config.task!r}: a draft is a language model too")
     check_same_tokens(tokenizer, its_tokenizer)

@@ -44,7 +44,7 @@ def open_model(path: Path, *, blocks: bool = False) -> "tuple[Model, Tokenizer |
     from cutaway.cli.shared.models import Precision, load_ready
     from cutaway.inside.residual.decompose import check_blocks
 
-    model, tokenizer = load_ready(path, Precision.fp32)
+    model, tokenizer, _ = load_ready(path, Precision.fp32)
     if blocks:
         check_blocks(model)
     return model, tokenizer

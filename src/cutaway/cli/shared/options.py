@@ -63,11 +63,12 @@ def with_fields(command: Callable[..., None]) -> Callable[..., None]:
     """The command, with an option for each field of its parameters whose type is an `Options` dataclass.
 
     A command `f(text: str, options: GenerationOptions)` gets --max-tokens, --temperature …, and is called with the
-    text and a `GenerationOptions`. How a field looks on the command line is up to `cutaway.arguments.option`.
+    text and a `GenerationOptions`. How a field looks on the command line is up to `cutaway.arguments.option`; with
+    type=None it has no option there.
     """
     signature = inspect.signature(command)
     kinds = options_in(signature)
-    shown = {name: [one for one in fields(kind) if _type_of(one) is not None] for name, kind in kinds.items()}
+    shown = {name: [one for one in fields(kind) if one.metadata.get("type", one.type)] for name, kind in kinds.items()}
 
     @functools.wraps(command)
     def called(**values: Any) -> None:
@@ -85,14 +86,9 @@ def with_fields(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
-def _type_of(field: "Field[Any]") -> Any:
-    """The type of a field on the command line; None where it has no option there."""
-    return field.metadata.get("type", field.type)
-
-
 def _parameter(field: "Field[Any]") -> inspect.Parameter:
     """A field as a parameter that typer understands."""
-    kind, help = _type_of(field), field.metadata["help"]
+    kind, help = field.metadata.get("type", field.type), field.metadata["help"]
     if repeated := get_origin(kind) is list:
         help += " May be repeated."
     optional = repeated or field.default is None

@@ -109,7 +109,7 @@ def test_what_stands_before_a_sentence():
     assert beginning(writer(), tokenizer, "So: ", True) == ([], "So: ")
     assert beginning(writer(start_id=1), tokenizer, "So: ", True) == ([1], "So: ")
     assert beginning(writer(end_ids=(2,)), spaced, None, True) == ([2], "")
-    with pytest.raises(InputError, match="this model has no start token: say what is before"):
+    with pytest.raises(InputError, match="this model has no start token: set `before`"):
         beginning(writer(), spaced, None, True)
 
 
@@ -152,7 +152,7 @@ def test_sentences_that_cannot_be_scored_are_named():
     next(broken.parameters()).data.fill_(torch.nan)
     with pytest.raises(InputError, match="not finite numbers, because its weights are damaged"):
         log_p(broken, tokenizer, ["a"])
-    with pytest.raises(InputError, match="task='classify' says of no sentence how likely it is"):
+    with pytest.raises(InputError, match="task='classify' does not say how likely a sentence is"):
         evaluate(classifier(), wordpiece(), [Pair("a", "b")])
 
 

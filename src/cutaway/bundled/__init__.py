@@ -40,7 +40,7 @@ def names() -> dict[str, Path]:
 
 
 def find(model: Path | str) -> Path:
-    """A path that exists, or the folder of the model with that name; a folder that is no model hides none."""
+    """A path that exists, or the folder of the model with that name; a folder that holds no model is passed over."""
     finish_replacing(Path(model))
     path, found = Path(model), names().get(str(model))
     if os.path.exists(path) and (found is None or not path.is_dir() or (path / "config.json").exists()):
@@ -51,7 +51,7 @@ def find(model: Path | str) -> Path:
 
 
 def said(form: str, model: Path | str) -> str:
-    """The end of an error: the names that could have been meant, in `form`. Whoever writes a / means a path."""
+    """The end of an error: the names that may have been meant, in `form`. What has a / in it is a path."""
     known = sorted(names())
     if not known or {*str(model)} & {os.sep, os.altsep}:
         return ""

@@ -31,14 +31,14 @@ LARGEST = 100 * MEGABYTE  # of a header; the safetensors library reads no larger
 
 @dataclass(frozen=True, kw_only=True)
 class ModelInfo:
-    """One line of the list of models. What nobody wrote down is None."""
+    """One line of the list of models. What is not known is None."""
 
     name: str
     folder: Path
     about: str | None = None
     family: str | None = None
     task: str | None = None
-    parameters: int | None = None  # None where the layout is another's, who may store some twice
+    parameters: int | None = None  # None for the layouts of others, who may store some twice
     stored: str | None = None  # what most of its numbers are: int8, bf16, fp32 …
     size: int = 0  # bytes of the files in its folder
     licence: str | None = None
@@ -50,7 +50,7 @@ class ModelInfo:
 
 
 def look_at(name: str, folder: Path) -> ModelInfo:
-    """A damaged folder is listed with its problem: it hides no other."""
+    """A damaged folder is listed with its problem, and does not hide the others."""
     known: dict[str, Any] = {"name": name, "folder": folder}
     try:
         known["size"] = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
@@ -137,7 +137,7 @@ def read_front_matter(text: str) -> dict[str, str]:
 
 
 def card_of(folder: Path) -> dict[str, str]:
-    """What the card in a model's folder says at its top; nothing where there is none."""
+    """What the card in a model's folder says at its top; nothing if there is no card."""
     file = folder / "README.md"
     return read_front_matter(read_bytes(file, MEGABYTE).decode("utf-8", "replace")) if file.is_file() else {}
 

@@ -1,4 +1,4 @@
-"""LAMBADA: the last word of a passage, which people guess from the whole of it and not from its last sentence.
+"""LAMBADA: the last word of a passage, which people can guess from all of it but not from its last sentence alone.
 
     report = evaluate(model, tokenizer, [LastWord("… I don't care about", "signs"), …])       Paperno et al. 2016
 
@@ -6,9 +6,9 @@
     perplexity   e^(mean over passages of −log p(last word)), log p summed over the word's tokens: per word, so that
                  tokenizers compare
 
-Passage and word are cut into tokens as one text; what reaches past the passage is the word. The model's start token
-stands before it where `cutaway generate` would put it. A passage that is longer than the model reads loses its
-beginning.
+Passage and word are split into tokens as one text; the tokens that reach beyond the passage are the word's. The model's
+start token stands before it where `cutaway generate` would put it. A passage that is longer than the model reads loses
+its beginning.
 """
 
 from collections.abc import Sequence
@@ -119,7 +119,7 @@ def _tokens(tokenizer: Tokenizer, passage: LastWord, start_id: int | None, max_l
     room = None if max_len is None else max_len + 1 - len(front)
     ids = encoded.ids if room is None else encoded.ids[-room:]
     if not passage.word.strip() or not n or len(front) + len(ids) <= n:
-        raise InputError(f"{passage.word!r} behind {passage.context[-20:]!r}: a word with a past is needed")
+        raise InputError(f"{passage.word!r} behind {passage.context[-20:]!r}: a word is needed, with text before it")
     return front + ids, n, len(ids) < len(encoded.ids)
 
 

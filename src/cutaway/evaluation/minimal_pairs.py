@@ -6,8 +6,8 @@
 
 How likely a model finds a sentence is in `sentence_log_p`.
 
-Where both sentences are found equally likely, half a point is given, as for a coin that is thrown: a model that knows
-nothing gets 1/2, and nobody gains or loses by BLiMP's seven pairs of equal sentences.
+If a model finds both sentences equally likely, it gets half a point, as if it had tossed a coin: a model that knows
+nothing gets 1/2, and BLiMP's seven pairs of equal sentences favour nobody.
 """
 
 from collections.abc import Mapping, Sequence

@@ -89,7 +89,9 @@ def beginning(model: DecoderModel, tokenizer: Tokenizer, before: str | None, sta
     ends = [id for id in (*(model.config.end_ids or ()), tokenizer.eos_id) if id is not None]
     writable = bool(tokenizer.encode(before, special=False))
     if not writable and not ends:
-        raise InputError("a sentence's first token needs a past, and this model has no start token: say what is before")
+        raise InputError(
+            "the first token of a sentence needs something before it, and this model has no start token: set `before`"
+        )
     return ([], before) if writable else (ends[:1], "")
 
 
@@ -98,7 +100,7 @@ def rows_behind(
 ) -> tuple[list[list[int]], list[int]]:
     """The tokens of each sentence with what stands before them, and which is the first that is scored.
 
-    Both are cut into tokens as one text: in a word's company line breaks may be other tokens than alone.
+    Both are split into tokens as one text, since line breaks may become other tokens beside a word than alone.
     """
     rows, firsts = [], []
     for number, text in enumerate(sentences):
@@ -163,7 +165,7 @@ Blanks = dict[tuple[int, ...], tuple[Row, list[tuple[int, int]]]]  # a row with 
 
 
 def _blanks(model: Model, tokenizer: Tokenizer, sentences: Sequence[str], some: range, as_trained: bool) -> Blanks:
-    """Each token of some sentences hidden. Two sentences that differ in one token have one blank there: asked once."""
+    """Each token of some sentences hidden. Two sentences that differ in one token share the blank there."""
     assert tokenizer.mask_id is not None
     blanks: Blanks = {}
     for number in some:
@@ -200,7 +202,7 @@ def _guesses(
 def check_language_model(model: Model) -> None:
     if isinstance(model, EncoderDecoderModel) or model.config.task != "language_model":
         raise InputError(
-            f"a {model.config.family} model for task={model.config.task!r} says of no sentence how likely it is: one "
+            f"a {model.config.family} model for task={model.config.task!r} does not say how likely a sentence is: one "
             f"with task='language_model' or task={MASKED[0]!r} does"
         )
 

@@ -63,7 +63,7 @@ def evaluate(
     `Pair`, `Schema` or `LastWord`.
     """
     if model.training:
-        raise InputError("this model is in training and drops out at random: call model.eval() first")
+        raise InputError("the model is in training mode, where dropout is random: call model.eval() first")
     begin = time.perf_counter()
     task = model.config.task
     if isinstance(inputs, np.ndarray):
@@ -77,7 +77,7 @@ def evaluate(
     score, has_answers = SCORERS[task]
     _check_used(options, task)
     if has_answers and wanted is None:
-        raise InputError("what should have come out? Give references or labels")
+        raise InputError("there is nothing to compare the answers with: give references or labels")
     answers = [wanted] if has_answers else []
     report = score(model, tokenizer, inputs, *answers, progress=progress, options=options)
     return replace(report, seconds=time.perf_counter() - begin)

@@ -1,4 +1,4 @@
-"""Winograd schemas: whom does the pronoun mean? (Levesque, Davis & Morgenstern 2012.)
+"""Winograd schemas: whom or what does the pronoun mean? (Levesque, Davis & Morgenstern 2012.)
 
     The trophy doesn't fit into the brown suitcase because ___ is too large.     the trophy, the suitcase
 
@@ -13,7 +13,7 @@ Each candidate takes the pronoun's place, and the reading that the model finds l
               et al. 2019); candidates differ in their number of tokens
 
 Equally likely readings share the point, so that a model that knows nothing gets 1/2 of a schema with two candidates.
-What stands before a sentence is what stands there for minimal pairs (`evaluation.sentence_log_p`).
+The same stands before a sentence as for minimal pairs (`evaluation.sentence_log_p`).
 """
 
 import re
@@ -56,7 +56,7 @@ Scores = list[list[float]]  # of each schema, one for each candidate
 
 @dataclass(frozen=True)
 class Schema:
-    """A sentence without its pronoun, who may be meant, and the number of who is."""
+    """A sentence without its pronoun, who may be meant, and the number of the one who is."""
 
     before: str
     after: str
@@ -65,7 +65,7 @@ class Schema:
     pronoun: str = field(default="", compare=False)  # what stood there; "" where the file does not say
 
     def spelled(self, candidate: int) -> str:
-        """A candidate as it is written in the pronoun's place: large where a sentence begins, «the» small elsewhere."""
+        """A candidate as it is written in the pronoun's place: «The» begins with a capital only at a sentence's start."""
         name = self.candidates[candidate]
         if re.search(r"(^|[.!?]|[.!?][\"'”’])\s*$", self.before):
             return name[:1].upper() + name[1:]
@@ -77,7 +77,7 @@ class Schema:
 
 
 def standing(text: str, name: str) -> tuple[int, int] | None:
-    """Where a name first stands in a text as whole words, whatever its case: no Ann in Joanna."""
+    """Where a name first stands in a text as whole words, whatever its case: Ann does not stand in Joanna."""
     found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE)
     return found and found.span()
 
@@ -213,7 +213,7 @@ def _border(tokenizer: Tokenizer, schema: Schema, candidate: int, before: str) -
 
 
 def _same_end(rows: Sequence[Sequence[int]]) -> int:
-    """With how many tokens all rows end alike."""
+    """The number of tokens that all rows have in common at the end."""
     n = 0
     while all(len(row) > n and row[-1 - n] == rows[0][-1 - n] for row in rows):
         n += 1

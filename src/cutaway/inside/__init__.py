@@ -57,14 +57,14 @@ if TYPE_CHECKING:
     from cutaway.inside.description import Description as Description
     from cutaway.inside.description import describe as describe
     from cutaway.inside.patching.ablation import ablate_sweep as ablate_sweep
+    from cutaway.inside.patching.activations import mean_activations as mean_activations
+    from cutaway.inside.patching.activations import record_activations as record_activations
     from cutaway.inside.patching.estimate import compare_sweeps as compare_sweeps
     from cutaway.inside.patching.estimate import estimate_sweep as estimate_sweep
     from cutaway.inside.patching.interventions import Ablate as Ablate
     from cutaway.inside.patching.interventions import Add as Add
     from cutaway.inside.patching.interventions import Patch as Patch
     from cutaway.inside.patching.interventions import intervene as intervene
-    from cutaway.inside.patching.interventions import mean_activations as mean_activations
-    from cutaway.inside.patching.interventions import record_activations as record_activations
     from cutaway.inside.patching.metrics import Kl as Kl
     from cutaway.inside.patching.metrics import Logit as Logit
     from cutaway.inside.patching.metrics import LogitDifference as LogitDifference

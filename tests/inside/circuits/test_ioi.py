@@ -23,7 +23,7 @@ from cutaway.inside.circuits.ioi import (
     ioi_prompts,
     ioi_role,
 )
-from cutaway.inside.patching.interventions import record_activations
+from cutaway.inside.patching.activations import record_activations
 from cutaway.model.model import DecoderModel
 from cutaway.model.tap import edit
 from cutaway.toys import names

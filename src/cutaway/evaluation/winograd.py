@@ -65,7 +65,7 @@ class Schema:
     pronoun: str = field(default="", compare=False)  # what stood there; "" where the file does not say
 
     def spelled(self, candidate: int) -> str:
-        """A candidate as it is written in the pronoun's place: «The» begins with a capital only at a sentence's start."""
+        """A candidate as it is written in the pronoun's place: «The» has a capital only where a sentence begins."""
         name = self.candidates[candidate]
         if re.search(r"(^|[.!?]|[.!?][\"'”’])\s*$", self.before):
             return name[:1].upper() + name[1:]

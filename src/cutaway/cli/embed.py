@@ -85,12 +85,8 @@ def embed(
         show_neighbours(model, words.near, words.analogy, words.at, words.k, as_json)
         return
     texts = given_texts(texts, lines)
-    if lines.resume and out:
-        raise InputError("--resume continues lines, but an array is written as a whole: leave out --out or --resume")
-    if out is not None:
-        check_file(out, force=vectors.force)
+    _check_array(vectors, lines)
     loaded, found, precision = load_ready(model, precision)
-
     import numpy as np
 
     from cutaway.decoding.embed import embed as embed_texts
@@ -116,6 +112,15 @@ def embed(
         rows = embedded(texts)
         append(rows)
         _show(texts, rows, as_json)
+
+
+def _check_array(vectors: VectorOptions, lines: LineOptions) -> None:
+    """Refuses a file that cannot be written, before the work is done."""
+    if vectors.out is None:
+        return
+    if lines.resume:
+        raise InputError("--resume continues lines, but an array is written as a whole: leave out --out or --resume")
+    check_file(vectors.out, force=vectors.force)
 
 
 @contextmanager

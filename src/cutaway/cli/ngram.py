@@ -1,6 +1,7 @@
 """`cutaway ngram`: trains an n-gram model of tokens or of their classes, and scores other text with it."""
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,23 +60,18 @@ def ngram(
     cutaway ngram novel.txt --unit books --test other.txt
     cutaway ngram novel.txt --classes 100 --mix held-out.txt --test other.txt
     """
-    _check(out, options, force)
-    _check_mix(mix, files, options.classes, out)
-    import time
-
-    from cutaway.before.ngrams.ngram_folder import is_ngram_folder, read_ngram_folder
+    from cutaway.before.ngrams.ngram_folder import is_ngram_folder
     from cutaway.before.units import read_ids, units_of
     from cutaway.cli.ngram_data import as_dict
     from cutaway.cli.ngram_view import show_ngrams
     from cutaway.cli.shared.inside import waiting
 
     text, begin = None, time.perf_counter()
+    _check(out, options, force)
+    _check_mix(mix, files, options.classes, out)
     _only_texts(files, test or [], mix)
     if is_ngram_folder(files[0]):
-        names = ("order", "unit", "smoothing", "classes")
-        chosen = {name: getattr(options, name) for name in names} | {"out": out}
-        _only_read(files[0], [name for name, value in chosen.items() if value is not None])
-        model, cut = read_ngram_folder(files[0])
+        model, cut = _read_model(files[0], options, out)
     else:
         cut = units_of(options.unit or "words")
         with waiting("reading") as progress:
@@ -189,9 +185,13 @@ def _only_texts(files: list[Path], test: list[Path], mix: Path | None) -> None:
             raise InputError(f"{option} {path} is a model: name a text")
 
 
-def _only_read(path: Path, chosen: list[str]) -> None:
-    if chosen:
+def _read_model(path: Path, options: NGramOptions, out: Path | None) -> "tuple[Counted, Units]":
+    from cutaway.before.ngrams.ngram_folder import read_ngram_folder
+
+    own = {name: getattr(options, name) for name in ("order", "unit", "smoothing", "classes")} | {"out": out}
+    if chosen := [name for name, value in own.items() if value is not None]:
         raise InputError(f"{path} is a model with numbers of its own: leave out --{chosen[0]}, or give a text")
+    return read_ngram_folder(path)
 
 
 def _train(

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from cutaway.inside.circuits.induction import repeated_tokens as repeated_tokens
     from cutaway.inside.circuits.ioi import IOI_TEMPLATES as IOI_TEMPLATES
     from cutaway.inside.circuits.ioi import IoiTemplates as IoiTemplates
-    from cutaway.inside.circuits.ioi import ioi_head_scores as ioi_head_scores
     from cutaway.inside.circuits.ioi import ioi_prompts as ioi_prompts
-    from cutaway.inside.circuits.ioi import ioi_role as ioi_role
+    from cutaway.inside.circuits.ioi_head_scores import ioi_head_scores as ioi_head_scores
+    from cutaway.inside.circuits.ioi_head_scores import ioi_role as ioi_role
     from cutaway.inside.description import Description as Description
     from cutaway.inside.description import describe as describe
     from cutaway.inside.patching.ablation import ablate_sweep as ablate_sweep

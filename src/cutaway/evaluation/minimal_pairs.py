@@ -24,12 +24,12 @@ from cutaway.evaluation.report import Report
 from cutaway.evaluation.sentence_log_p import (
     BATCH_TOKENS,
     MASKED,
-    check_language_model,
+    language_model,
     log_p,
     pseudo_log_p,
     shown_beginning,
 )
-from cutaway.model.model import DecoderModel, Model
+from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
 
 
@@ -84,8 +84,7 @@ def minimal_pairs(
         )
         behind = {}
     else:
-        check_language_model(model)
-        assert isinstance(model, DecoderModel)
+        model = language_model(model)
         scores = log_p(model, tokenizer, sentences, before=options.before, start=options.start, progress=progress)
         behind = {"behind": shown_beginning(model, tokenizer, options)}
     found = dict(zip(sentences, scores.tolist(), strict=True))

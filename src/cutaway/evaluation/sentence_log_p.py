@@ -59,7 +59,7 @@ def log_p(
 
     Without `start` there is no start token. Sentences that begin alike are read together (`shared_prefixes`).
     """
-    check_language_model(model)
+    language_model(model)
     special, before = beginning(model, tokenizer, before, start)
     rows, firsts = rows_behind(model, tokenizer, sentences, special, before)
     found = torch.zeros(len(rows), dtype=torch.float64, device=model.device)
@@ -199,12 +199,15 @@ def _guesses(
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def check_language_model(model: Model) -> None:
+def language_model(model: Model) -> DecoderModel:
+    """The model, if it is a language model; others are refused."""
     if isinstance(model, EncoderDecoderModel) or model.config.task != "language_model":
         raise InputError(
             f"a {model.config.family} model for task={model.config.task!r} does not say how likely a sentence is: one "
             f"with task='language_model' or task={MASKED[0]!r} does"
         )
+    assert isinstance(model, DecoderModel)
+    return model
 
 
 def pair_numbers(model: Model, found: Float[Tensor, " sentence"]) -> LogP:

@@ -34,7 +34,7 @@ from cutaway.evaluation.sentence_log_p import (
     BATCH_TOKENS,
     MASKED,
     beginning,
-    check_language_model,
+    language_model,
     pair_numbers,
     rows_behind,
     shown_beginning,
@@ -103,8 +103,7 @@ def winograd(
         )
         found, behind = {"blanks": blanks}, {}
     else:
-        check_language_model(model)
-        assert isinstance(model, DecoderModel)
+        model = language_model(model)
         found = readings(model, tokenizer, schemas, before=options.before, start=options.start, progress=progress)
         behind = {"behind": shown_beginning(model, tokenizer, options)}
     names = {way: "accuracy" if number == 0 else f"accuracy_{way}" for number, way in enumerate(found)}

@@ -1,5 +1,6 @@
 """A server under way: clients that leave, too many of them, signals, and its end."""
 
+import gc
 import json
 import os
 import re
@@ -90,6 +91,39 @@ def test_a_client_that_reads_slowly_holds_nobody_up():
                 assert slow.recv(1)
                 assert client.post(PATH, json={**QUESTION, "max_tokens": 5}).status_code == 200
         wait_until(lambda: is_idle(service))
+
+
+def test_fault_29_requests_and_aborts_leave_nothing():
+    service = service_of(endless(), limits=Limits(max_tokens=20_000))
+
+    async def leave(client: httpx.AsyncClient, stream: bool) -> None:
+        with pytest.raises(httpx.ReadTimeout):
+            question = {**QUESTION, "max_tokens": 20_000, "stream": stream}
+            async with client.stream("POST", PATH, json=question, timeout=0.1) as answer:
+                await answer.aread()
+
+    def some(server: Any) -> None:
+        short = {**QUESTION, "max_tokens": 2}
+        ask_all(server, lambda client: [client.post(PATH, json={**short, "stream": i % 2 > 0}) for i in range(60)])
+        ask_all(server, lambda client: [leave(client, i % 2 > 0) for i in range(30)])
+        wait_until(lambda: is_idle(service))
+
+    def left(server: Any) -> list[int]:
+        wait_until(lambda: not server.server_state.connections)
+        gc.collect()
+        kinds = ("Ticket", "Texts", "Work", "Request", "RequestResponseCycle", "HTTPConnection")
+        kept = sum(type(one).__name__ in kinds for one in gc.get_objects())
+        return [len(os.listdir("/proc/self/fd")), threading.active_count(), kept]
+
+    with running(service) as server:
+        some(server)
+        files, threads, objects = left(server)
+        for _ in range(2):
+            some(server)
+        after = left(server)
+    assert after[0] == files
+    assert after[1] - threads < 10  # those that prepare requests come as they are needed, and stay
+    assert after[2] <= objects
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------

@@ -77,10 +77,13 @@ def test_a_call() -> None:
 
     assert double(np.int64(3), "a", scale=np.float32(0.5), odd=[1]) == (3, ("a",), 0.5, {"odd": [1]})
     assert [type(x) for x in double(np.int64(3), scale=np.float32(0.5))[::2]] == [int, float]
+    assert [double(n)[0] for n in (2**63 - 1, 1 - 2**63)] == [2**63 - 1, 1 - 2**63]
     for args, named, said in (
         (("3",), {}, r"n='3' is not a whole number$"),
         ((1, 2), {}, r"more=2 is not a text$"),
         ((1,), {"scale": NAN}, r"scale=nan is not a number$"),
+        ((2**63,), {}, r"n=9223372036854775808 is too large for a number of 64 bits"),
+        ((-(2**63),), {}, r"n=-9223372036854775808 is too large for a number of 64 bits"),
         ((10**30,), {}, r"n=1000000000000000000000000000000 is too large for a number of 64 bits"),
         ((["x" * 999],), {}, r"n=\['x{58}… is not a whole number$"),
     ):

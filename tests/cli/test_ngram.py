@@ -331,6 +331,7 @@ def test_wrong_input_is_named():
     assert "--unit 'char' is neither words, characters nor bytes" in refused("ten.txt", "--unit", "char")
     assert "--mix needs --classes" in refused("ten.txt", "--mix", "other.txt")
     assert "--most needs --classes" in refused("ten.txt", "--most", 5)
-    assert "know by heart" in refused("ten.txt", "--classes", 2, "--mix", "ten.txt")
+    for name in ("ten.txt", Path("ten.txt").absolute()):
+        assert "know by heart" in refused("ten.txt", "--classes", 2, "--mix", name)
     assert "a mixture cannot be written" in refused("ten.txt", "--classes", 2, "--mix", "other.txt", "--out", "m")
     assert not Path("m").exists()

@@ -66,12 +66,12 @@ def test_in_a_tree_a_token_is_what_it_is_alone(name, sentences):
 
 
 @pytest.mark.parametrize("name", DECODERS)
-@pytest.mark.parametrize("start_id", [1, None])
+@pytest.mark.parametrize("start_id", [0, 1, None])
 def test_log_p_is_that_of_a_plain_forward_pass(name, start_id):
     model, tokenizer = writer(name, start_id=start_id), byte_level()
     expected = []
     for text in TEXTS:
-        before = [1] if start_id else tokenizer.encode("\n\n" + text, special=False)[:2]
+        before = [start_id] if start_id is not None else tokenizer.encode("\n\n" + text, special=False)[:2]
         ids = before + tokenizer.encode(text, special=False)
         expected.append(by_hand(model, ids, len(before)))
     assert np.allclose(log_p(model, tokenizer, TEXTS), expected, atol=1e-9)

@@ -1,18 +1,15 @@
-"""The clients that people have, unchanged, each in an environment of its own, which is kept in pytest's cache."""
+"""The clients of OpenAI's API that people have, unchanged, each in an environment of its own."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
-from fcntl import LOCK_EX, flock
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers import clients
 from helpers.bert_tokenizer import bert_tokenizer
-from helpers.served import GUARD, WORDS, client_of, running, served_model, service_of
+from helpers.client_packages import run_client
+from helpers.served import WORDS, client_of, running, served_model, service_of
 from helpers.text_generators import byte_level_once, speaker
 from helpers.tiny_models import tiny
 
@@ -43,26 +40,7 @@ def server():
 
 @pytest.fixture(scope="module")
 def call(request: pytest.FixtureRequest, server: Any) -> Call:
-    """Runs a file of tests/helpers/clients with these packages, and gives what it prints."""
-
-    def called(script: str, *packages: str) -> dict[str, Any]:
-        folder = Path(request.config.cache.mkdir("clients")) / "-".join(packages).replace("==", "-")  # type: ignore[union-attr]
-        python = folder / "bin" / "python"
-        with folder.with_suffix(".lock").open("w") as lock:
-            flock(lock, LOCK_EX)  # tests run in several processes
-            if not (folder / "ready").exists():
-                subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-                install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
-                if subprocess.run(install, capture_output=True).returncode:
-                    pytest.skip(f"pip cannot install {' '.join(packages)} here")
-                (folder / "ready").touch()
-        file = Path(clients.__path__[0]) / script
-        ran = subprocess.run([python, file, server.url], capture_output=True, text=True, timeout=GUARD)
-        assert ran.returncode == 0, ran.stderr
-        found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
-        return found
-
-    return called
+    return partial(run_client, request.config, server.url)
 
 
 @pytest.fixture(scope="module")

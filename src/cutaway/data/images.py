@@ -82,6 +82,13 @@ def read_image(path: Path, *, size: int | Size | None = None, channels: int | No
     return next(_decoded(iter([(str(path), path)]), _size(size), channels))[0]
 
 
+def decode_image(
+    data: bytes, *, size: int | Size | None = None, channels: int | None = None, name: str = "the image"
+) -> NDArray[np.uint8]:
+    """The same of an image file's content; messages call it by its name."""
+    return next(_decoded(iter([(name, data)]), _size(size), channels))[0]
+
+
 def idx_images(images: Path, labels: Path, *, cache: Path | None = None) -> Images:
     """Images and labels from two idx files, as MNIST has them, plain or packed."""
 

@@ -8,5 +8,6 @@ html        a page whose text is translated, and nothing else
 detection   which language a text is in, by the texts in `language_samples`
 app         the application: gates in front (`gates`), one form of errors (`errors`), the routes
 
-The routes are in a file for each API that clients know: `openai_routes`, `operations`.
+The routes are in a file for each API that clients know: `openai_routes`, `translate_routes`, `task_routes`,
+`operations`.
 """

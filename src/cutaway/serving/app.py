@@ -12,15 +12,19 @@ from starlette.exceptions import HTTPException
 
 from cutaway import __version__
 from cutaway.errors import CutawayError
-from cutaway.serving import openai_routes, operations, translate_routes
+from cutaway.serving import openai_routes, operations, task_routes, translate_routes
 from cutaway.serving.errors import answer_error
 from cutaway.serving.gates import LOCAL, Guarded, Measured, Watched
 from cutaway.serving.service import Service
 
-ROUTERS: list[APIRouter] = [openai_routes.router, translate_routes.router, operations.router]
+ROUTERS: list[APIRouter] = [openai_routes.router, translate_routes.router, task_routes.router, operations.router]
 # paths whose errors are {"error": "…"}, as LibreTranslate's clients read them
 PLAIN_ERRORS = {"/translate", "/detect", "/languages", "/frontend/settings"}
-KEY_IN_BODY = {"/translate", "/detect"}  # they may have the key in their body, and check it: `gates.check_key`
+KEY_IN_BODY = {
+    "/translate",
+    "/detect",
+    "/languages",
+}  # they may have the key in their body, and check it: `gates.check_key`
 
 
 def create_app(service: Service, *, hosts: Collection[str] | None = LOCAL, origins: Collection[str] = ()) -> FastAPI:

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from cutaway.arguments import Options, option, same_option
+from cutaway.arguments import Options, fits, option, same_option
 from cutaway.decoding.alignment import identical
 from cutaway.decoding.engine.scheduler import Cancellation
 from cutaway.decoding.engine.worker import Ticket
@@ -85,24 +85,29 @@ def fields_of(kind: type[Options]) -> Callable[[Request], Awaitable[Any]]:
     """A dependency that reads the fields of a request, JSON or a form; without a key that fits it refuses them."""
 
     async def read(request: Request) -> Any:
-        service: Service = request.app.state.service
-        try:
-            values = await _fields(kind, request, service.limits.max_body)
-        except (CutawayError, HTTPException):
-            check_key(service, request.state.key)  # whoever has no key is told nothing else
-            raise
-        check_key(service, request.state.key, str(values.get("api_key", "")))
-        return read_options(kind, values)
+        return read_options(kind, await _with_key(kind, request))
 
     read.reads = kind  # type: ignore[attr-defined]  # for `OptionsRoute`
     return read
+
+
+async def _with_key(kind: type[Options], request: Request) -> Mapping[str, Any]:
+    service: Service = request.app.state.service
+    try:
+        values = await _fields(kind, request, service.limits.max_body)
+    except (CutawayError, HTTPException):
+        check_key(service, request.state.key)  # whoever has no key is told nothing else
+        raise
+    check_key(service, request.state.key, str(values.get("api_key", "")))
+    return values
 
 
 async def _fields(kind: type[Options], request: Request, most: int) -> Mapping[str, Any]:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() in FORMS:
         async with request.form(max_files=0, max_part_size=most) as form:
             return {name: _typed(kind, name, form.getlist(name)) for name in form}
-    return json_object(await request.body())
+    data = await request.body()
+    return json_object(data) if data else {}
 
 
 def _typed(kind: type[Options], name: str, values: Sequence[Any]) -> Any:
@@ -110,7 +115,7 @@ def _typed(kind: type[Options], name: str, values: Sequence[Any]) -> Any:
     if len(values) > 1:
         return list(values)
     (value,) = values
-    if name not in kind.__dataclass_fields__ or "str" in str(kind.__dataclass_fields__[name].type):
+    if name not in kind.__dataclass_fields__ or fits(value, kind.__dataclass_fields__[name].type):
         return value
     try:
         return json.loads(value)
@@ -292,7 +297,12 @@ async def detect_language(
     return JSONResponse([{"confidence": _percent(one.confidence), "language": one.language} for one in found])
 
 
-@router.get("/languages")
+async def _key_anywhere(request: Request) -> None:
+    """libretranslatepy sends its key in the body of a GET, too."""
+    await _with_key(DetectionRequest, request)
+
+
+@router.get("/languages", dependencies=[Depends(_key_anywhere)])
 async def known_languages(service: ReadyService) -> list[dict[str, Any]]:
     """The languages that are translated, and into which."""
     targets: dict[str, list[str]] = {}

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from cutaway.errors import CheckpointError
-from cutaway.files import read_json, write_json
+from cutaway.files import damage, read_json, write_json
 from cutaway.training.average import weights_of
 from cutaway.training.checkpoint import Checkpoint, checkpoints, clean, keep_newest, newest
 from cutaway.training.datasets import prepare
@@ -124,7 +124,8 @@ class Trainer:
         """The newest whole checkpoint; before there was one, the run starts at step 0."""
         if not checkpoints(self.folder.checkpoints):
             if self.folder.begun.exists():
-                refuse_another_run(read_json(self.folder.begun), self._depends_on(), self.folder.out)
+                with damage(self.folder.begun, "is damaged, remove it"):
+                    refuse_another_run(read_json(self.folder.begun), self._depends_on(), self.folder.out)
             self._note("there was no checkpoint yet: the run starts at step 0")
             return None
         found = newest(self.folder.checkpoints, self._note)
@@ -165,7 +166,8 @@ class Trainer:
         stop_early = self._patience_is_over()  # a resumed run may have stopped early
         ended = self.folder.is_done()
         if ended:
-            self.scores = _as_floats(read_json(self.folder.done).get("scores", self.scores))
+            with damage(self.folder.done, "is damaged, remove it"):
+                self.scores = _as_floats(read_json(self.folder.done).get("scores", self.scores))
             self._note(f"this run is done: its model is in {self.folder.out}")
         with feed.ahead(run.step, run.step if ended or stop_early else steps) as batches:
             for batch in batches:

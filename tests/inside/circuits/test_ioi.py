@@ -125,6 +125,22 @@ def test_a_head_that_hands_on_what_it_reads_copies(sign: int, norm: int, score: 
         assert ours == theirs * mine > -1
 
 
+def test_a_name_is_copied_if_it_is_among_the_best() -> None:
+    tokenizer = word_tokenizer()
+    model, asked = tiny("gpt2", vocab_size=tokenizer.vocab_size), ioi_prompts(tokenizer, 16)
+    assert isinstance(model, DecoderModel)
+    value = record_activations(model, asked.ids, places="decoder.1.attention.value", real=asked.real)
+    attention = model.decoder[1].attention
+    for head in range(4):
+        own = value["decoder.1.attention.value"][range(16), head, asked.at["io"]]
+        written = own @ attention.output.weight.unflatten(1, (4, -1))[:, head].T  # type: ignore[union-attr]
+        logits = model.head(model.decoder.final_norm(written)[:, None])[:, 0]  # type: ignore[misc]
+        places = (logits > logits.gather(1, asked.io[:, None])).sum(dim=1)  # 0 for the likeliest
+        for best in (1, int(places.min()) + 1, int(places.max())):
+            score = copying_scores(model, asked, best=best).scores[f"decoder.1.attention.{head}"]
+            assert score == (places < best).double().mean()
+
+
 def test_a_head_has_the_role_in_which_it_scores_highest() -> None:
     low, high = "decoder.0.attention.0", "decoder.0.attention.1"
     scores = {role: HeadScores(role, {low: 0.1, high: 0.2}) for role in (*ROLES, "s_suppression")}

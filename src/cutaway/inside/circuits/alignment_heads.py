@@ -149,7 +149,7 @@ def _inputs(
     assert model.config.end_ids is not None
     assert model.config.start_id is not None
     front, end, start = [] if tag is None else [tag], model.config.end_ids[0], model.config.start_id
-    longest = max(len(text.ids) for pair in texts for text in pair) + len(front) + 1
+    longest = max(max(len(front) + len(read.ids) + 1, len(told.ids)) for read, told in texts)
     if model.max_len is not None and longest > model.max_len:
         raise InputError(f"a text of {longest} tokens, and the model reads {model.max_len}: leave it out")
     source, source_real = padded_ids([[*front, *read.ids, end] for read, _ in texts], model.device)

@@ -371,7 +371,7 @@ USUAL: dict[str, dict[str, Any]] = {
     "before.ngrams.smoothing.train_ngrams": {"smoothing": "kneser-ney", "chunk": 8388608},
     "before.ngrams.ngram_of_classes.train_class_ngrams": {"smoothing": "kneser-ney", "most": 10000},
     "inside.circuits.ioi.ioi_prompts": {"seed": 0, "orders": ("ABBA", "BABA")},
-    "inside.circuits.ioi.ioi_head_scores": {"copying_rows": 16},
+    "inside.circuits.ioi_head_scores.ioi_head_scores": {"copying_rows": 16},
     "inside.circuits.find.find_circuit": {"shortlist": 40},
     "inside.circuits.find.grow_circuit": {"by": 5},
     "toys.names.train_names": {"steps": 400, "n_layers": 3, "batch": 64, "rate": 0.003, "seed": 0},

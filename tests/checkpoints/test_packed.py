@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cutaway.checkpoints import export, load, pack, save
-from cutaway.checkpoints.convert import write_packed
-from cutaway.checkpoints.packed import SCALE, UnpackedTensors, measure_packed, pack_tensors
-from cutaway.checkpoints.shards import write_shards
+from cutaway.checkpoints.convert import measure_packed, write_packed
+from cutaway.checkpoints.model_folder import write_shards
+from cutaway.checkpoints.packed import SCALE, UnpackedTensors, pack_tensors
 from cutaway.checkpoints.tensors import INDEX, SINGLE, TensorFile, open_tensors
 from cutaway.errors import CheckpointError, InputError
 from cutaway.model.kernels.int8 import Int8Linear, rounded

@@ -22,7 +22,8 @@ from cutaway.inside.circuits.circuit import Circuit, completeness, faithfulness,
 from cutaway.inside.circuits.circuit_task import CircuitTask, circuit_task
 from cutaway.inside.circuits.head_scores import HeadScores
 from cutaway.inside.circuits.induction import InductionHeads, induction_heads, repeated_tokens
-from cutaway.inside.circuits.ioi import IOI_TEMPLATES, ROLES, IoiAnswers, ioi_prompts
+from cutaway.inside.circuits.ioi import IOI_TEMPLATES, IoiAnswers, ioi_prompts
+from cutaway.inside.circuits.ioi_head_scores import ROLES
 from cutaway.model.model import Model
 from cutaway.tokens.tokenizer_training import train_tokenizer
 from cutaway.training.checkpoint import write_checkpoint

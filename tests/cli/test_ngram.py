@@ -188,7 +188,7 @@ def test_what_has_no_room_goes_on_behind_the_margin(
 ):
     from rich.console import Console
 
-    monkeypatch.setattr("cutaway.cli.shared.tables.stdout", lambda: Console(width=30))
+    monkeypatch.setattr("cutaway.pictures.terminal_tables.stdout", lambda: Console(width=30))
     print_indented(["model    [red] 3-gram model of many words", "         and\nmore"], 9)
     assert capsys.readouterr().out == (
         "model    [red] 3-gram model of\n         many words\n         and\n         more\n"

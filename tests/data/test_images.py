@@ -156,7 +156,7 @@ HUGE = 10**12
         ({**ONE, "images.npy": npy((2, 2, 2), b"abcdabcd")}, "has 2 images, its labels has 1"),
         ({**ONE, "images.npy": npy((), b"a")}, "has 0 images"),
         ({**ONE, "labels.npy": npy((1, 1), b"\0")}, "a one-dimensional array of integers, not uint8 of shape"),
-        ({**ONE, "labels.npy": npy((1,), b"\xff", "|i1")}, "from 0 up is expected"),
+        ({**ONE, "labels.npy": npy((1,), b"\xff", "|i1")}, "numbers from 0 up are expected"),
         ({**ONE, "images.npy": b"no array"}, "images in .* cannot be read"),
         ({"images.npy": ONE["images.npy"]}, "no array 'labels'; there are images"),
         ({"labels.npy": ONE["labels.npy"]}, "no array 'offsets'; there are labels"),
@@ -330,7 +330,7 @@ def test_folders_that_are_none(folder, tmp_path):
     path, _ = folder
     with pytest.raises(InputError, match="absent is not a folder"):
         image_folder(tmp_path / "absent")
-    with pytest.raises(InputError, match="rose has no folders: one for each class"):
+    with pytest.raises(InputError, match="rose has no folders: give one that has a folder of images for each class"):
         image_folder(path / "rose")
     (path / "lily").mkdir()
     with pytest.raises(InputError, match="lily has no images"):

@@ -132,7 +132,7 @@ def test_who_is_asked_in_vain_is_named():
     for model, tokenizer in ((classifier(), wordpiece()), (translator(), byte_level())):
         with pytest.raises(InputError, match="does not say which word comes next"):
             evaluate(model, tokenizer, PASSAGES)
-    with pytest.raises(InputError, match="a word with a past is needed"):
+    with pytest.raises(InputError, match="a word is needed, with text before it"):
         evaluate(writer(), byte_level(), [LastWord("So", " ")])
     broken = writer()
     next(broken.parameters()).data.fill_(torch.nan)

@@ -122,9 +122,9 @@ def test_the_report_has_every_item():
 
 
 def test_who_is_asked_in_vain_is_named():
-    with pytest.raises(InputError, match="task='classify' says of no sentence how likely it is"):
+    with pytest.raises(InputError, match="task='classify' does not say how likely a sentence is"):
         evaluate(classifier(), wordpiece(), SCHEMAS)
-    with pytest.raises(InputError, match="task='translate' says of no sentence"):
+    with pytest.raises(InputError, match="task='translate' does not say how likely"):
         evaluate(translator(), byte_level(), SCHEMAS)
     with pytest.raises(InputError, match="has no mask token"):
         evaluate(tiny("bert"), wordpiece(), SCHEMAS)

@@ -17,7 +17,6 @@ import cutaway
 from cutaway.before.ladder.train_network import Network
 from cutaway.before.shannon.next_letter import NextLetter
 from cutaway.checkpoints import load, load_tokenizer, save
-from cutaway.cli.shared.tables import json_text
 from cutaway.decoding.alignment import align
 from cutaway.decoding.confidence import confidence_of
 from cutaway.decoding.generate import write_texts
@@ -33,6 +32,7 @@ from cutaway.inside.residual.logit_lens import logit_lens
 from cutaway.model.finite import check_scores, not_finite
 from cutaway.model.model import Model
 from cutaway.model.precision import to_int8
+from cutaway.pictures.terminal_text import json_text
 
 TEXT = ASKED["gpt2"]
 IDS = torch.arange(8)[None]

@@ -18,8 +18,7 @@ from cutaway.files import lock_file, read_json, replacing
 from cutaway.folders import files_in, finish_replacing
 from cutaway.training.checkpoint import HALF_WRITTEN, checkpoints
 from cutaway.training.recipe import Recipe
-from cutaway.training.recipe_file import to_toml
-from cutaway.training.toml_files import read_toml
+from cutaway.training.recipe_file import read_toml, to_toml
 
 LOCK, TENSORBOARD = "lock", "events.out.tfevents.*"
 RUN_BEFORE_LOCK = (TENSORBOARD,)  # the names in run/: everything else is written by whoever holds the lock

@@ -14,11 +14,10 @@ from typer.testing import CliRunner
 
 from cutaway import cli
 from cutaway.bundled import HERE
-from cutaway.cli.shared.console import Console
 from cutaway.cli.shared.options import locate_model
 from cutaway.cli.shared.streams import Stream, safe_streams, unwritable
-from cutaway.cli.shared.tables import json_text
-from cutaway.cli.shared.wording import visible_controls
+from cutaway.pictures.console import Console
+from cutaway.pictures.terminal_text import json_text, visible_controls
 
 ODD = "a\x1b[31mb\x07c\x9b2Jd\re"
 BY_RICH = r"a\x1b[31mbc\x9b2Jde"  # which drops the bell and what returns to the first column

@@ -14,16 +14,9 @@ from cutaway.families import build
 from cutaway.inside.circuits.circuit import Circuit, completeness, faithfulness, minimality
 from cutaway.inside.circuits.find import faithfulness_curve, find_circuit, grow_circuit
 from cutaway.inside.circuits.head_scores import HeadScores
-from cutaway.inside.circuits.ioi import (
-    IOI_TEMPLATES,
-    ROLES,
-    IoiTemplates,
-    copying_scores,
-    ioi_head_scores,
-    ioi_prompts,
-    ioi_role,
-)
-from cutaway.inside.patching.interventions import record_activations
+from cutaway.inside.circuits.ioi import IOI_TEMPLATES, IoiTemplates, ioi_prompts
+from cutaway.inside.circuits.ioi_head_scores import ROLES, copying_scores, ioi_head_scores, ioi_role
+from cutaway.inside.patching.activations import record_activations
 from cutaway.model.model import DecoderModel
 from cutaway.model.tap import edit
 from cutaway.toys import names

@@ -8,7 +8,8 @@ from helpers.tiny_models import TRANSLATORS, close, inputs, tiny
 from torch import Tensor
 
 from cutaway.errors import InputError
-from cutaway.inside.patching.interventions import Patch, Place, intervene, record_activations
+from cutaway.inside.patching.activations import record_activations
+from cutaway.inside.patching.interventions import Patch, Place, intervene
 from cutaway.inside.patching.paths import patch_paths
 from cutaway.model.tap import tap_names
 

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import httpx
@@ -20,6 +20,7 @@ from helpers.served import GUARD, ask_all, chunks_of, client_of, running, served
 from helpers.text_generators import byte_level_once, speaker
 
 from cutaway.serving.limits import Limits
+from cutaway.serving.self_check import check_models
 from cutaway.serving.service import ServedModel, Service
 
 PATH = "/v1/completions"
@@ -97,8 +98,8 @@ def test_fault_29_requests_and_aborts_leave_nothing():
     service = service_of(endless(), limits=Limits(max_tokens=20_000, preparing=4))
 
     async def leave(client: httpx.AsyncClient, stream: bool) -> None:
-        with pytest.raises(httpx.ReadTimeout):
-            question = {**QUESTION, "max_tokens": 20_000, "stream": stream}
+        question = {**QUESTION, "max_tokens": 20_000, "stream": stream}
+        with suppress(httpx.ReadTimeout):
             async with client.stream("POST", PATH, json=question, timeout=0.1) as answer:
                 await answer.aread()
 
@@ -309,3 +310,30 @@ def test_two_servers_cannot_have_one_port():
         )
         assert second.returncode == 2
         assert re.fullmatch(rf"error: --host 127.0.0.1 --port {port}: address already in use; .*\n", second.stderr)
+
+
+def test_check_asks_each_model_by_the_route_of_its_task():
+    ran = subprocess.run(
+        [sys.executable, "-m", "cutaway", "serve", "--check", "--port", "0", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=GUARD,
+    )
+    assert ran.returncode == 0, ran.stdout
+    assert json.loads(ran.stdout) == [
+        {"model": "books", "route": "/v1/completions", "problem": None},
+        {"model": "cloze", "route": "/fill", "problem": None},
+        {"model": "digits", "route": "/classify", "problem": None},
+        {"model": "en-de", "route": "/translate", "problem": None},
+    ]
+
+
+def test_check_says_what_does_not_work():
+    service = service_of(endless())
+    with running(service) as server:
+        assert [one.problem for one in check_models(server.url, service)] == [None]
+        service.loading = True
+        (one,) = check_models(server.url, service)
+    assert one.route == "/v1/completions"
+    assert "status 503" in str(one.problem)
+    assert "being loaded" in str(one.problem)

@@ -18,7 +18,7 @@ from cutaway.tokens.marks import BYTE, visible_bytes
 LOST = "\ufffd"  # what a tokenizer spells where bytes are no character
 
 
-@dataclass
+@dataclass(slots=True)
 class TokenTrie:
     """The tokens whose bytes end here, and what longer ones go on with."""
 
@@ -39,13 +39,20 @@ class Pieces:
 
     def __init__(self, tokenizer: Tokenizer, *, begun: bool) -> None:
         self.bytes = _ends_of_words(tokenizer) or _spelled(tokenizer, begun)
-        self.root = TokenTrie()
+
+    @cached_property
+    def root(self) -> TokenTrie:
+        """The tree, which takes a moment to build."""
+        root = TokenTrie()
         for id, piece in enumerate(self.bytes):
             if piece:
-                node = self.root
+                node = root
                 for byte in piece:
-                    node = node.children.setdefault(byte, TokenTrie())
+                    if byte not in node.children:
+                        node.children[byte] = TokenTrie()
+                    node = node.children[byte]
                 node.ids.append(id)
+        return root
 
     def along(self, piece: bytes) -> TokenTrie | None:
         """The node at the end of some bytes."""

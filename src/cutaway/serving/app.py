@@ -18,13 +18,10 @@ from cutaway.serving.gates import LOCAL, Guarded, Measured, Watched
 from cutaway.serving.service import Service
 
 ROUTERS: list[APIRouter] = [openai_routes.router, translate_routes.router, task_routes.router, operations.router]
-# paths whose errors are {"error": "…"}, as LibreTranslate's clients read them
+# Paths whose errors are {"error": "…"}, as LibreTranslate's clients read them.
 PLAIN_ERRORS = {"/translate", "/detect", "/languages", "/frontend/settings"}
-KEY_IN_BODY = {
-    "/translate",
-    "/detect",
-    "/languages",
-}  # they may have the key in their body, and check it: `gates.check_key`
+# Paths that may have the key in their body, and check it themselves: `gates.check_key`.
+KEY_IN_BODY = {"/translate", "/detect", "/languages"}
 
 
 def create_app(service: Service, *, hosts: Collection[str] | None = LOCAL, origins: Collection[str] = ()) -> FastAPI:

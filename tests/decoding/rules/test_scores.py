@@ -334,6 +334,29 @@ def test_all_tokens_at_once_go_where_each_goes_byte_by_byte(kind):
                 assert found.get(id) == end, (pattern, piece)
 
 
+def test_an_expression_that_can_go_on_in_too_many_ways_is_refused(monkeypatch):
+    """Each character of a text may begin [a-z]{40}, so that the automaton is in as many states as there are."""
+    pieces, automaton = pieces_of(byte_level(), True), Automaton(".*[a-z]{40}.*")
+    reading = (automaton.start, b"")
+    for _ in range(30):
+        reading = automaton.after_byte(reading, ord("a"))
+    monkeypatch.setattr("cutaway.decoding.rules.token_steps.MOST_STATES", 100)
+    steps = TokenSteps(automaton)
+    with pytest.raises(InputError, match="read in too many ways at once"):
+        steps.ends(reading, pieces)
+    assert steps.n_states == 0
+    monkeypatch.setattr("cutaway.decoding.rules.token_steps.MOST_STATES", 20_000)
+    assert len(steps.ends(reading, pieces)) > 1
+    assert 100 < steps.n_states < 20_000
+
+
+def test_half_of_a_surrogate_pair_is_never_written():
+    for pattern in ("[\ud800-\udfff]?a", "[\ud7ff-\ue000]a", "(\ud800|a)", "a\udfff?"):
+        rule = Matching(pattern, byte_level())
+        assert 1 <= rule.needs([1, 5]) <= 5
+        assert rule._allowed([1, 5], [], [2]).tolist()
+
+
 def test_readings_are_forgotten_when_there_are_too_many(monkeypatch):
     monkeypatch.setattr("cutaway.decoding.rules.token_steps.MOST_READINGS", 0)
     pieces, automaton = pieces_of(byte_level(), True), Automaton("[ab]{0,9}")

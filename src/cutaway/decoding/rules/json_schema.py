@@ -50,8 +50,7 @@ def pattern_of(schema: Mapping[str, Any] | bool) -> str:
     try:
         Automaton(found)
     except InputError:
-        count, place = max(reader.counts, default=(0, "#"))
-        raise InputError(f"the schema is too large: {count:,} at {place} is the largest number in it") from None
+        raise InputError(f"the schema is too large: {reader.largest_part}") from None
     return found
 
 
@@ -63,6 +62,13 @@ class _Reader:
         self.named: dict[str, str] = {}  # what each $ref stands for
         self.open: list[str] = []
         self.written = 0  # characters
+
+    @property
+    def largest_part(self) -> str:
+        if not self.counts:
+            return "leave some of it out"
+        count, place = max(self.counts)
+        return f"{count:,} at {place} is the largest number in it"
 
     def value(self, schema: Any, place: str, depth: int) -> str:
         """What may stand for one part of the schema."""
@@ -160,15 +166,18 @@ class _Reader:
         for name in required:
             if not isinstance(name, str) or name not in properties:
                 raise _refused(f"{place}/required", f"names {_short(name)}, which properties does not declare")
+        needed = set(required)
         if not properties:
             more = schema.get("additionalProperties", True)
             if more is False:
                 return r"\{\}"
             return values.map_of(self.value(more, f"{place}/additionalProperties", depth + 1))
-        pairs = []
+        pairs: list[tuple[str, bool]] = []
         for name, inner in properties.items():
             its = self.value(inner, f"{place}/properties/{name}", depth + 1)
-            pairs.append((f"{self._constants([str(name)], {}, place)}{values.COLON}{its}", name in required))
+            pairs.append((f"{self._constants([str(name)], {}, place)}{values.COLON}{its}", name in needed))
+        if not needed and sum(n * len(pair) for n, (pair, _) in enumerate(pairs)) > LONGEST:  # see `_joined`
+            raise _refused(place, f"needs an expression of more than {LONGEST:,} characters: make a property required")
         return rf"\{{{_joined(pairs)}\}}"
 
     def _array(self, schema: Mapping[str, Any], place: str, depth: int) -> str:
@@ -248,7 +257,10 @@ class _Reader:
 
 
 def _joined(pairs: Sequence[tuple[str, bool]]) -> str:
-    """Pairs in their order, with commas between them; those that are not required may be missing."""
+    """Pairs in their order, with commas between them; those that are not required may be missing.
+
+    If none is, each may be the first, and those behind it are written again.
+    """
     behind = [f"{values.COMMA}{pair}" if needed else f"(?:{values.COMMA}{pair})?" for pair, needed in pairs]
     first = next((n for n, (_, needed) in enumerate(pairs) if needed), None)
     if first is not None:
@@ -302,5 +314,7 @@ def _refused(place: str, why: str) -> InputError:
 
 
 def _short(value: object) -> str:
+    if isinstance(value, int) and abs(value) > 10**60:
+        return "a huge number"
     text = repr(value) if isinstance(value, str | int | float | None) else f"a {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:60]}…"

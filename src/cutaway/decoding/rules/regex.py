@@ -51,14 +51,17 @@ class Completion:
         states, open_ = reading
         if not open_:
             return min((self.tokens[state][0] for state in states if state in self.tokens), default=UNKNOWN)
-        if reading not in self._partial:
+        best = self._partial.get(reading)
+        if best is None:
             low, high, _ = characters_from(open_)
             best = UNKNOWN
             for move in (self.automaton.moves[state] for state in states):
                 if move is not None and move[1] in self.tokens and (code := self._choose(move[0], low, high)) >= 0:
                     best = min(best, self._spell(chr(code).encode()[len(open_) :], move[1])[0])
+            if len(self._partial) > MOST_KNOWN:
+                self._partial.clear()
             self._partial[reading] = best
-        return self._partial[reading]
+        return best
 
     def _find_ways(self) -> None:
         """Shortest paths from the end (Dijkstra 1959)."""
@@ -121,7 +124,7 @@ class Expression:
         self.special = set(tokenizer.special_ids().values())
         self.known: dict[tuple[tuple[int, ...], bool], Reading] = {}  # of the last texts
         self.steps = TokenSteps(self.automaton)
-        self.following = lru_cache(maxsize=256)(self._following)
+        self.following = lru_cache(maxsize=32)(self._following)  # half a megabyte each
 
     @cached_property
     def completion(self) -> Completion:

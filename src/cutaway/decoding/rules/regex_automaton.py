@@ -39,7 +39,6 @@ class Automaton:
         self.pattern = pattern
         self.free: list[list[int]] = [[]]  # from each state, where one gets without a character
         self.moves: list[tuple[Ranges, int] | None] = [None]  # and with one
-        self.known: dict[tuple[States, str], States] = {}
         try:
             parsed = parser.parse(pattern)
         except (re.error, RecursionError, OverflowError, TypeError) as error:
@@ -56,14 +55,10 @@ class Automaton:
         self.start = self._closed([0])
 
     def after(self, states: States, char: str) -> States:
-        key = (states, char)
-        after = self.known.get(key)
-        if after is None:
-            moves, code = (self.moves[state] for state in states), ord(char)
-            after = self.known[key] = self._closed(
-                [to for move in moves if move is not None for ranges, to in [move] if first(ranges, code, code) >= 0]
-            )
-        return after
+        moves, code = (self.moves[state] for state in states), ord(char)
+        return self._closed(
+            [to for move in moves if move is not None for ranges, to in [move] if first(ranges, code, code) >= 0]
+        )
 
     def after_byte(self, reading: Reading, byte: int) -> Reading | None:
         """None where no character that begins with these bytes may come."""
@@ -76,10 +71,6 @@ class Automaton:
             return (after, b"") if after else None
         moves = (self.moves[state] for state in states)
         return (states, open_) if any(move and first(move[0], low, high) >= 0 for move in moves) else None
-
-    def forget(self) -> None:
-        """Frees what was kept of earlier texts."""
-        self.known.clear()
 
     def matches(self, states: States) -> bool:
         return self.last in states
@@ -211,6 +202,8 @@ def first(ranges: Ranges, low: int, high: int, among: Sequence[int] | None = Non
         if among is not None:
             at = bisect_left(among, begin)
             begin = among[at] if at < len(among) else LAST + 1
+        if SURROGATES[0] <= begin <= SURROGATES[1]:
+            begin = SURROGATES[1] + 1
         if begin <= end:
             return begin
     return -1

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from cutaway.decoding.rules.regex_automaton import Automaton, Reading
 from cutaway.decoding.rules.token_bytes import Pieces
+from cutaway.errors import InputError
 
 NOWHERE, UNKNOWN = -1, -2
 MOST_READINGS = 8192  # a kilobyte each; when there are more, all are found anew
+MOST_STATES = 50_000  # in all readings: the same, and an expression that needs twice as many at once is refused
 
 
 class TokenSteps:
@@ -24,12 +26,13 @@ class TokenSteps:
         self.lock = Lock()  # engines of several threads may follow one expression
         self.readings: list[Reading] = []
         self.numbers: dict[Reading, int] = {}
-        self.to: NDArray[np.int64] = np.full((16, 256), UNKNOWN)
+        self.to: NDArray[np.int32] = np.full((16, 256), UNKNOWN, dtype=np.int32)
+        self.n_states = 0
 
     def ends(self, reading: Reading, pieces: Pieces) -> list[tuple[Reading, NDArray[np.int64]]]:
         """The readings that whole tokens lead to, with the ids of these tokens."""
         with self.lock:
-            if len(self.readings) > MOST_READINGS:
+            if len(self.readings) > MOST_READINGS or self.n_states > MOST_STATES:
                 self._forget()
             data, starts, lengths = pieces.joined
             state = np.where(lengths > 0, self._number(reading), NOWHERE)
@@ -44,7 +47,7 @@ class TokenSteps:
             groups = np.split(order, first[1:])
             return [(self.readings[n], ids) for n, ids in zip(numbers, groups, strict=True) if n != NOWHERE]
 
-    def _after(self, numbers: NDArray[np.int64], data: NDArray[np.uint8]) -> NDArray[np.int64]:
+    def _after(self, numbers: NDArray[np.int64], data: NDArray[np.uint8]) -> NDArray[np.int32]:
         new = self.to[numbers, data] == UNKNOWN
         for pair in np.unique(numbers[new] * 256 + data[new]):
             number, byte = divmod(int(pair), 256)
@@ -57,11 +60,16 @@ class TokenSteps:
         number = self.numbers.setdefault(reading, len(self.readings))
         if number == len(self.readings):
             self.readings.append(reading)
+            self.n_states += 0 if reading[1] else len(reading[0])  # inside a character they are those before it
+            if self.n_states > 2 * MOST_STATES:
+                self._forget()
+                raise InputError(
+                    "allow: the expression can be read in too many ways at once: let fewer repeats overlap"
+                )
             if number == len(self.to):
                 self.to = np.concatenate([self.to, np.full_like(self.to, UNKNOWN)])
         return number
 
     def _forget(self) -> None:
-        self.readings, self.numbers = [], {}
-        self.to = np.full((16, 256), UNKNOWN)
-        self.automaton.forget()
+        self.readings, self.numbers, self.n_states = [], {}, 0
+        self.to = np.full((16, 256), UNKNOWN, dtype=np.int32)

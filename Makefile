@@ -55,7 +55,7 @@ bench: .venv/.full  ## list the benchmarks and run the first: our forward pass b
 # torch first and exact: a range would resolve to the newest build, and that brings gigabytes of CUDA.
 .venv/.core: pyproject.toml constraints.txt | .venv/bin/python
 	$(pip) "$$(grep '^torch==' constraints.txt)"
-	$(pip) --quiet --constraint constraints.txt --editable '.[images]'
+	$(pip) --quiet --constraint constraints.txt --editable '.[images,serve]'
 	@touch $@
 
 # transformer_lens without its list, which brings wandb and its telemetry; what it imports stands in the extra `peers`.

@@ -25,7 +25,8 @@ from cutaway.inside.circuits.circuit import completeness, faithfulness, minimali
 from cutaway.inside.circuits.circuit_task import CircuitTask
 from cutaway.inside.circuits.find import FoundCircuits, faithfulness_curve, find_circuit, grow_circuit
 from cutaway.inside.circuits.head_scores import HeadScores
-from cutaway.inside.circuits.ioi import IOI_TEMPLATES, IoiTemplates, ioi_head_scores, ioi_prompts, ioi_role
+from cutaway.inside.circuits.ioi import IOI_TEMPLATES, IoiTemplates, ioi_prompts
+from cutaway.inside.circuits.ioi_head_scores import ioi_head_scores, ioi_role
 
 STEP, SHOWN = 5, 10
 KEPT = 0.8  # of the logit difference

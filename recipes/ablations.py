@@ -57,7 +57,7 @@ DONE = "ablation.json"
 def one(name: str, out: Path, root: str, more: list[str]) -> None:
     """Trains a variant, and translates the test with it."""
     import cutaway
-    from cutaway.decoding.translate import translate_all
+    from cutaway.decoding.translate_sentences import translate_all
     from cutaway.training.recipe_file import read_recipe
 
     recipe = read_recipe(RECIPE, [f"data.root={root}", "checkpoint.every=1000000", *CHANGES[name], *more])

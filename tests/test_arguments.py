@@ -77,10 +77,13 @@ def test_a_call() -> None:
 
     assert double(np.int64(3), "a", scale=np.float32(0.5), odd=[1]) == (3, ("a",), 0.5, {"odd": [1]})
     assert [type(x) for x in double(np.int64(3), scale=np.float32(0.5))[::2]] == [int, float]
+    assert [double(n)[0] for n in (2**63 - 1, 1 - 2**63)] == [2**63 - 1, 1 - 2**63]
     for args, named, said in (
         (("3",), {}, r"n='3' is not a whole number$"),
         ((1, 2), {}, r"more=2 is not a text$"),
         ((1,), {"scale": NAN}, r"scale=nan is not a number$"),
+        ((2**63,), {}, r"n=9223372036854775808 is too large for a number of 64 bits"),
+        ((-(2**63),), {}, r"n=-9223372036854775808 is too large for a number of 64 bits"),
         ((10**30,), {}, r"n=1000000000000000000000000000000 is too large for a number of 64 bits"),
         ((["x" * 999],), {}, r"n=\['x{58}… is not a whole number$"),
     ):
@@ -368,7 +371,7 @@ USUAL: dict[str, dict[str, Any]] = {
     "before.ngrams.smoothing.train_ngrams": {"smoothing": "kneser-ney", "chunk": 8388608},
     "before.ngrams.ngram_of_classes.train_class_ngrams": {"smoothing": "kneser-ney", "most": 10000},
     "inside.circuits.ioi.ioi_prompts": {"seed": 0, "orders": ("ABBA", "BABA")},
-    "inside.circuits.ioi.ioi_head_scores": {"copying_rows": 16},
+    "inside.circuits.ioi_head_scores.ioi_head_scores": {"copying_rows": 16},
     "inside.circuits.find.find_circuit": {"shortlist": 40},
     "inside.circuits.find.grow_circuit": {"by": 5},
     "toys.names.train_names": {"steps": 400, "n_layers": 3, "batch": 64, "rate": 0.003, "seed": 0},

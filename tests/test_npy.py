@@ -29,6 +29,13 @@ def test_what_numpy_saves_comes_back(tmp_path: Path, kind: str, shape: tuple[int
         np.testing.assert_array_equal(found, array)
 
 
+def test_a_row_of_numbers_has_no_columns():
+    """Whatever order is stated: in archives arrays by column are refused."""
+    for shape in ("()", "(2,)"):
+        assert not read_header(io.BytesIO(saved(header(order="True", shape=shape))), "x.npy").by_column
+    assert read_header(io.BytesIO(saved(header(order="True", shape="(1, 2)"))), "x.npy").by_column
+
+
 def saved(head: str, data: bytes = bytes(8), version: bytes = b"\1\0", length: int | None = None) -> bytes:
     encoded = head.encode("latin-1")
     form = "<H" if version == b"\1\0" else "<I"

@@ -4,8 +4,9 @@
     python tools/walk.py --list train recipes/mnist.toml --set train.steps=1 --out build/walk
 
 A file counts when it is imported. A function counts once, however often it is called; generator expressions do not
-count, nor do the bodies of modules and classes. With `--list` each file is followed by its functions, in the order in
-which they are first passed. Processes that the command starts are not followed.
+count, nor do comprehensions (Python 3.11 calls them as functions, 3.12 does not), nor the bodies of modules and
+classes. With `--list` each file is followed by its functions, in the order in which they are first passed. Processes
+that the command starts are not followed.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import cutaway
 
 SOURCE = str(Path(cutaway.__file__).parent) + "/"
 NEWLOCALS = 0x02  # a flag of code that has names of its own: functions, but not the bodies of modules and classes
+EXPRESSIONS = {"<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>"}
 
 
 def walk(arguments: list[str]) -> dict[str, list[str]]:
@@ -48,7 +50,7 @@ def walk(arguments: list[str]) -> dict[str, list[str]]:
     files: dict[str, list[str]] = {"__init__.py": []}
     for code in passed:
         functions = files.setdefault(code.co_filename.removeprefix(SOURCE), [])
-        if code.co_flags & NEWLOCALS and code.co_name != "<genexpr>":
+        if code.co_flags & NEWLOCALS and code.co_name not in EXPRESSIONS:
             functions.append(code.co_qualname)
     return files
 

@@ -27,74 +27,31 @@ from typing import TYPE_CHECKING, Any
 from cutaway.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from cutaway.bundled import models
-    from cutaway.certificate import verify
-    from cutaway.checkpoints import export, load, load_tokenizer, pack, save
-    from cutaway.decoding.classify import classify
-    from cutaway.decoding.embed import embed
-    from cutaway.decoding.fill import fill
-    from cutaway.decoding.generate import generate
-    from cutaway.decoding.translate import translate
-    from cutaway.evaluation import evaluate
-    from cutaway.families import build
-    from cutaway.inside import describe, inspect
-    from cutaway.model.tap import edit, tap_names, watch
-    from cutaway.tokens.tokenizer_training import train_tokenizer
-    from cutaway.training.train import train
+    from cutaway.bundled import models as models
+    from cutaway.certificate.verify import verify as verify
+    from cutaway.checkpoints import export as export
+    from cutaway.checkpoints import load as load
+    from cutaway.checkpoints import load_tokenizer as load_tokenizer
+    from cutaway.checkpoints import pack as pack
+    from cutaway.checkpoints import save as save
+    from cutaway.decoding.classify import classify as classify
+    from cutaway.decoding.embed import embed as embed
+    from cutaway.decoding.fill import fill as fill
+    from cutaway.decoding.generate import generate as generate
+    from cutaway.decoding.translate import translate as translate
+    from cutaway.evaluation import evaluate as evaluate
+    from cutaway.families import build as build
+    from cutaway.inside import describe as describe
+    from cutaway.inside import inspect as inspect
+    from cutaway.model.tap import edit as edit
+    from cutaway.model.tap import tap_names as tap_names
+    from cutaway.model.tap import watch as watch
+    from cutaway.tokens.tokenizer_training import train_tokenizer as train_tokenizer
+    from cutaway.training.train import train as train
 
     __version__: str
 
-__all__ = [
-    "__version__",
-    "build",
-    "classify",
-    "describe",
-    "edit",
-    "embed",
-    "evaluate",
-    "export",
-    "fill",
-    "generate",
-    "inspect",
-    "load",
-    "load_tokenizer",
-    "models",
-    "pack",
-    "save",
-    "tap_names",
-    "train",
-    "train_tokenizer",
-    "translate",
-    "verify",
-    "watch",
-]
-
-_HOMES = {
-    "build": "families",
-    "classify": "decoding.classify",
-    "describe": "inside",
-    "edit": "model.tap",
-    "embed": "decoding.embed",
-    "evaluate": "evaluation",
-    "export": "checkpoints",
-    "fill": "decoding.fill",
-    "generate": "decoding.generate",
-    "inspect": "inside",
-    "load": "checkpoints",
-    "load_tokenizer": "checkpoints",
-    "models": "bundled",
-    "pack": "checkpoints",
-    "save": "checkpoints",
-    "tap_names": "model.tap",
-    "train": "training.train",
-    "train_tokenizer": "tokens.tokenizer_training",
-    "translate": "decoding.translate",
-    "verify": "certificate",
-    "watch": "model.tap",
-}
-
-
-_get, __dir__ = lazy_names(__name__, {name: f"cutaway.{home}" for name, home in _HOMES.items()})
+_get, __dir__ = lazy_names(__name__)
 
 
 def __getattr__(name: str) -> Any:

@@ -33,14 +33,22 @@ DRAWN, MOST = b'class="cutaway-', 1 << 26  # occurs in every page and picture th
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of folder: `files` are patterns of the names in it, `seal` is the file that is written last."""
+    """A kind of folder: `files` are patterns of the names in it, `seal` is the file that is written last.
+
+    Where other programs have files of the seal's name, too, one that matches `beside` tells ours from theirs.
+    """
 
     what: str
     seal: str
     files: tuple[str, ...]
+    beside: tuple[str, ...] = ("*",)
 
     def knows(self, name: str) -> bool:
         return any(fnmatch(name, pattern) for pattern in self.files)
+
+    def is_in(self, folder: Path) -> bool:
+        names = [path.name for path in files_in(folder)]
+        return (folder / self.seal).is_file() and any(fnmatch(name, one) for name in names for one in self.beside)
 
 
 TOKENIZER = Kind("tokenizer", "tokenizer.json", ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"))
@@ -62,8 +70,7 @@ def check_folder(
     there = files_in(folder)
     if not there:
         return
-    ours = (folder / kind.seal).is_file()
-    if not ours:
+    if not kind.is_in(folder):
         raise InputError(f"{shown} holds other files and no {kind.what}: name another folder")
     others = [path.name for path in there if not kind.knows(path.name)]
     if others and not shared:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import cutaway
 from cutaway import bundled
-from cutaway.bundled.cards import front_matter, read_front_matter
+from cutaway.bundled.info import front_matter, read_front_matter
 from cutaway.checkpoints import load, load_tokenizer, save, tokenizer_of
 from cutaway.errors import CheckpointError
 from cutaway.tokens.tokenizer_training import train_tokenizer

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import cutaway
 from cutaway.bundled import HERE
-from cutaway.bundled.cards import card_of
+from cutaway.bundled.info import card_of
 from cutaway.cli import app
 from cutaway.training.recipe_file import read_recipe
 

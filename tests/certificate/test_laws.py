@@ -10,13 +10,13 @@ import torch
 from helpers.tiny_models import ALL, SIZES, tiny
 from helpers.tokenizers_of_bytes import byte_level
 from torch import Tensor
-from transformers import GPT2LMHeadModel
+from transformers import GPT2LMHeadModel, logging
 
 from cutaway import verify
 from cutaway.certificate import Certificate, export_laws, laws, subject
 from cutaway.certificate.entry import NotMeasured, difference
 from cutaway.certificate.inputs import short_inputs
-from cutaway.checkpoints import hf
+from cutaway.checkpoints import export, hf
 from cutaway.decoding.search.beam import BeamSearch
 from cutaway.decoding.search.search import GreedySearch, Search
 from cutaway.errors import CheckpointError, InputError
@@ -374,3 +374,15 @@ def test_the_seed_chooses_the_inputs_and_leaves_others_alone() -> None:
     first, again, other = (short_inputs(model, None, seed) for seed in (0, 0, 1))
     assert first.rows == again.rows != other.rows
     assert torch.equal(state, torch.get_rng_state())
+
+
+def test_transformers_says_as_much_as_before(tmp_path: Path) -> None:
+    model, before = tiny("gpt2", dtype=torch.float32), logging.get_verbosity()
+    export(model, tmp_path)
+    logging.set_verbosity_warning()
+    try:
+        export_laws._load(tmp_path, model)
+        assert logging.get_verbosity() == logging.WARNING
+        assert logging.is_progress_bar_enabled()
+    finally:
+        logging.set_verbosity(before)

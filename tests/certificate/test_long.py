@@ -14,6 +14,7 @@ from cutaway.certificate import Certificate, inputs, laws
 from cutaway.certificate.entry import Entry, Measure, judge
 from cutaway.certificate.inputs import default_length, long_inputs
 from cutaway.certificate.subject import Subject
+from cutaway.certificate.verify import checked_length
 from cutaway.errors import InputError
 from cutaway.model import attention, masks
 from cutaway.model.cache import Store
@@ -208,3 +209,8 @@ def test_no_number_on_one_of_the_two_is_not_hidden_by_the_other(
     monkeypatch.setattr(import_module("cutaway.certificate.verify"), "LAWS", {"law": law})
     entry = certified(sound("bert")).entry("law")
     assert (entry.verdict, entry.value) == ("failed", 0.5 if wrong == 0.5 else None)
+
+
+def test_every_length_up_to_the_models_own_may_be_asked_for() -> None:
+    model = sound("gpt2", max_len=32)
+    assert [checked_length(model, length) for length in (1, 31, 32)] == [1, 31, 32]

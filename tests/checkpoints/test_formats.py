@@ -9,7 +9,7 @@ import torch
 from helpers.tiny_models import tiny
 
 from cutaway.checkpoints import export, save
-from cutaway.checkpoints.formats import format_of
+from cutaway.checkpoints.loading import format_of
 from cutaway.errors import CheckpointError
 
 READ = """

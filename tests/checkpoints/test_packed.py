@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cutaway.checkpoints import export, load, pack, save
-from cutaway.checkpoints.convert import write_packed
-from cutaway.checkpoints.packed import SCALE, UnpackedTensors, measure_packed, pack_tensors
-from cutaway.checkpoints.shards import write_shards
+from cutaway.checkpoints.convert import measure_packed, write_packed
+from cutaway.checkpoints.model_folder import write_shards
+from cutaway.checkpoints.packed import SCALE, UnpackedTensors, pack_tensors
 from cutaway.checkpoints.tensors import INDEX, SINGLE, TensorFile, open_tensors
 from cutaway.errors import CheckpointError, InputError
 from cutaway.model.kernels.int8 import Int8Linear, rounded
@@ -95,6 +95,13 @@ def test_every_weight_is_stored_once(name: str, store: str, tmp_path: Path):
         t.numel() for t in pack_tensors(dict(model.named_parameters()), store).values() if t.dtype != torch.float32
     )
     assert small == matrices > 0.9 * model.n_parameters() - 200
+
+
+def test_rows_of_sixteen_numbers_are_packed_and_shorter_ones_stay():
+    packed = pack_tensors({f"{n}": torch.randn(3, n) for n in (15, 16, 17)}, "int8")
+    assert {name: tensor.dtype for name, tensor in packed.items() if tensor.ndim == 2} == {
+        "15": torch.float32, "16": torch.int8, "17": torch.int8,
+    }  # fmt: skip
 
 
 def test_16_bits_are_those_of_the_weights_and_vectors_stay(tmp_path: Path):
@@ -202,8 +209,10 @@ def test_pack_refuses_to_replace_a_model_unless_it_is_told_to(tmp_path: Path):
     pack(tmp_path / "model", tmp_path / "small")
     with pytest.raises(InputError, match=r"is not empty: .* or replace the model in it with force=True"):
         pack(tmp_path / "model", tmp_path / "small")
-    with pytest.raises(InputError, match="is the model itself"):
-        pack(tmp_path / "model", tmp_path / "model", force=True)
+    (tmp_path / "link").symlink_to(tmp_path / "model")
+    for itself in ("model", "small/../model", "link"):
+        with pytest.raises(InputError, match="is the model itself"):
+            pack(tmp_path / "model", tmp_path / itself, force=True)
     with pytest.raises(InputError, match="store='int4' is not one of 'int8', 'bf16'"):
         pack(tmp_path / "model", tmp_path / "other", store="int4")  # type: ignore[arg-type]
     assert pack(tmp_path / "model", tmp_path / "small", store="bf16", force=True).dtype == "bfloat16"

@@ -22,7 +22,8 @@ from cutaway.inside.circuits.circuit import Circuit, completeness, faithfulness,
 from cutaway.inside.circuits.circuit_task import CircuitTask, circuit_task
 from cutaway.inside.circuits.head_scores import HeadScores
 from cutaway.inside.circuits.induction import InductionHeads, induction_heads, repeated_tokens
-from cutaway.inside.circuits.ioi import IOI_TEMPLATES, ROLES, IoiAnswers, ioi_prompts
+from cutaway.inside.circuits.ioi import IOI_TEMPLATES, IoiAnswers, ioi_prompts
+from cutaway.inside.circuits.ioi_head_scores import ROLES
 from cutaway.model.model import Model
 from cutaway.tokens.tokenizer_training import train_tokenizer
 from cutaway.training.checkpoint import write_checkpoint
@@ -79,6 +80,10 @@ def test_ioi_is_found_saved_and_tested(speaker: Path, tmp_path: Path) -> None:
     told = data("circuit", speaker, "--preset", "ioi", *FEW, "--test", tmp_path / "c.json")
     asked = ioi_prompts(tokenizer, 4, templates=IOI_TEMPLATES.halves()[1], seed=1).task(model)
     assert told["faithfulness"] == pytest.approx(faithfulness(asked, kept), abs=1e-4)
+    before = ioi_prompts(tokenizer, 4, templates=IOI_TEMPLATES.halves()[0], seed=0).task(model)
+    for name, task in (("found", before), ("tested", asked)):
+        shares = {str(n): task.share(task.measure(found["found"]["order"][:n])) for n in (5, 6)}
+        assert found["curves"][name] == pytest.approx(shares, abs=1e-4)
     assert told["completeness"]["gap"] == pytest.approx(completeness(asked, kept).gap, abs=1e-3)
     assert told["minimality"] == pytest.approx(minimality(asked, kept), abs=1e-3)
     shown = said("circuit", speaker, "--preset", "ioi", *FEW, "--test", tmp_path / "c.json")

@@ -34,6 +34,10 @@ def test_ten_words_give_a_table_a_picture_and_models(text: Path, tmp_path: Path)
     again = data("compare", text, *QUICK, "--out", out, "--resume")
     assert [rung["name"] for rung in again["rungs"]][-3:] == ["classes", "lstm", "transformer"]
     assert again["scored_on"] == {"bytes": 5, "tokens": 5}
+    bits = {rung["name"]: rung["bits_per_byte"] for rung in again["rungs"] if rung["name"].startswith("order-")}
+    assert min(bits.values()) < max(bits.values())
+    (titles,) = [line.split() for line in shown.splitlines() if line.startswith("bits per byte by what is told")]
+    assert titles[-4:] == [min(bits, key=bits.__getitem__), "classes", "lstm", "transformer"]
     assert "continue it with --resume" in failed("compare", text, "--out", out)
 
 

@@ -101,7 +101,7 @@ def test_a_model_that_is_missing_or_broken_hides_no_other(run, shelf: Path, tmp_
 
 
 def test_what_is_not_here_is_no_failure_unless_nothing_is(run, shelf: Path, tmp_path: Path) -> None:
-    assert "no model of the demo is here: CUTAWAY_MODELS says where to look" in run(models=tmp_path, code=2)
+    assert "none of the demo's models is here: CUTAWAY_MODELS says where to look" in run(models=tmp_path, code=2)
     (tmp_path / "digits").symlink_to(shelf / "digits")
     plain = run(models=tmp_path)
     assert "1  Recognise a digit" in plain

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from cutaway import cli
 from cutaway.checkpoints import save
-from cutaway.cli.shared.format import human
 from cutaway.files import write_json
+from cutaway.pictures.terminal_text import human
 
 
 def describe(*args: str):

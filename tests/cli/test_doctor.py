@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from cutaway import cli
@@ -62,8 +63,6 @@ def test_a_missing_extra_names_its_fix(monkeypatch):
 
 
 def test_an_old_torch_is_broken(monkeypatch):
-    import torch
-
     monkeypatch.setattr(torch, "__version__", "2.9.1+cu128")
     (row,) = software.torch_()
     assert row.broken
@@ -91,7 +90,13 @@ def test_more_threads_than_cores_is_slow(monkeypatch):
 
 
 def test_speeds_are_measured():
-    rows = [*speed.products(), *speed.copy()]
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        rows = [*speed.products(), *speed.copy()]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
     assert [row.name for row in rows] == ["fp32 products", "bf16 products", "int8 products", "memory copy"]
     assert all(value > 0 for row in rows for value in row.facts.values())
 

@@ -71,7 +71,7 @@ def test_a_translator(tmp_path):
     pruned = said(tmp_path / "model", f"{tmp_path}/a.en,{tmp_path}/a.de", "--beam", 4, "--prune", 0.001)
     assert pruned["settings"]["prune"] == 0.001
     assert pruned["scores"] == evaluate(model, tokenizer, sources, sources[::-1], beam=4, prune=0.001).scores
-    table = tmp_path / "a.tsv"
+    table = tmp_path / "a,b.tsv"  # a file that is there is one file
     table.write_text("".join(f"{a}\t{b}\n" for a, b in zip(sources, sources[::-1], strict=True)))
     again = said(tmp_path / "model", table, "--beam", 2, "--header", "en,de", "--to", "de")
     assert again["scores"] == found["scores"]

@@ -64,6 +64,14 @@ def test_an_encoder_is_read_by_its_decoder(models: dict[str, Path]) -> None:
 def test_followed_words_have_a_page_and_a_table(models: dict[str, Path], tmp_path: Path) -> None:
     shown = said("lens", models["gpt2"], TEXT, "--follow", "the", "--follow", "a")
     assert shown.count("at the last position") == 2
+    found = data("lens", models["gpt2"], TEXT, "--follow", "the", "--follow", "a")
+    ranks, probabilities = found["token_rank"], found["token_probability"]
+    for number, table in enumerate(shown.split("at the last position: rank, probability")[1:]):
+        rows = [line for line in table.splitlines() if line.startswith(("  embedding", "  after block"))]
+        places = [f"{layer[0][-1][number] + 1:,}." for layer in reversed(ranks)]  # the likeliest is the first
+        assert [row.removeprefix("  after block").split()[1] for row in rows] == places
+        chances = [f"{layer[0][-1][number]:.1%}" for layer in reversed(probabilities)]
+        assert [row.split()[-1] for row in rows] == chances
     assert "␣  at the last position" in said("lens", models["gpt2"], TEXT, "--follow", " ")
     said("lens", models["gpt2"], TEXT, "--follow", "the", "--out", tmp_path / "page.html")
     check_page(tmp_path / "page.html", "lens", "lens")

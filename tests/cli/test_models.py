@@ -11,7 +11,7 @@ from helpers.tiny_models import tiny
 from typer.testing import CliRunner, Result
 
 from cutaway import bundled, cli, pack
-from cutaway.bundled.cards import front_matter
+from cutaway.bundled.info import front_matter
 from cutaway.checkpoints import load, save
 from cutaway.tokens.tokenizer_training import train_tokenizer
 

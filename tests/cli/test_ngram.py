@@ -188,7 +188,7 @@ def test_what_has_no_room_goes_on_behind_the_margin(
 ):
     from rich.console import Console
 
-    monkeypatch.setattr("cutaway.cli.shared.tables.stdout", lambda: Console(width=30))
+    monkeypatch.setattr("cutaway.pictures.terminal_tables.stdout", lambda: Console(width=30))
     print_indented(["model    [red] 3-gram model of many words", "         and\nmore"], 9)
     assert capsys.readouterr().out == (
         "model    [red] 3-gram model of\n         many words\n         and\n         more\n"
@@ -331,6 +331,7 @@ def test_wrong_input_is_named():
     assert "--unit 'char' is neither words, characters nor bytes" in refused("ten.txt", "--unit", "char")
     assert "--mix needs --classes" in refused("ten.txt", "--mix", "other.txt")
     assert "--most needs --classes" in refused("ten.txt", "--most", 5)
-    assert "know by heart" in refused("ten.txt", "--classes", 2, "--mix", "ten.txt")
+    for name in ("ten.txt", Path("ten.txt").absolute()):
+        assert "know by heart" in refused("ten.txt", "--classes", 2, "--mix", name)
     assert "a mixture cannot be written" in refused("ten.txt", "--classes", 2, "--mix", "other.txt", "--out", "m")
     assert not Path("m").exists()

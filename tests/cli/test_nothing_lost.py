@@ -99,6 +99,14 @@ def test_train_writes_over_no_finished_model_whose_run_is_gone(place: Path):
         assert {name for name in before if after.get(name) != before[name]} <= {"new/run/lock"}  # whose process it is
 
 
+def test_a_folder_called_run_without_our_lock_is_somebody_elses(place: Path):
+    Path("new/run/checkpoints").mkdir(parents=True)
+    Path("new/run/recipe.toml").write_text("mine")
+    before = everything(place)
+    assert "new holds other files (run/checkpoints)" in failed("train", "recipe.toml", "--out", "new")
+    assert everything(place) == before
+
+
 def test_a_readme_that_was_written_during_the_run_stays(place: Path):
     def write(event: dict) -> None:
         if event["event"] == "step":

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from cutaway import cli, translate
 from cutaway.checkpoints import save
-from cutaway.cli.shared.tables import show_alignment
-from cutaway.cli.shared.wording import visible_controls
 from cutaway.cli.translate import _show
 from cutaway.decoding.rules.terms import contains
+from cutaway.pictures.terminal_tables import show_alignment
+from cutaway.pictures.terminal_text import visible_controls
 
 module = import_module("cutaway.decoding.translate")  # `cutaway.decoding.translate` is the function, too
 LINES = ["I ate an apple. It was good!", "", "  Hi ", "naïve café"]

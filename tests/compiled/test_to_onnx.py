@@ -1,6 +1,8 @@
 """ONNX graphs in onnxruntime: our numbers for every batch and length, with padding on either side."""
 
+import logging
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +96,12 @@ def test_a_missing_package_is_named(package: str, tmp_path: Path, monkeypatch):
     with pytest.raises(MissingExtra, match=f"{package}' of the extra 'onnx'"):
         export(model_of("gpt2", ONE), tmp_path / "out", to="onnx")
     assert not (tmp_path / "out").exists()
+
+
+def test_the_exporter_is_silent_only_while_it_works() -> None:
+    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
+    before = logger.level
+    with suppress(MemoryError), to_onnx._quiet():
+        assert logger.level == logging.ERROR != before
+        raise MemoryError
+    assert logger.level == before

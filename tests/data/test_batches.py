@@ -187,7 +187,7 @@ def test_two_thousand_shapes_are_joined_in_seconds(columns: int) -> None:
 
 
 def test_an_example_that_fits_no_batch_is_refused() -> None:
-    with pytest.raises(InputError, match="50 tokens does not fit a batch of 40"):
+    with pytest.raises(InputError, match="50 tokens does not fit into a batch of 40"):
         Buckets([np.array([3, 50])], tokens=40)
 
 

@@ -147,7 +147,7 @@ def test_documents_without_a_token_are_left_out(tmp_path):
     corpus = tokenised_documents([path], wordpiece(), split="line", end_id=None, cache=tmp_path / "cache")
     assert corpus.lengths.tolist() == [2, 2]
     path = write(tmp_path / "text", "\u200b")
-    with pytest.raises(InputError, match="no text that this tokenizer has tokens for"):
+    with pytest.raises(InputError, match="there is no text for which this tokenizer has tokens"):
         tokenised_documents([path], wordpiece(), end_id=None, cache=tmp_path / "cache")
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from cutaway.data import images as module
-from cutaway.data.images import idx_images, image_folder, npz_images
+from cutaway.data.images import idx_images, image_folder, npz_images, read_image
 from cutaway.errors import InputError, MissingExtra
 
 same_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -156,7 +156,7 @@ HUGE = 10**12
         ({**ONE, "images.npy": npy((2, 2, 2), b"abcdabcd")}, "has 2 images, its labels has 1"),
         ({**ONE, "images.npy": npy((), b"a")}, "has 0 images"),
         ({**ONE, "labels.npy": npy((1, 1), b"\0")}, "a one-dimensional array of integers, not uint8 of shape"),
-        ({**ONE, "labels.npy": npy((1,), b"\xff", "|i1")}, "from 0 up is expected"),
+        ({**ONE, "labels.npy": npy((1,), b"\xff", "|i1")}, "numbers from 0 up are expected"),
         ({**ONE, "images.npy": b"no array"}, "images in .* cannot be read"),
         ({"images.npy": ONE["images.npy"]}, "no array 'labels'; there are images"),
         ({"labels.npy": ONE["labels.npy"]}, "no array 'offsets'; there are labels"),
@@ -313,11 +313,24 @@ def test_what_is_no_image_is_named(folder, tmp_path, data, message):
         image_folder(folder[0], cache=tmp_path / "cache")
 
 
+def test_an_image_of_as_many_pixels_as_are_read_at_most(tmp_path):
+    """In the file and in what it is made into: two to the power of 26."""
+    path = write(tmp_path / "a.png", encode(np.eye(1, 8192, dtype=np.uint8).repeat(8192, axis=0)))
+    found = read_image(path, size=8192)
+    assert found.shape == (1, 8192, 8192)
+    assert (found[0, :, :2] == (1, 0)).all()
+    path = write(tmp_path / "b.png", encode(np.zeros((8193, 8192), np.uint8)))
+    with pytest.raises(InputError, match=r"b\.png has 8193 × 8192 pixels; at most 67,108,864 are read"):
+        read_image(path, size=2)
+    with pytest.raises(InputError, match=r"size=\(8193, 8192\): a height and a width, at most 67,108,864 pixels"):
+        read_image(path, size=(8193, 8192))
+
+
 def test_folders_that_are_none(folder, tmp_path):
     path, _ = folder
     with pytest.raises(InputError, match="absent is not a folder"):
         image_folder(tmp_path / "absent")
-    with pytest.raises(InputError, match="rose has no folders: one for each class"):
+    with pytest.raises(InputError, match="rose has no folders: give one that has a folder of images for each class"):
         image_folder(path / "rose")
     (path / "lily").mkdir()
     with pytest.raises(InputError, match="lily has no images"):

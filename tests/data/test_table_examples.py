@@ -237,5 +237,5 @@ def test_an_unknown_kind_is_refused():
 
 def test_names_that_make_no_sense_are_refused(tmp_path):
     rows = table(tmp_path, [{"a": "x", "b": "y"}])
-    with pytest.raises(InputError, match="each once"):
+    with pytest.raises(InputError, match="each only once"):
         tokenised_columns(rows, ["a", "a"], bpe())

@@ -127,7 +127,7 @@ def test_an_unknown_kind_is_refused(tmp_path):
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path):
-    with pytest.raises(InputError, match=r"line 1: two columns have one name: a, a"):
+    with pytest.raises(InputError, match=r"line 1: two columns have the same name: a, a"):
         list(read_table(write(tmp_path / "t.tsv", "a\ta\n1\t2\n")))
 
 

@@ -49,7 +49,8 @@ def test_rows_sum_to_one_over_the_words():
         assert len(one.pharaoh().split()) == len(one.target_words)
 
 
-def test_words_add_up_tokens():
+@pytest.mark.parametrize("tag", [0, 5])
+def test_words_add_up_tokens(tag):
     """Against the pattern itself: an alignment of tokens, put together by hand."""
     from cutaway.model.tap import watch
 
@@ -57,13 +58,13 @@ def test_words_add_up_tokens():
     source, target = "apple quick", "brown fox"
     read, said = (tokenizer.encode_full(text, special=False) for text in (source, target))
     with torch.no_grad(), watch(model, "decoder.0.cross.pattern") as seen:
-        model(torch.tensor([[5, *read.ids, 2]]), torch.tensor([[1, *said.ids[:-1]]]))
+        model(torch.tensor([[tag, *read.ids, 2]]), torch.tensor([[1, *said.ids[:-1]]]))
     pattern = seen["decoder.0.cross.pattern"][0].mean(dim=0)[:, 1:-1]
     second = torch.tensor([text_of.strip() == "" or start >= 5 for text_of, (start, _) in _texts(source, read)])
     behind = torch.tensor([start >= 5 for _, (start, _) in _texts(target, said)])
     rows = torch.stack([pattern[~behind].mean(dim=0), pattern[behind].mean(dim=0)])
     expected = torch.stack([rows[:, ~second].sum(dim=1), rows[:, second].sum(dim=1)], dim=1)
-    (found,) = align(model, tokenizer, [source], [target], tag=5, layer=0)
+    (found,) = align(model, tokenizer, [source], [target], tag=tag, layer=0)
     assert torch.allclose(found.matrix, expected / expected.sum(dim=1, keepdim=True), atol=1e-6)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from helpers.bert_tokenizer import bert_tokenizer
 from helpers.classifiers import PAIRS, SENTENCES, alone, classifier, wordpiece
 from helpers.text_generators import byte_fallback
 from helpers.tiny_models import tiny
@@ -12,7 +13,7 @@ from helpers.tokenizers_of_bytes import byte_level
 from PIL import Image
 
 from cutaway import classify
-from cutaway.decoding.single_pass import answers_to_images, first_tokens
+from cutaway.decoding.single_pass import answers_to_images, first_tokens, rows_of
 from cutaway.errors import InputError
 from cutaway.tokens import Tokenizer
 
@@ -136,3 +137,10 @@ def test_pictures_that_do_not_fit(tmp_path: Path) -> None:
         classify(model, tmp_path / "no.png")
     with pytest.raises(InputError, match=r"classify\(model, picture\)"):
         classify(model, "tokenizer", "text")
+
+
+def test_a_row_begins_with_cls_whatever_its_number():
+    tokenizer = bert_tokenizer(["[CLS]", "[UNK]", "a", "man"])
+    assert tokenizer.cls_id == 0
+    (row,) = rows_of(tokenizer, ["a man"], None, as_trained=True)
+    assert row.ids == [0, 2, 3, tokenizer.sep_id]

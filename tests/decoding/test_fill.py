@@ -5,6 +5,7 @@ import torch
 from helpers.bert_tokenizer import bert_tokenizer
 from helpers.masked_models import WORDS, masked, wordpiece
 from helpers.tiny_models import tiny
+from tokenizers import AddedToken
 
 from cutaway import fill
 from cutaway.errors import InputError
@@ -39,6 +40,16 @@ def test_probabilities_are_the_models_alone_and_in_any_batch(words: Tokenizer, n
             for here, there in zip(answers[row].blanks, alone.blanks, strict=True):
                 assert [g.id for g in here] == [g.id for g in there]
                 assert [g.probability for g in here] == pytest.approx([g.probability for g in there])
+
+
+def test_padding_is_no_blank() -> None:
+    """Rows are padded with 0, which may be the number of the mask."""
+    tokenizer = bert_tokenizer(["[MASK]", *WORDS], AddedToken("[MASK]"))
+    assert tokenizer.mask_id == 0
+    alone = [fill(masked(), tokenizer, text) for text in TEXTS]
+    together = fill(masked(), tokenizer, TEXTS)
+    assert [len(one.blanks) for one in together] == [1, 1, 2, 1]
+    assert [one.sentence for one in together] == [one.sentence for one in alone]
 
 
 def test_a_model_for_pretraining_fills_too(words: Tokenizer) -> None:

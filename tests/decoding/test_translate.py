@@ -39,11 +39,12 @@ def test_each_text_is_translated_as_if_alone(tokenizer, more_ends):
 def test_a_text_goes_in_between_tag_and_end(tokenizer):
     model, text = translator(), TEXTS[3]
     ids = tokenizer.encode(text, special=False)
-    for tag, source in ((None, [*ids, END]), (7, [7, *ids, END])):
+    for tag, source in ((None, [*ids, END]), (7, [7, *ids, END]), (0, [0, *ids, END])):
         expected = translations(model, torch.tensor([source]), n=min(64, 2 * len(source) + 20), beam=2)[0]
         written = tokenizer.decode([id for id in expected if id != END])
         assert translate_all(model, tokenizer, [text], beam=2, tag=tag) == [written]
-    assert encode_sources(model, tokenizer, [text, ""], 7, END) == [[7, *ids, END], []]
+    for tag in (0, 7):
+        assert encode_sources(model, tokenizer, [text, ""], tag, END) == [[tag, *ids, END], []]
 
 
 def test_the_limit_is_a_matter_of_the_source_alone(tokenizer):
@@ -88,6 +89,10 @@ def test_rows_are_padded_on_the_right():
 def test_what_cannot_be_translated_is_refused(tokenizer):
     with pytest.raises(InputError, match=r"text 2 has \d+ tokens; this model reads at most 10"):
         translate_all(translator(max_len=10), tokenizer, ["Hi", TEXTS[3]])
+    n = len(tokenizer.encode(TEXTS[3], special=False)) + 1  # its end fills the model
+    assert translate_all(translator(max_len=n), tokenizer, [TEXTS[3]]) != [""]
+    with pytest.raises(InputError, match=f"text 1 has {n} tokens; this model reads at most {n - 1}"):
+        translate_all(translator(max_len=n - 1), tokenizer, [TEXTS[3]])
     with pytest.raises(InputError, match="set start_id and end_ids in its config"):
         translate_all(translator(end_ids=None), tokenizer, ["Hi"])
     with pytest.raises(InputError, match="rows=0"):
@@ -181,6 +186,10 @@ def test_a_prefix_is_how_a_translation_begins(tokenizer):
     assert translate(model, tokenizer, TEXTS[0], beam=1, prefix=begin).startswith(begin)
     with pytest.raises(InputError, match="leaves no room"):
         translate(model, tokenizer, "Hi", prefix="fox " * 100)
+    n = len(tokenizer.encode("the quick", special=False))
+    assert translate(model, tokenizer, "Hi", prefix="the quick", max_len=n + 1).startswith("the quick")
+    with pytest.raises(InputError, match=f"a prefix of {n} tokens leaves no room in a translation of at most {n}"):
+        translate(model, tokenizer, "Hi", prefix="the quick", max_len=n)
     with pytest.raises(InputError, match="1 prefixes for 2 texts"):
         translate(model, tokenizer, ["Hi", "Hi"], prefix=["a"])
 

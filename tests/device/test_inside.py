@@ -15,7 +15,8 @@ from cutaway.inside.attribution.by_gradient import integrated_gradients
 from cutaway.inside.circuits.coreference import coreference_heads
 from cutaway.inside.circuits.edges import find_edges
 from cutaway.inside.circuits.induction import induction_heads, repeated_tokens
-from cutaway.inside.circuits.ioi import ioi_head_scores, ioi_prompts
+from cutaway.inside.circuits.ioi import ioi_prompts
+from cutaway.inside.circuits.ioi_head_scores import ioi_head_scores
 from cutaway.model.tap import watch
 from cutaway.toys.names import word_tokenizer
 

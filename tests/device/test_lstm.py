@@ -6,7 +6,8 @@ from torch import Tensor
 
 from cutaway.decoding import Job, run_jobs
 from cutaway.model.model import Model
-from cutaway.training.cuda_graphs import Captured, add_gradient
+from cutaway.training.cuda_graphs import Captured
+from cutaway.training.loop import add_gradient
 
 DEVICE = "cuda"
 

@@ -17,9 +17,9 @@ from cutaway.objectives.loss import summed_cross_entropy
 from cutaway.objectives.objective import Tensors
 from cutaway.objectives.translation import Translation
 from cutaway.training.compile import compile_blocks
-from cutaway.training.cuda_graphs import Captured, add_gradient
+from cutaway.training.cuda_graphs import Captured
 from cutaway.training.feed import SCALE, StepBatch
-from cutaway.training.loop import Run, loss_function, take_step
+from cutaway.training.loop import Run, add_gradient, loss_function, take_step
 from cutaway.training.optimizer import Optimizer
 from cutaway.training.recipe import OptimizerPart
 

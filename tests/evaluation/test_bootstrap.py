@@ -134,7 +134,7 @@ def test_what_cannot_be_compared_is_refused():
         compare(counts, chrf_counts(["a b", "b"], ["a b", "b"]), seed=0)
     with pytest.raises(InputError, match=r"case:mixed.* and .*case:lc.* cannot be compared"):
         compare(counts, bleu_counts(["a b", "b"], ["a b", "b"], lowercase=True), seed=0)
-    with pytest.raises(InputError, match="the same on both"):
+    with pytest.raises(InputError, match="the same kind on both"):
         compare(counts, [1.0, 2.0], seed=0)
     with pytest.raises(InputError, match="no examples"):
         interval(mean_of([]), 0, seed=0)

@@ -70,7 +70,7 @@ def test_columns_that_nobody_named_are_asked_for(tmp_path):
         read_examples(CLASSIFIER, [path])
     with pytest.raises(InputError, match=r"a.tsv has no column 'fr'; there are en, de, note"):
         read_examples(TRANSLATOR, [path], Columns("en", "fr"))
-    with pytest.raises(InputError, match="3 files: one table is wanted"):
+    with pytest.raises(InputError, match="3 files: give one table"):
         read_examples(TRANSLATOR, [path] * 3)
 
 

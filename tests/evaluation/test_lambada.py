@@ -17,7 +17,7 @@ from helpers.translators import translator
 from cutaway.errors import InputError
 from cutaway.evaluation import LastWord, evaluate
 from cutaway.evaluation.examples import read_examples
-from cutaway.evaluation.lambada import read_last_words
+from cutaway.evaluation.lambada import _tokens, read_last_words
 
 FEW: dict[str, Any] = {"resamples": 50}
 PASSAGES = [
@@ -45,6 +45,15 @@ def test_log_p_and_the_likeliest_tokens_are_those_of_a_plain_pass(name, batch_to
     assert report.scores["accuracy"] == np.mean(rights)
     assert report.scores["perplexity"] == pytest.approx(math.exp(-np.mean(log_ps)))
     assert report.settings["behind"] == "<sos>"
+
+
+@pytest.mark.parametrize("start_id", [0, 1])
+def test_a_start_token_of_any_number_stands_before_a_passage(start_id):
+    tokenizer, passage = byte_level(), PASSAGES[0]
+    ids = tokenizer.encode(f"{passage.context} {passage.word}", special=False)
+    whole, n, cut = _tokens(tokenizer, passage, start_id, None)
+    assert (whole, cut) == ([start_id, *ids], False)
+    assert _tokens(tokenizer, passage, start_id, n + 2) == ([start_id, *ids[-n - 2 :]], n, True)
 
 
 @pytest.mark.parametrize(("forgets", "wanted"), [(None, 1.0), (-1, 0.0), (-2, 0.0), (-3, 1.0)])
@@ -123,7 +132,7 @@ def test_who_is_asked_in_vain_is_named():
     for model, tokenizer in ((classifier(), wordpiece()), (translator(), byte_level())):
         with pytest.raises(InputError, match="does not say which word comes next"):
             evaluate(model, tokenizer, PASSAGES)
-    with pytest.raises(InputError, match="a word with a past is needed"):
+    with pytest.raises(InputError, match="a word is needed, with text before it"):
         evaluate(writer(), byte_level(), [LastWord("So", " ")])
     broken = writer()
     next(broken.parameters()).data.fill_(torch.nan)

@@ -87,7 +87,7 @@ def test_a_folder_with_the_archive_is_the_archive(tmp_path):
     (tmp_path / "blimp" / "README.md").write_text("pairs")
     assert read_examples(WRITER, [tmp_path / "blimp"]).inputs == [A, B, C, D]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"empty holds no minimal pairs: .* sentence_good and sentence_bad are wanted"):
+    with pytest.raises(InputError, match=r"empty holds no minimal pairs: .* sentence_good and sentence_bad are needed"):
         read_examples(WRITER, [tmp_path / "empty"])
 
 

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from cutaway.errors import InputError
 from cutaway.evaluation import Pair, evaluate
-from cutaway.evaluation.minimal_pairs import beginning, log_p, minimal_pairs, pseudo_log_p
+from cutaway.evaluation.minimal_pairs import minimal_pairs
 from cutaway.evaluation.perplexity import surprisal
+from cutaway.evaluation.sentence_log_p import beginning, log_p, pseudo_log_p
 from cutaway.evaluation.shared_prefixes import Branches, trees
 from cutaway.model.model import Model
 from cutaway.tokens import Tokenizer
@@ -66,12 +67,12 @@ def test_in_a_tree_a_token_is_what_it_is_alone(name, sentences):
 
 
 @pytest.mark.parametrize("name", DECODERS)
-@pytest.mark.parametrize("start_id", [1, None])
+@pytest.mark.parametrize("start_id", [0, 1, None])
 def test_log_p_is_that_of_a_plain_forward_pass(name, start_id):
     model, tokenizer = writer(name, start_id=start_id), byte_level()
     expected = []
     for text in TEXTS:
-        before = [1] if start_id else tokenizer.encode("\n\n" + text, special=False)[:2]
+        before = [start_id] if start_id is not None else tokenizer.encode("\n\n" + text, special=False)[:2]
         ids = before + tokenizer.encode(text, special=False)
         expected.append(by_hand(model, ids, len(before)))
     assert np.allclose(log_p(model, tokenizer, TEXTS), expected, atol=1e-9)
@@ -84,15 +85,15 @@ def test_log_p_is_the_surprisal_of_the_sentence():
 
 
 def test_neighbours_change_nothing(monkeypatch):
-    from cutaway.evaluation import minimal_pairs
+    from cutaway.evaluation import sentence_log_p
 
     model, tokenizer = writer(), byte_level()
     alone = [log_p(model, tokenizer, [text])[0] for text in TEXTS]
     assert np.allclose(log_p(model, tokenizer, TEXTS), alone, atol=1e-9)
     monkeypatch.setattr(
-        minimal_pairs, "trees", lambda sentences: trees(sentences, 16)
+        sentence_log_p, "trees", lambda sentences: trees(sentences, 16)
     )  # some trees, padded, in some batches
-    monkeypatch.setattr(minimal_pairs, "LOGITS_AT_ONCE", 2 * 256 * 400)
+    monkeypatch.setattr(sentence_log_p, "LOGITS_AT_ONCE", 2 * 256 * 400)
     told = []
     found = log_p(model, tokenizer, TEXTS[::-1], progress=lambda *counts: told.append(counts))
     assert np.allclose(found, alone[::-1], atol=1e-9)
@@ -108,7 +109,7 @@ def test_what_stands_before_a_sentence():
     assert beginning(writer(), tokenizer, "So: ", True) == ([], "So: ")
     assert beginning(writer(start_id=1), tokenizer, "So: ", True) == ([1], "So: ")
     assert beginning(writer(end_ids=(2,)), spaced, None, True) == ([2], "")
-    with pytest.raises(InputError, match="this model has no start token: say what is before"):
+    with pytest.raises(InputError, match="this model has no start token: set `before`"):
         beginning(writer(), spaced, None, True)
 
 
@@ -151,7 +152,7 @@ def test_sentences_that_cannot_be_scored_are_named():
     next(broken.parameters()).data.fill_(torch.nan)
     with pytest.raises(InputError, match="not finite numbers, because its weights are damaged"):
         log_p(broken, tokenizer, ["a"])
-    with pytest.raises(InputError, match="task='classify' says of no sentence how likely it is"):
+    with pytest.raises(InputError, match="task='classify' does not say how likely a sentence is"):
         evaluate(classifier(), wordpiece(), [Pair("a", "b")])
 
 
@@ -162,7 +163,7 @@ def test_sentences_that_cannot_be_scored_are_named():
     ("name", "task"), [("bert", "masked_language_model"), ("bert", "pretrain"), ("roformer", None)]
 )
 def test_pseudo_log_likelihood_hides_each_token_in_turn(name, task, monkeypatch):
-    from cutaway.evaluation import minimal_pairs
+    from cutaway.evaluation import sentence_log_p
 
     tokenizer = hiding()
     model = tiny(name, **({"task": task} if task else {}))
@@ -174,7 +175,7 @@ def test_pseudo_log_likelihood_hides_each_token_in_turn(name, task, monkeypatch)
             total += model(hidden)[0, place].log_softmax(dim=-1)[ids[place]].item()
         expected.append(total)
     assert np.allclose(pseudo_log_p(model, tokenizer, SENTENCES), expected, atol=1e-9)
-    monkeypatch.setattr(minimal_pairs, "AT_ONCE", 2)
+    monkeypatch.setattr(sentence_log_p, "AT_ONCE", 2)
     assert np.allclose(pseudo_log_p(model, tokenizer, SENTENCES, batch_tokens=20), expected, atol=1e-9)
 
 

@@ -312,7 +312,7 @@ def test_what_cannot_be_evaluated_is_refused(words):
         evaluate(model, words, ["a"], [3])
     with pytest.raises(InputError, match=r"label 1 is 'perhaps'; this model knows yes, no, maybe"):
         evaluate(classifier(labels=("yes", "no", "maybe")), words, ["a"], ["perhaps"])
-    with pytest.raises(InputError, match="Give references or labels"):
+    with pytest.raises(InputError, match="give references or labels"):
         evaluate(model, words, ["a"])
     with pytest.raises(InputError, match="give its tokenizer"):
         evaluate(model, None, ["a"], [0])

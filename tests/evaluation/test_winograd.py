@@ -29,17 +29,18 @@ SCHEMAS = [
 
 
 @pytest.mark.parametrize("name", DECODERS)
-@pytest.mark.parametrize("start_id", [1, None])
+@pytest.mark.parametrize("start_id", [0, 1, None])
 def test_partial_and_full_scores_are_those_of_a_plain_pass(name, start_id):
     model, tokenizer = writer(name, start_id=start_id), byte_level()
-    before = [] if start_id else tokenizer.encode("\n\n", special=False)
-    found = readings(model, tokenizer, SCHEMAS)
-    for number, schema in enumerate(SCHEMAS):
+    front = [] if start_id is None else [start_id]
+    before = "" if front else "\n\n"
+    alike = Schema("We saw ", " runs.", ("the old dog", "the small dog"), 0)  # in their last word
+    found = readings(model, tokenizer, [*SCHEMAS, alike])
+    for number, schema in enumerate([*SCHEMAS, alike]):
         behind = len(tokenizer.encode(schema.after, special=False))
         for candidate in range(len(schema.candidates)):
-            ids = tokenizer.encode(("" if start_id else "\n\n") + schema.reading(candidate), special=False)
-            ids = [start_id, *ids] if start_id else ids
-            first = 1 if start_id else len(before)
+            ids = front + tokenizer.encode(before + schema.reading(candidate), special=False)
+            first = len(front) + len(tokenizer.encode(before, special=False))
             assert found["full"][number][candidate] == pytest.approx(by_hand(model, ids, first))
             assert found["partial"][number][candidate] == pytest.approx(by_hand(model, ids, len(ids) - behind))
 
@@ -121,9 +122,9 @@ def test_the_report_has_every_item():
 
 
 def test_who_is_asked_in_vain_is_named():
-    with pytest.raises(InputError, match="task='classify' says of no sentence how likely it is"):
+    with pytest.raises(InputError, match="task='classify' does not say how likely a sentence is"):
         evaluate(classifier(), wordpiece(), SCHEMAS)
-    with pytest.raises(InputError, match="task='translate' says of no sentence"):
+    with pytest.raises(InputError, match="task='translate' does not say how likely"):
         evaluate(translator(), byte_level(), SCHEMAS)
     with pytest.raises(InputError, match="has no mask token"):
         evaluate(tiny("bert"), wordpiece(), SCHEMAS)

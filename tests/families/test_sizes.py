@@ -8,7 +8,7 @@ import pytest
 from helpers.tiny_models import tiny
 from torch import nn
 
-from cutaway.families import FAMILIES, build, config_class, sizes
+from cutaway.families import FAMILIES, build, classes_of, sizes
 from cutaway.model.norms import LayerNorm, RMSNorm
 
 # What a config of a family says where nothing else is asked; all that is not here is None.
@@ -256,7 +256,7 @@ def numbers(config: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_a_config_says_where_nothing_is_asked(family: str) -> None:
-    assert numbers(config_class(family)()) == USUAL[family]
+    assert numbers(classes_of(family)[0]()) == USUAL[family]
 
 
 def test_every_size_is_among_the_cases() -> None:

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from helpers.faults.killed_runs import (
 )
 
 from cutaway.training.checkpoint import read_checkpoint
+from cutaway.training.interruption import Interruption
 from cutaway.training.recipe_file import recipe_from, to_toml
 from cutaway.training.run_log import read_log
 
@@ -91,3 +93,11 @@ def test_fault_03_a_checkpoint_made_on_the_way_is_not_one_of_those_that_are_aver
         assert len(checkpoint_folders(out)) >= 3
     starter.to_the_end(reference.recipe, out)
     assert fingerprints(out) == reference.prints
+
+
+def test_fault_03_what_signals_did_before_a_run_they_do_behind_it() -> None:
+    before = {number: signal.getsignal(number) for number in CODES}
+    with suppress(MemoryError), Interruption().listen():
+        assert all(signal.getsignal(number) is not handler for number, handler in before.items())
+        raise MemoryError
+    assert {number: signal.getsignal(number) for number in CODES} == before

@@ -10,7 +10,7 @@ import torch
 from helpers.tiny_models import tiny
 from helpers.tokenizers_of_bytes import byte_level
 
-from cutaway.bundled.cards import card_of
+from cutaway.bundled.info import card_of
 from cutaway.cli import lens_tune
 from cutaway.data.table_files import read_parallel, read_table
 from cutaway.data.text_files import read_documents, read_lines
@@ -18,7 +18,7 @@ from cutaway.decoding.rules.terms import read_terms
 from cutaway.errors import InputError
 from cutaway.evaluation.word_tests import read_word_test
 from cutaway.files import read_text
-from cutaway.training.toml_files import read_toml
+from cutaway.training.recipe_file import read_toml
 
 MEGABYTE = 1 << 20
 PACK = {"plain": bytes, "gz": gzip.compress, "xz": lzma.compress}

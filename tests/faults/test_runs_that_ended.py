@@ -71,6 +71,17 @@ def test_a_model_folder_that_was_lost_is_made_again(starter: Starter, place: Pat
     assert fingerprints(reference.out) == reference.prints
 
 
+def test_a_model_that_is_made_again_has_its_own_card(starter: Starter, place: Path, tmp_path: Path):
+    """Killed between the model folder and the note that it is complete."""
+    reference = undisturbed(starter, tmp_path, small(place))
+    (reference.out / "run" / "done.json").unlink()
+    (reference.out / "README.md").write_text("of an earlier model")
+    said: list[str] = []
+    train(recipe_from(reference.recipe), reference.out, resume=True, listeners=[told(said)])
+    assert "of an earlier model" not in (reference.out / "README.md").read_text()
+    assert not [text for text in said if "is kept" in text]
+
+
 def test_a_run_that_is_done_without_its_checkpoints_is_not_begun_again(starter: Starter, place: Path, tmp_path: Path):
     reference = undisturbed(starter, tmp_path, small(place))
     shutil.rmtree(reference.out / "run" / "checkpoints")
@@ -133,6 +144,30 @@ def test_scores_that_are_no_numbers_are_saved_and_come_back(
     outcome = train(recipe, out, resume=True)
     assert math.isnan(outcome.scores["other"])
     assert outcome.scores["loss"] == 2.0
+
+
+@pytest.mark.parametrize("text", ['{"scores": {"loss": "x"}}', '{"scores": {"loss": null}}', '{"scores": []}'])
+def test_a_damaged_note_of_the_end_is_named(text: str, place: Path, tmp_path: Path):
+    recipe = recipe_from(small(place, train_steps=2))
+    train(recipe, tmp_path)
+    (tmp_path / "run" / "done.json").write_text(text)
+    with pytest.raises(CheckpointError, match=r"done\.json is damaged, remove it: "):
+        train(recipe, tmp_path, resume=True)
+    (tmp_path / "run" / "done.json").unlink()
+    assert train(recipe, tmp_path, resume=True).finished
+
+
+@pytest.mark.parametrize("text", ["{}", '{"recipe": []}', '{"recipe": 1}', '{"recipe": "ab"}'])
+def test_a_damaged_note_of_the_beginning_is_named(text: str, place: Path, tmp_path: Path):
+    recipe = recipe_from(small(place, train_steps=2))
+    train(recipe, tmp_path)
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    (tmp_path / "run" / "done.json").unlink()
+    (tmp_path / "run" / "begun.json").write_text(text)
+    with pytest.raises(CheckpointError, match=r"begun\.json is damaged, remove it: "):
+        train(recipe, tmp_path, resume=True)
+    (tmp_path / "run" / "begun.json").unlink()
+    assert train(recipe, tmp_path, resume=True).finished
 
 
 def files(out: Path) -> list[Path]:

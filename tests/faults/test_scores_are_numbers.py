@@ -14,8 +14,9 @@ from helpers.inside_commands import ASKED, run, write_models
 from helpers.tiny_models import ALL, tiny
 
 import cutaway
+from cutaway.before.ladder.train_network import Network
+from cutaway.before.shannon.next_letter import NextLetter
 from cutaway.checkpoints import load, load_tokenizer, save
-from cutaway.cli.shared.tables import json_text
 from cutaway.decoding.alignment import align
 from cutaway.decoding.confidence import confidence_of
 from cutaway.decoding.generate import write_texts
@@ -31,6 +32,7 @@ from cutaway.inside.residual.logit_lens import logit_lens
 from cutaway.model.finite import check_scores, not_finite
 from cutaway.model.model import Model
 from cutaway.model.precision import to_int8
+from cutaway.pictures.terminal_text import json_text
 
 TEXT = ASKED["gpt2"]
 IDS = torch.arange(8)[None]
@@ -50,6 +52,8 @@ ASKING: list[tuple[str, str, Callable[..., Any]]] = [
     ("gpt2", "schemas", lambda m, t: evaluate(m, t, [SCHEMA])),
     ("gpt2", "last words", lambda m, t: evaluate(m, t, [LastWord("the old man's dog", "ran")])),
     ("gpt2", "lens", lambda m, t: logit_lens(m, IDS)),
+    ("gpt2", "letters", lambda m, t: NextLetter(m, t, "abc", str.lower)(["the dog"])),
+    ("gpt2", "ladder", lambda m, t: Network(m, 0).next_probabilities([5, 6])),
     ("gpt2", "inspect", lambda m, t: inspect(m, t, TEXT, show=["answer"])),
     ("gpt2", "attribution", lambda m, t: inspect(m, t, TEXT, show=["attribution"], steps=2)),
     ("gpt2", "sweep", lambda m, t: patch_sweep(m, IDS, IDS + 1, metric=lambda logits: logits[:, -1, 0])),
@@ -90,6 +94,24 @@ def test_damaged_weights_are_named(folders: dict[str, Path], name: str, what: st
         said = "because its weights are damaged: "
     with pytest.raises(InputError, match=said):
         ask(model, tokenizer)
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 15, 16, 17])
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "roformer"])
+def test_whichever_weight_is_damaged_the_scores_are(name: str, length: int) -> None:
+    """PyTorch's attention on a CPU gives 0 for a query of NaN that looks at fewer than 16 keys."""
+    model = tiny(name, dtype=torch.float32)
+    ids = torch.arange(length)[None] % 20
+    for weight, tensor in model.named_parameters():
+        if "pooler" in weight or "next_sentence" in weight or "source" in weight:
+            continue
+        kept = tensor.detach().clone()
+        tensor.data.view(-1)[0] = float("nan")  # of queries, keys and values in one matrix, a query's
+        for gradients in (False, True):
+            with torch.set_grad_enabled(gradients):
+                assert not model(ids).isfinite().all(), (weight, gradients)
+        tensor.data[:] = kept
+    assert model(ids).isfinite().all()
 
 
 def test_an_answer_that_grew_too_large_says_so(folders: dict[str, Path]) -> None:

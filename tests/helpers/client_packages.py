@@ -12,8 +12,8 @@ from helpers import clients
 from helpers.served import GUARD
 
 
-def run_client(config: pytest.Config, url: str, script: str, *packages: str) -> dict[str, Any]:
-    """Runs a file of helpers/clients with these packages against a server, and gives what it prints."""
+def environment_with(config: pytest.Config, *packages: str) -> Path:
+    """The Python of an environment with these packages; the test is skipped where pip cannot install them."""
     folder = Path(config.cache.mkdir("clients")) / "-".join(packages).replace("==", "-")  # type: ignore[union-attr]
     python = folder / "bin" / "python"
     with folder.with_suffix(".lock").open("w") as lock:
@@ -24,8 +24,14 @@ def run_client(config: pytest.Config, url: str, script: str, *packages: str) -> 
             if subprocess.run(install, capture_output=True).returncode:
                 pytest.skip(f"pip cannot install {' '.join(packages)} here")
             (folder / "ready").touch()
+    return python
+
+
+def run_client(config: pytest.Config, url: str, script: str, *packages: str) -> dict[str, Any]:
+    """Runs a file of helpers/clients with these packages against a server, and gives what it prints."""
     file = Path(clients.__path__[0]) / script
-    ran = subprocess.run([python, file, url], capture_output=True, text=True, timeout=GUARD)
+    command = [environment_with(config, *packages), file, url]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=GUARD)
     assert ran.returncode == 0, ran.stderr
     found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
     return found

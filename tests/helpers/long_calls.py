@@ -21,7 +21,7 @@ from cutaway.inside.circuits.coreference import accuracy_without_heads, corefere
 from cutaway.inside.circuits.edges import find_edges
 from cutaway.inside.circuits.find import faithfulness_curve, find_circuit, grow_circuit
 from cutaway.inside.patching.ablation import ablate_sweep
-from cutaway.inside.patching.interventions import mean_activations
+from cutaway.inside.patching.activations import mean_activations
 from cutaway.inside.patching.metrics import LogitDifference
 from cutaway.inside.patching.sweep import patch_sweep
 from cutaway.inside.progress import Progress

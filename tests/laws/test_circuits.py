@@ -14,7 +14,8 @@ from cutaway.errors import InputError
 from cutaway.inside.circuits.circuit import Circuit, completeness, faithfulness, minimality
 from cutaway.inside.circuits.circuit_task import CircuitTask, circuit_nodes, circuit_task, node_place
 from cutaway.inside.circuits.find import faithfulness_curve, find_circuit, grow_circuit
-from cutaway.inside.patching.interventions import Ablate, intervene, mean_activations, record_activations
+from cutaway.inside.patching.activations import mean_activations, record_activations
+from cutaway.inside.patching.interventions import Ablate, intervene
 from cutaway.inside.patching.metrics import Logit, LogitDifference
 from cutaway.model.precision import to_int8
 

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from cutaway.decoding.generate import generate
 from cutaway.errors import InputError
-from cutaway.inside.patching.interventions import Ablate, Patch, Place, intervene, mean_activations, record_activations
+from cutaway.inside.patching.activations import mean_activations, record_activations
+from cutaway.inside.patching.interventions import Ablate, Patch, Place, intervene
 from cutaway.inside.patching.place import axes_of
 from cutaway.model.tap import tap_names
 

@@ -12,8 +12,9 @@ from torch import Tensor
 from cutaway.errors import InputError
 from cutaway.inside.circuits.circuit_task import circuit_task
 from cutaway.inside.patching.ablation import ablate_sweep
+from cutaway.inside.patching.activations import record_activations
 from cutaway.inside.patching.estimate import compare_sweeps, estimate_sweep
-from cutaway.inside.patching.interventions import Ablate, Patch, Place, intervene, record_activations
+from cutaway.inside.patching.interventions import Ablate, Patch, Place, intervene
 from cutaway.inside.patching.metrics import Kl, LogitDifference, LogProbability, last_real
 from cutaway.inside.patching.sweep import Sweep, patch_sweep
 from cutaway.model.precision import to_int8

@@ -151,6 +151,16 @@ def test_what_is_kept_of_a_step_outlives_the_next_text() -> None:
     assert all(torch.equal(a[..., :n, :], b[..., :n, :]) for a, b in zip(kept, first, strict=True))
 
 
+def test_behind_a_beam_positions_are_those_of_a_pass_again() -> None:
+    model, ids = model_of("gpt2"), some_ids(2, 5)
+    with watch(model, "decoder.0.residual_after") as whole:
+        model(ids)
+    with watch(model, "decoder.0.residual_after", positions=[-1]) as seen:
+        run_jobs(model, [Job(prompt=[1], limit=3)], beam=4, end_ids=ENDS)
+        model(ids)
+    assert torch.equal(seen["decoder.0.residual_after"], whole["decoder.0.residual_after"][:, -1:])
+
+
 def test_a_dtype_needs_no_device() -> None:
     model = tiny("gpt2")
     with watch(model, "*.residual_after", dtype=torch.bfloat16) as seen:

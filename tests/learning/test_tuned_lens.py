@@ -35,6 +35,15 @@ def test_after_training_every_layer_is_closer_on_text_it_has_not_seen() -> None:
     assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
 
 
+def test_every_batch_is_learnt_from_the_first_and_the_last_too() -> None:
+    model, ids = tiny("gpt2", dtype=torch.float32), torch.arange(24).view(4, 6)
+    alike, first, last = (
+        train_tuned_lens(model, [(ids + a,), (ids,), (ids + b,)]).weight for a, b in ((0, 0), (20, 0), (0, 20))
+    )
+    assert not torch.equal(alike, first)
+    assert not torch.equal(alike, last)
+
+
 def test_the_mean_is_over_positions_whatever_batches_they_come_in() -> None:
     model = tiny("gpt2", dtype=torch.float64)
     rows = torch.arange(24).view(4, 6) % 11

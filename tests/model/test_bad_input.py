@@ -241,6 +241,14 @@ def test_pictures_of_another_kind_are_refused() -> None:
         tiny("vit", dtype=torch.float32)(torch.zeros(1, 3, 8, 8, dtype=torch.float64))
 
 
+@pytest.mark.parametrize(("name", "most"), [("n_layers", 1024), ("max_len", 16_777_216), ("vocab_size", 4_194_304)])
+def test_a_number_at_its_limit_is_a_number(name: str, most: int) -> None:
+    for value in (1, most):
+        assert getattr(GPT2Config(**{"end_ids": (0,), name: value}), name) == value
+    with pytest.raises(ConfigError, match=f"{name}={most + 1} is not between 1 and {most}"):
+        GPT2Config(**{name: most + 1})
+
+
 @pytest.mark.parametrize(("name", "value"), [("n_layers", "12"), ("n_layers", 2.0), ("tied", 1), ("activation", 3)])
 def test_the_constructor_is_as_strict_as_the_file(name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"{name}="):

@@ -87,6 +87,7 @@ def test_hypotheses_read_on_as_exactly(name: str, pack: bool) -> None:
             packing = Packing.of(living)
             assert packing is not None
             found = read(second[living][None], tree.pack(packing))[0]
+            assert torch.equal(tree.ancestors.any(dim=2), living)  # so that `collect` frees the slots of the others
         else:
             found = read(second, tree)[living]
     begun = [row[is_real] for row, is_real in zip(ids, real, strict=True)]

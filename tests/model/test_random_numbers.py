@@ -19,7 +19,8 @@ from cutaway.certificate.inputs import short_inputs
 from cutaway.inside import deletion_curve
 from cutaway.inside.circuits.ioi import ioi_prompts
 from cutaway.inside.patching.ablation import ablate_sweep
-from cutaway.inside.patching.interventions import Ablate, Place, intervene, record_activations
+from cutaway.inside.patching.activations import record_activations
+from cutaway.inside.patching.interventions import Ablate, Place, intervene
 from cutaway.toys import names, reversal
 
 IDS = some_ids(3, 6)

@@ -194,20 +194,23 @@ def test_two_parts_stand_between_cls_and_sep() -> None:
     assert objective.counts(alone) == {"masked": 0, "next_sentence": 0}
 
 
-@given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 6)), min_size=1, max_size=3), st.booleans(), st.booleans())
-def test_joined_parts_lose_no_token(lengths: list[tuple[int, int]], cls: bool, sep: bool) -> None:
+@given(
+    st.lists(st.tuples(st.integers(1, 6), st.integers(0, 6)), min_size=1, max_size=3),
+    st.sampled_from([[], [98], [0]]),
+    st.sampled_from([[], [99], [0]]),
+)
+def test_joined_parts_lose_no_token(lengths: list[tuple[int, int]], cls: list[int], sep: list[int]) -> None:
     first, second = (np.arange(100 * part, 100 * part + 6 * len(lengths)).reshape(-1, 6) for part in (1, 2))
     parts = [(first, np.array([a for a, _ in lengths])), (second, np.array([b for _, b in lengths]))]
-    ids, segments, real = join_parts(parts, 98 if cls else None, 99 if sep else None)
+    around = [*cls, None][0], [*sep, None][0]
+    ids, segments, real = join_parts(parts, *around)
     n = int(real.sum(axis=1).max())
-    for whole, cut in zip(
-        (ids, segments, real), join_parts(parts, 98 if cls else None, 99 if sep else None, width=n), strict=True
-    ):
+    for whole, cut in zip((ids, segments, real), join_parts(parts, *around, width=n), strict=True):
         assert (whole[:, :n] == cut).all()
         assert not whole[:, n:].any()
     for row, (a, b) in enumerate(lengths):
-        first_part = [98] * cls + first[row, :a].tolist() + [99] * sep
-        second_part = second[row, :b].tolist() + [99] * sep
+        first_part = cls + first[row, :a].tolist() + sep
+        second_part = second[row, :b].tolist() + sep
         assert ids[row][real[row]].tolist() == first_part + second_part
         assert segments[row][real[row]].tolist() == [0] * len(first_part) + [1] * len(second_part)
 

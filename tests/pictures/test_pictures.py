@@ -4,6 +4,8 @@ import base64
 import io
 import json
 import re
+import subprocess
+import sys
 import zlib
 from collections.abc import Callable
 from dataclasses import fields
@@ -41,6 +43,7 @@ from cutaway.pictures.line_plot import nice_ticks
 from cutaway.pictures.picture import strongest
 from cutaway.pictures.picture_data import SMALL, check_numbers, pack_array, unpack_array
 from cutaway.pictures.svg import cells, width_of
+from cutaway.pictures.terminal import level as level_of
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 MEGABYTE = 1_000_000
@@ -78,6 +81,17 @@ def test_every_number_and_name_is_read_back_from_what_was_saved(kind: str, suffi
         np.testing.assert_allclose(after, before, *near)
     again_saved = again.save(tmp_path / f"again{suffix}").read_bytes()
     assert read_picture(tmp_path / f"again{suffix}").to_dict() == theirs, again_saved[:80]
+
+
+def test_every_kind_is_read_back_by_a_process_that_has_drawn_none(tmp_path: Path) -> None:
+    saved = [str(example(kind, 5).save(tmp_path / f"{number}.json")) for number, kind in enumerate(KINDS)]
+    one_each = (
+        "import sys; from cutaway.pictures import read_picture as read; [print(read(p).kind) for p in sys.argv[1:]]"
+    )
+    for order in (saved, saved[::-1]):
+        read = subprocess.run([sys.executable, "-c", one_each, *order], capture_output=True, text=True, timeout=60)
+        assert (read.returncode, read.stderr) == (0, "")
+        assert len(set(read.stdout.splitlines())) == len(KINDS)
 
 
 @given(arrays.arrays(np.float64, arrays.array_shapes(max_dims=3, max_side=6)))
@@ -295,6 +309,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "lens tokens": (lambda: LensGrid([["a"]], np.zeros((1, 2))), "each layer needs 2"),
     "no nodes": (lambda: CircuitGraph([], [], []), "the nodes of a circuit are empty"),
     "downwards": (lambda: CircuitGraph(["a", "b"], [1, 0], [(0, 1, 1.0)]), "a → b does not go up"),
+    "sideways": (lambda: CircuitGraph(["a", "b"], [0, 0], [(0, 1, 1.0)]), "a → b does not go up"),
     "nowhere": (lambda: CircuitGraph(["a", "b"], [0, 1], [(0, 2, 1.0)]), "nodes are numbered 0…1"),
     "no lines": (lambda: Lines([1, 2], {}), "there are no lines"),
     "short line": (lambda: Lines([1, 2], {"a": [1.0]}), "the line 'a' has 1 points, x has 2"),
@@ -318,6 +333,26 @@ def test_what_cannot_be_drawn_is_refused_by_name(what: str) -> None:
     make, message = REFUSED[what]
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_as_much_as_a_picture_carries_is_drawn_and_no_more() -> None:
+    """Two to the power of 21 numbers, 600 nodes; of edges the 1,500 strongest."""
+    most = np.zeros((1024, 2048))
+    assert check_numbers("the map", most, "row", "column").shape == most.shape
+    with pytest.raises(InputError, match="2,099,200 numbers; a picture carries at most 2,097,152"):
+        check_numbers("the map", np.zeros((1025, 2048)), "row", "column")
+    for n in (599, 600):
+        assert len(CircuitGraph([str(i) for i in range(n)], [0] * n, []).nodes) == n
+    with pytest.raises(InputError, match="601 nodes are more than 600: leave the weakest out"):
+        CircuitGraph(["a"] * 601, [0] * 601, [])
+    edges = [(a, 40 + b, 40.0 * a + b) for a in range(40) for b in range(40)]
+    names = [str(i) for i in range(80)]
+    for n in (1500, 1501):
+        graph = CircuitGraph(names, [i // 40 for i in range(80)], edges[-n:])
+        assert ("The 1,500 strongest are drawn." in graph.sentence()) == (n > 1500)
+        titles = [str(title.text) for title in ElementTree.fromstring(graph.svg()).iter(f"{SVG}title")]
+        drawn = {title.partition(":")[0] for title in titles if " → " in title}
+        assert drawn == {f"{a} → {b}" for a, b, _ in edges[-1500:]}
 
 
 # --- pages ------------------------------------------------------------------------------------------------------------
@@ -759,6 +794,25 @@ def test_a_map_in_letters_says_every_number_or_the_strongest_of_its_neighbours()
     assert drawn[1].strip() != drawn[2].strip()  # one is for, one is against
     few = HeatMap([[1.0, -2.0], [np.nan, 0.25]], rows=["a", "b"], columns=["x", "y"]).text(40).splitlines()
     assert [line.split() for line in few[1:]] == [["x", "y"], ["a", "1", "−2"], ["b", "–", "0.25"]]
+
+
+@pytest.mark.parametrize(("root", "levels"), [(False, [0, 0, 1, 2, 4]), (True, [0, 1, 2, 3, 4])])
+def test_blocks_follow_the_scale_as_colours_do(root: bool, levels: list[int]) -> None:
+    """0, ░, ▒, ▓ and █ for five equal parts of the scale, or of its root."""
+    values = [0.0, 0.08, 0.25, 0.49, 1.0]
+    assert [level_of(value, Scale(0.0, 1.0, "sequential", root)) for value in values] == levels
+    assert [level_of(2 * value, Scale(-2.0, 2.0, "diverging", root)) for value in values] == levels
+    assert [level_of(-2 * value, Scale(-2.0, 2.0, "diverging", root)) for value in values] == [-n for n in levels]
+
+
+def test_pooled_rows_have_the_name_of_their_first() -> None:
+    values = np.zeros((200, 3))
+    values[190, 1] = 5.0
+    *lines, key = HeatMap(values, rows=[f"r{n}" for n in range(200)], columns=["a", "b", "c"]).text(40).splitlines()[1:]
+    assert "each block is the strongest of 4 × 1" in key
+    assert lines[0].split() == ["a", "b", "c"]
+    assert [line.split()[0] for line in lines[1:]] == [f"r{n}" for n in range(0, 200, 4)]
+    assert [line.split()[0] for line in lines[1:] if "█" in line] == ["r188"]
 
 
 @pytest.mark.parametrize("root", [False, True])

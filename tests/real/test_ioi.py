@@ -3,7 +3,8 @@
 from helpers.real_weights import real_weights
 
 from cutaway.checkpoints import load, load_tokenizer
-from cutaway.inside.circuits.ioi import ioi_head_scores, ioi_prompts
+from cutaway.inside.circuits.ioi import ioi_prompts
+from cutaway.inside.circuits.ioi_head_scores import ioi_head_scores
 from cutaway.model.model import DecoderModel
 
 

@@ -243,3 +243,10 @@ def test_logs_are_json_and_hold_nobodys_text(monkeypatch, caplog):
     assert (error["event"], error["exception"], request["status"]) == ("error", "ValueError", 500)
     assert error["at"][-1].endswith("fail")
     assert sum(line["event"] == "request" for line in lines) == 6
+
+
+def test_what_other_packages_log_is_left_out():
+    """asyncio writes out the exceptions that nobody has taken, and they may quote a text."""
+    record = logging.LogRecord("asyncio", logging.ERROR, __file__, 1, "future: %r", ("SECRETTEXT",), None)
+    line = json.loads(JsonLines().format(record))
+    assert (line["level"], line["event"]) == ("error", "a message of asyncio")

@@ -1,5 +1,6 @@
 """A server under way: clients that leave, too many of them, signals, and its end."""
 
+import gc
 import json
 import os
 import re
@@ -10,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import httpx
@@ -19,6 +20,7 @@ from helpers.served import GUARD, ask_all, chunks_of, client_of, running, served
 from helpers.text_generators import byte_level_once, speaker
 
 from cutaway.serving.limits import Limits
+from cutaway.serving.self_check import check_models
 from cutaway.serving.service import ServedModel, Service
 
 PATH = "/v1/completions"
@@ -90,6 +92,39 @@ def test_a_client_that_reads_slowly_holds_nobody_up():
                 assert slow.recv(1)
                 assert client.post(PATH, json={**QUESTION, "max_tokens": 5}).status_code == 200
         wait_until(lambda: is_idle(service))
+
+
+def test_fault_29_requests_and_aborts_leave_nothing():
+    service = service_of(endless(), limits=Limits(max_tokens=20_000, preparing=4))
+
+    async def leave(client: httpx.AsyncClient, stream: bool) -> None:
+        question = {**QUESTION, "max_tokens": 20_000, "stream": stream}
+        with suppress(httpx.ReadTimeout):
+            async with client.stream("POST", PATH, json=question, timeout=0.1) as answer:
+                await answer.aread()
+
+    def some(server: Any) -> None:
+        short = {**QUESTION, "max_tokens": 2}
+        ask_all(server, lambda client: [client.post(PATH, json={**short, "stream": i % 2 > 0}) for i in range(60)])
+        ask_all(server, lambda client: [leave(client, i % 2 > 0) for i in range(30)])
+        wait_until(lambda: is_idle(service))
+
+    def left(server: Any) -> list[int]:
+        wait_until(lambda: not server.server_state.connections)
+        gc.collect()
+        kinds = ("Ticket", "Texts", "Work", "Request", "RequestResponseCycle", "HTTPConnection")
+        kept = sum(type(one).__name__ in kinds for one in gc.get_objects())
+        return [len(os.listdir("/proc/self/fd")), threading.active_count(), kept]
+
+    with running(service) as server:
+        some(server)
+        files, threads, objects = left(server)
+        for _ in range(2):
+            some(server)
+        after = left(server)
+    assert after[0] == files
+    assert after[1] - threads <= 4  # those that prepare requests come as they are needed, and stay
+    assert after[2] - objects < 30  # of 180 requests; the last ones may still be referred to
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
@@ -275,3 +310,30 @@ def test_two_servers_cannot_have_one_port():
         )
         assert second.returncode == 2
         assert re.fullmatch(rf"error: --host 127.0.0.1 --port {port}: address already in use; .*\n", second.stderr)
+
+
+def test_check_asks_each_model_by_the_route_of_its_task():
+    ran = subprocess.run(
+        [sys.executable, "-m", "cutaway", "serve", "--check", "--port", "0", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=GUARD,
+    )
+    assert ran.returncode == 0, ran.stdout
+    assert json.loads(ran.stdout) == [
+        {"model": "books", "route": "/v1/completions", "problem": None},
+        {"model": "cloze", "route": "/fill", "problem": None},
+        {"model": "digits", "route": "/classify", "problem": None},
+        {"model": "en-de", "route": "/translate", "problem": None},
+    ]
+
+
+def test_check_says_what_does_not_work():
+    service = service_of(endless())
+    with running(service) as server:
+        assert [one.problem for one in check_models(server.url, service)] == [None]
+        service.loading = True
+        (one,) = check_models(server.url, service)
+    assert one.route == "/v1/completions"
+    assert "status 503" in str(one.problem)
+    assert "being loaded" in str(one.problem)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hatchling.builders.wheel import WheelBuilder
 
-from cutaway.bundled.cards import card_of
+from cutaway.bundled.info import card_of
 
 ROOT = Path(__file__).parents[2]
 BUNDLED = ROOT / "src" / "cutaway" / "bundled"

@@ -127,6 +127,14 @@ def test_unigram_makes_text_plain(by_kind: dict[str, Tokenizer]):
     assert tokenizer.decode(tokenizer.encode("  ﬁne\tＴhe \n▁x  ")) == "fine The x "
 
 
+@pytest.mark.parametrize("text", ["<eos>", "<EOS>", "＜eos＞"])
+def test_no_special_token_is_a_piece_too(text: str):
+    seen = " ".join(f"{before}{text}{behind}" for before in "abc" for behind in "abc")
+    tokenizer = train_tokenizer([seen] * 9, kind="unigram", vocab_size=40, lowercase=True)
+    entries = [piece for piece, _ in json.loads(tokenizer.backend.to_str())["model"]["vocab"]]
+    assert len(set(entries)) == len(entries)
+
+
 def test_no_special_token_is_read_where_its_characters_were_never_seen():
     tokenizer = train_tokenizer(["the cat sat on the mat"], kind="unigram", vocab_size=60, lowercase=True)
     for text in ("<EOS>", "＜eos＞", "a<PAD>"):

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.bert_tokenizer import bert_tokenizer
 from helpers.near_duplicates import book, printed_otherwise, written
-from helpers.toy_recipes import KINDS, toy, values, write_files
+from helpers.toy_recipes import KINDS, WORDS, toy, values, write_files
 
 from cutaway.data.batches import Windows
 from cutaway.decoding.single_pass import rows_of
@@ -596,3 +597,15 @@ def test_what_a_recipe_says_of_translating_reaches_it(tmp_path: Path) -> None:
     for asked in ({"smoothing": 0.1, "agree": 0.0}, {"smoothing": 0.3, "agree": 2.0}):
         objective = prepare(toy("translate", tmp_path, objective={"kind": "translate", **asked}), None).objective
         assert (objective.smoothing, objective.agree) == (asked["smoothing"], asked["agree"])
+
+
+def test_special_tokens_take_room_whatever_their_numbers(tmp_path: Path) -> None:
+    found = []
+    for first in ("[SEP]", "[CLS]", "[UNK]"):
+        folder = tmp_path / first
+        bert_tokenizer(list(dict.fromkeys([first, "[UNK]", *WORDS]))).save(folder)
+        dataset = prepare(toy("pair", tmp_path, tokenizer={"file": str(folder)}), None)
+        assert dataset.tokenizer is not None
+        assert dataset.tokenizer.id(first) == 0
+        found.append(dataset.train.extra)  # type: ignore[attr-defined]
+    assert found == [3, 3, 3]

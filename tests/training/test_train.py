@@ -14,7 +14,7 @@ from helpers.tiny_models import tiny
 from helpers.toy_recipes import KINDS, toy, values, write_files
 from helpers.training_runs import Events, run, same_weights, told
 
-from cutaway.bundled.cards import read_front_matter
+from cutaway.bundled.info import read_front_matter
 from cutaway.checkpoints import load, load_tokenizer
 from cutaway.checkpoints.tensors import open_tensors
 from cutaway.errors import ConfigError

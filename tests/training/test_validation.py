@@ -56,6 +56,15 @@ def test_every_batch_is_read_once(kind: str, tmp_path: Path, monkeypatch: pytest
     assert len(passes) == dataset.valid.steps
 
 
+def test_a_model_that_is_not_in_training_is_not_in_training_afterwards(tmp_path: Path) -> None:
+    dataset, model = case("classify", tmp_path)
+    assert dataset.valid is not None
+    model.eval()
+    validate(model, dataset.objective, dataset.valid)
+    samples(model, dataset, 1, "")
+    assert not any(part.training for part in model.modules())
+
+
 def test_a_measurement_that_fails_leaves_the_model_in_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset, model = case("classify", tmp_path)
     assert dataset.valid is not None

@@ -30,8 +30,9 @@
 what it counted, for a terminal; `HeatMap(*chain.matrix())` of `pictures` draws it.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cutaway.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cutaway.before.markov.as_attention import as_attention as as_attention
@@ -49,21 +50,4 @@ if TYPE_CHECKING:
     from cutaway.before.ngrams.ngram_of_words import NGrams as NGrams
     from cutaway.before.ngrams.smoothing import train_ngrams as train_ngrams
 
-_FILES = {
-    "markov.as_attention": ("as_attention",),
-    "markov.chain": ("Chain", "Matrix"),
-    "markov.order": ("MarkovChain",),
-    "markov.sentences_of_words": ("EOS", "SOS", "marked", "sentences"),
-    "markov.skips": ("MaskedSkips", "Skips", "informative"),
-    "ngrams.ngram": ("NGramModel",),
-    "ngrams.ngram_of_words": ("NGrams",),
-    "ngrams.smoothing": ("train_ngrams",),
-}
-_FILE_OF = {name: file for file, names in _FILES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _FILE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"cutaway.before.{_FILE_OF[name]}"), name)
-    return value
+__getattr__, __dir__ = lazy_names(__name__)

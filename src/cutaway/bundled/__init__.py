@@ -3,12 +3,11 @@
 bundled/NAME/       a model folder: config.json, weights, tokenizer.json, README.md (its card), LICENSE
 CUTAWAY_MODELS      further folders of such folders, with `:` between (`;` on Windows); they are looked at first
 
-What a list says stands where it is true anyway: what a model is in config.json, how many numbers it has in the headers
-of its weights, and what it is good for in its card, as `key: value` lines at the top (see `cards`).
+What a list of models shows is read from the folders (see `info`): what a model is from config.json, how many numbers it
+has from the headers of its weights, and what it is good for from its card.
 """
 
 import os
-from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -26,22 +25,22 @@ def models() -> list[ModelInfo]:
 
 
 def names() -> dict[str, Path]:
-    """Name → folder; of two with one name the first place's counts."""
+    """Name → folder, of all places where models are looked for; of two with one name, the first place's counts."""
     found: dict[str, Path] = {}
-    for place in places():
-        for folder in _folders(place):
-            found.setdefault(folder.name, folder)
+    further = os.environ.get(VARIABLE, "").split(os.pathsep)
+    for place in (*(Path(place).expanduser() for place in further if place), HERE):
+        try:
+            folders = sorted(place.iterdir())
+        except OSError:  # a place that cannot be read
+            continue
+        for folder in folders:
+            if (folder / "config.json").is_file():
+                found.setdefault(folder.name, folder)
     return found
 
 
-def places() -> list[Path]:
-    """Where models are looked for by name."""
-    further = os.environ.get(VARIABLE, "").split(os.pathsep)
-    return [*(Path(place).expanduser() for place in further if place), HERE]
-
-
 def find(model: Path | str) -> Path:
-    """A path that exists, or the folder of the model with that name; a folder that is no model hides none."""
+    """A path that exists, or the folder of the model with that name; a folder that holds no model is passed over."""
     finish_replacing(Path(model))
     path, found = Path(model), names().get(str(model))
     if os.path.exists(path) and (found is None or not path.is_dir() or (path / "config.json").exists()):
@@ -52,18 +51,9 @@ def find(model: Path | str) -> Path:
 
 
 def said(form: str, model: Path | str) -> str:
-    """The end of an error: the names that could have been meant, in `form`. Whoever writes a / means a path."""
+    """The end of an error: the names that may have been meant, in `form`. What has a / in it is a path."""
     known = sorted(names())
     if not known or {*str(model)} & {os.sep, os.altsep}:
         return ""
     near = get_close_matches(str(model), known, n=1, cutoff=0.4)
     return form.format(", ".join(known) + (f" (did you mean {near[0]!r}?)" if near else ""))
-
-
-def _folders(place: Path) -> Iterator[Path]:
-    """The model folders in a place; none where it cannot be read."""
-    try:
-        inside = sorted(place.iterdir())
-    except OSError:
-        return
-    yield from (folder for folder in inside if (folder / "config.json").is_file())

@@ -24,15 +24,4 @@ if TYPE_CHECKING:
     from cutaway.checkpoints.saving import export_to as export_to
     from cutaway.checkpoints.saving import save as save
 
-HOMES = {
-    "export": "saving",
-    "export_to": "saving",
-    "import_model": "convert",
-    "load": "loading",
-    "load_tokenizer": "loading",
-    "pack": "convert",
-    "read_config": "loading",
-    "save": "saving",
-    "tokenizer_of": "loading",
-}
-__getattr__, __dir__ = lazy_names(__name__, {name: f"cutaway.checkpoints.{home}" for name, home in HOMES.items()})
+__getattr__, __dir__ = lazy_names(__name__)

@@ -9,11 +9,11 @@ from typing import Literal, NamedTuple
 import torch
 
 from cutaway.arguments import checked
-from cutaway.checkpoints.agreement import Agreement
+from cutaway.checkpoints.agreement import Agreement, compare_answers
 from cutaway.checkpoints.loading import find_model, load, tokenizer_of
 from cutaway.checkpoints.model_folder import save_folder
 from cutaway.checkpoints.output_folder import MODEL
-from cutaway.checkpoints.packed import measure_packed
+from cutaway.checkpoints.packed import STORES
 from cutaway.errors import CheckpointError, InputError
 from cutaway.folders import check_folder, files_in, replacing_folder
 from cutaway.model.model import Model
@@ -21,6 +21,7 @@ from cutaway.tokens import Tokenizer
 
 Write = Callable[[Model, Path, Tokenizer | None], Agreement | None]
 COMPANIONS = ("README.md", "LICENSE", "recipe.toml")  # kept beside a packed model; the recipe says how texts are split
+LIMIT = 0.5  # of the largest output: a larger difference is a bug; a smaller one is what rounding costs
 
 
 class Conversion(NamedTuple):
@@ -109,3 +110,16 @@ def write_packed(
         if (source / name).is_file():
             copyfile(source / name, folder / name)
     return measure_packed(model, load(folder), store)
+
+
+@torch.no_grad()
+def measure_packed(model: Model, packed: Model, store: str) -> Agreement:
+    """The outputs of both models on the same random inputs: what the rounding costs."""
+    from cutaway.checkpoints.to_onnx import SHAPES, example, graphs_of
+
+    pairs = []
+    for ours, theirs in zip(graphs_of(model), graphs_of(packed), strict=True):
+        for shape in SHAPES:
+            args = example(model, ours, *shape)
+            pairs.append((ours.part(*args), theirs.part(*args)))
+    return compare_answers(f"weights in {store}", STORES[store], "numbers", pairs, LIMIT)

@@ -1,19 +1,40 @@
-"""Reads models, their configs and their tokenizers, in whatever format they come."""
+"""Reads models, their configs and their tokenizers, in whatever format they come.
 
+Each format has a module, which is imported when a model of that format is read:
+
+    module         reads                                                        its weights
+    model_folder   our own folder: `family` in config.json                      .safetensors
+    hf             a Hugging Face folder: `model_type` in config.json           .safetensors
+    gguf           a file of llama.cpp                                          .gguf
+    llama2c        a file of llama2.c                                           .bin
+
+Each offers `read_config(path)` and `load_model(path, dtype=…, device=…)`; those of files also `read_tokenizer(path)`.
+"""
+
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import torch
 
 from cutaway.arguments import checked
 from cutaway.bundled import find
-from cutaway.checkpoints.formats import FILES, file_format, format_of
 from cutaway.errors import CheckpointError, InputError
-from cutaway.files import naming
+from cutaway.files import naming, read_json
+from cutaway.folders import finish_replacing
 from cutaway.model.config import Config
 from cutaway.model.device import usable_device
 from cutaway.model.model import Model
 from cutaway.model.precision import Precision, with_precision
 from cutaway.tokens import Tokenizer, find_tokenizer
+
+FILES = {".gguf": "gguf", ".bin": "llama2c"}
+READABLE = "Cutaway reads folders with a config.json, .gguf files and llama2.c's .bin files"
+OTHER_FOLDERS = {  # a file in folders that other commands read → what such a folder is
+    "ngrams.json": "an n-gram model: cutaway ngram {}",
+    "vectors.npy": "word vectors: cutaway embed --model {} --near WORD",
+    "compare.json": "a comparison: its models are in {}/models",
+}
 
 
 @checked
@@ -74,3 +95,32 @@ def find_model(path: Path | str) -> Path:
         if str(path) in sizes():
             raise CheckpointError(f"{error} (a size of that name can be built with new weights: build)") from None
         raise
+
+
+def format_of(path: Path) -> ModuleType:
+    """The module that reads a folder or file."""
+    finish_replacing(path)
+    return _folder_format(path) if path.is_dir() else file_format(path)
+
+
+def file_format(path: Path) -> ModuleType:
+    if path.suffix == ".safetensors":
+        raise CheckpointError(f"{path} holds weights alone: give its folder, {path.parent}")
+    if path.suffix not in FILES or not path.exists():
+        raise CheckpointError(f"{path}: {READABLE}")
+    return import_module(f"cutaway.checkpoints.{FILES[path.suffix]}")
+
+
+def _folder_format(folder: Path) -> ModuleType:
+    if not (folder / "config.json").exists():
+        if (folder / "run" / "begun.json").exists():
+            raise CheckpointError(
+                f"{folder} is a training run that has not ended, and holds no model yet: "
+                f"`cutaway train … --out {folder} --resume` goes on with it"
+            )
+        for file, what in OTHER_FOLDERS.items():
+            if (folder / file).exists():
+                raise CheckpointError(f"{folder} holds {what.format(folder)}")
+        raise CheckpointError(f"{folder} has no config.json: {READABLE}")
+    name = "model_folder" if "family" in read_json(folder / "config.json") else "hf"
+    return import_module(f"cutaway.checkpoints.{name}")

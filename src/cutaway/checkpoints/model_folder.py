@@ -9,9 +9,8 @@ from torch import Tensor
 
 from cutaway.checkpoints.layout import give_weights, native, read_weights
 from cutaway.checkpoints.packed import UnpackedTensors, pack_tensors
-from cutaway.checkpoints.shards import write_shards
-from cutaway.checkpoints.tensors import SINGLE, open_tensors, write_tensors
-from cutaway.errors import CheckpointError
+from cutaway.checkpoints.tensors import INDEX, SINGLE, open_tensors, write_tensors
+from cutaway.errors import CheckpointError, InputError
 from cutaway.families import bare, config_from_dict
 from cutaway.files import naming, read_json, write_json
 from cutaway.model.config import Config
@@ -59,6 +58,32 @@ def write_folder(
         tokenizer.write(folder)
     for name, values in {**(extra or {}), "config.json": config}.items():
         write_json(folder / name, values)
+
+
+def write_shards(
+    folder: Path, tensors: Mapping[str, Tensor], shard_size: int, metadata: Mapping[str, str] | None = None
+) -> None:
+    """Writes files of at most `shard_size` bytes of tensors; a larger tensor gets its own file.
+
+    Their names, and the index of which tensor is where, are Hugging Face's. One file needs no index.
+    """
+    if shard_size < 1:
+        raise InputError(f"shard_size={shard_size} must be at least 1 byte")
+    shards: list[dict[str, Tensor]] = [{}]
+    for name, tensor in tensors.items():
+        if shards[-1] and sum(other.nbytes for other in shards[-1].values()) + tensor.nbytes > shard_size:
+            shards.append({})
+        shards[-1][name] = tensor
+    if len(shards) == 1:
+        write_tensors(folder / SINGLE, tensors, metadata)
+        return
+    files = {f"model-{n:05d}-of-{len(shards):05d}.safetensors": shard for n, shard in enumerate(shards, 1)}
+    for file, shard in files.items():
+        write_tensors(folder / file, shard, metadata)
+    total = {"total_size": sum(tensor.nbytes for tensor in tensors.values())}
+    write_json(
+        folder / INDEX, {"metadata": total, "weight_map": {name: file for file in files for name in files[file]}}
+    )
 
 
 def check_vocabulary(tokenizer: Tokenizer | None, vocab_size: int) -> None:

@@ -15,7 +15,7 @@ MODEL = Kind("model", "config.json", (*WEIGHTS, *"""
     vocab.json merges.txt vocab.txt tokenizer.model model.bin
     vocabulary.json shared_vocabulary.json source_vocabulary.json target_vocabulary.json
     model.onnx encoder.onnx decoder.onnx model.onnx.data encoder.onnx.data decoder.onnx.data
-""".split()))  # fmt: skip
+""".split()), beside=("*.safetensors", "*.bin", "*.onnx"))  # fmt: skip
 
 
 def check_replaceable(folder: Path) -> None:

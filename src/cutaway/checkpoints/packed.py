@@ -11,16 +11,13 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from cutaway.checkpoints.agreement import Agreement, compare_answers
 from cutaway.checkpoints.tensors import TensorFile
 from cutaway.checkpoints.weight_source import TensorSource
 from cutaway.errors import CheckpointError, InputError
 from cutaway.model.kernels.int8 import rounded
-from cutaway.model.model import Model
 
 STORES = {"int8": "int8", "bf16": "bfloat16"}  # → torch's name
 SCALE = ".scale"
-LIMIT = 0.5  # of the largest output: a larger difference is a bug; a smaller one is what rounding costs
 NARROW = 16  # packing shorter rows would save little, since each needs a scale
 
 
@@ -78,16 +75,3 @@ class UnpackedTensors(TensorSource):
         if name in self._scales:
             return rows.float().mul_(self._packed._read_rows(self._scales[name], start, stop)[:, None])
         return rows
-
-
-@torch.no_grad()
-def measure_packed(model: Model, packed: Model, store: str) -> Agreement:
-    """The outputs of both models on the same random inputs: what the rounding costs."""
-    from cutaway.checkpoints.to_onnx import SHAPES, example, graphs_of
-
-    pairs = []
-    for ours, theirs in zip(graphs_of(model), graphs_of(packed), strict=True):
-        for shape in SHAPES:
-            args = example(model, ours, *shape)
-            pairs.append((ours.part(*args), theirs.part(*args)))
-    return compare_answers(f"weights in {store}", STORES[store], "numbers", pairs, LIMIT)

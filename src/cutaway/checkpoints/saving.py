@@ -4,14 +4,16 @@ from pathlib import Path
 
 from cutaway.arguments import checked
 from cutaway.checkpoints.agreement import Agreement
-from cutaway.checkpoints.engine_export import ENGINES, export_engine
 from cutaway.checkpoints.model_folder import check_vocabulary, save_folder
 from cutaway.checkpoints.output_folder import MODEL, WEIGHTS, check_replaceable
 from cutaway.errors import CheckpointError, InputError
 from cutaway.folders import check_folder, replacing_folder
 from cutaway.model.blocks import has_blocks
 from cutaway.model.model import Model
+from cutaway.model.tap import uncompiled
 from cutaway.tokens import Tokenizer
+
+ENGINES = ("ctranslate2", "onnx")
 
 
 @checked
@@ -80,4 +82,24 @@ def export_to(
             raise CheckpointError(f"{error}. Train with what it supports, or export with {others}") from None
         export_hf(model, folder, tokenizer)
         return None
-    return export_engine(model, folder, tokenizer, to=to, quantization=quantization)
+    return _export_engine(model, folder, tokenizer, to, quantization)
+
+
+def _export_engine(
+    model: Model, folder: Path, tokenizer: Tokenizer | None, to: str, quantization: str | None
+) -> Agreement:
+    """Writes the folder and returns how far its outputs agree; the folder stays even where they do not."""
+    model = uncompiled(model)
+    if model.training:
+        raise InputError("the model is in training mode, where dropout is random: call model.eval() first")
+    if to == "onnx":
+        from cutaway.checkpoints.to_onnx import export_onnx, measure_onnx
+
+        export_onnx(model, folder, tokenizer)
+        return measure_onnx(model, folder)
+    from cutaway.checkpoints.to_ctranslate2 import LIMITS, export_ctranslate2, measure_ctranslate2
+
+    own = str(model.dtype).removeprefix("torch.")
+    quantization = quantization or (own if own in LIMITS else "float32")
+    export_ctranslate2(model, folder, tokenizer, quantization)
+    return measure_ctranslate2(model, folder, tokenizer, quantization)

@@ -18,9 +18,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from cutaway.cli.shared.options import with_fields
+from cutaway.cli.shared.options import in_options, with_fields
 from cutaway.cli.shared.streams import safe_streams, unwritable
-from cutaway.cli.shared.wording import in_options
 from cutaway.errors import CutawayError, InputError
 
 SECTIONS = {  # what `cutaway --help` says → command → file in this folder

@@ -84,7 +84,7 @@ def _show_words(names: list[str], length: int, n: int, seed: int, as_json: bool)
 def _show(found: "LanguageResults") -> None:
     from rich.text import Text
 
-    from cutaway.cli.shared.tables import grid
+    from cutaway.pictures.terminal_tables import grid
 
     console = screen()
     models = list(next(iter(found.shares.values())))

@@ -24,18 +24,18 @@ from cutaway.cli.shared.models import (
     Texts,
     Where,
     as_trained,
-    chosen_precision,
     load_ready,
     tokenizer_for_text,
     warn_if_plain,
 )
 from cutaway.cli.shared.options import Json
-from cutaway.cli.shared.tables import chance, grid, json_text, stdout
 from cutaway.errors import InputError
+from cutaway.pictures.terminal_tables import chance, grid, stdout
+from cutaway.pictures.terminal_text import json_text
 
 if TYPE_CHECKING:
-    from cutaway.cli.shared.console import Console
     from cutaway.model.model import Model
+    from cutaway.pictures.console import Console
     from cutaway.tokens import Tokenizer
 
 PICTURES_AT_ONCE = 256
@@ -58,8 +58,7 @@ def classify(
     exit code is then 2.
     """
     texts = given_texts(texts, lines)
-    precision = chosen_precision(precision, model)
-    loaded, found = load_ready(model, precision)
+    loaded, found, precision = load_ready(model, precision)
     pictures = loaded.config.family == "vit"
     if cut and pictures:
         raise InputError("--cut is for texts, and this model reads pictures: leave it out")

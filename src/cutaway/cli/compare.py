@@ -110,8 +110,8 @@ def _show_rungs(found: "ComparisonResults", printed: list[str]) -> None:
 
 
 def _show(found: "ComparisonResults") -> None:
-    from cutaway.cli.shared.tables import grid, stdout
-    from cutaway.cli.shared.wording import shown
+    from cutaway.pictures.terminal_tables import grid, stdout
+    from cutaway.pictures.terminal_text import shown
 
     console, data = stdout(), found.to_dict()
     print("\nsamples")
@@ -136,7 +136,7 @@ def _show(found: "ComparisonResults") -> None:
 
 
 def _show_agreement(found: "ComparisonResults", names: list[str]) -> None:
-    from cutaway.cli.shared.tables import grid, stdout
+    from cutaway.pictures.terminal_tables import grid, stdout
 
     shares = {rung.name: rung.agreement for rung in found.rungs if rung.name in names and rung.agreement}
     if not shares:

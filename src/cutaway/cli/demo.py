@@ -1,4 +1,4 @@
-"""`cutaway demo`: the models that come along, each at its work, in the first minute."""
+"""`cutaway demo`: the bundled models at work, in less than a minute."""
 
 import sys
 import zlib
@@ -12,20 +12,19 @@ import typer
 
 from cutaway.bundled import HERE, names
 from cutaway.bundled.info import look_at
-from cutaway.cli.shared.format import human
 from cutaway.cli.shared.models import Precision, as_trained, load_ready, tokenizer_for_text
 from cutaway.cli.shared.options import Json
-from cutaway.cli.shared.tables import guesses, json_text, show_alignment, stdout
-from cutaway.cli.shared.wording import shown
 from cutaway.decoding.options import GenerationOptions
 from cutaway.errors import CutawayError, InputError
+from cutaway.pictures.terminal_tables import guesses, show_alignment, stdout
+from cutaway.pictures.terminal_text import human, json_text, shown
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from cutaway.cli.shared.console import Console
     from cutaway.decoding.confidence import TokenConfidence
     from cutaway.decoding.fill import Word
+    from cutaway.pictures.console import Console
 
 SENTENCE = "I ate an apple."
 STORY = "In the middle of the night he heard a"
@@ -61,7 +60,7 @@ def demo(sentence: Given = None, reverse: Reverse = False, steps: Steps = None, 
         raise InputError("there is no word in this sentence: write one, or leave it out")
     parts = _parts(sentence or SENTENCE)
     if not any(model in names() for model, *_ in parts):
-        raise InputError("no model of the demo is here: CUTAWAY_MODELS says where to look (docs/models.md)")
+        raise InputError("none of the demo's models is here: CUTAWAY_MODELS says where to look (docs/models.md)")
     console = _console()
     answers: dict[str, dict[str, Any]] = {}
     if not as_json:
@@ -84,7 +83,7 @@ def demo(sentence: Given = None, reverse: Reverse = False, steps: Steps = None, 
 def _parts(sentence: str) -> list[tuple[str, str, Callable[[Path, "Console"], Answer]]]:
     return [
         ("en-de", "Translate, and where each word looked", lambda *at: _there_and_back(sentence, *at)),
-        ("books", "Go on with a story", _story),
+        ("books", "Continue a story", _story),
         ("cloze", "Fill a blank", _blank),
         ("digits", "Recognise a digit", _digit),
     ]
@@ -109,7 +108,7 @@ def _heading(title: str, model: str, console: "Console") -> "Text":
 def _answered(
     model: str, ask: Callable[[Path, "Console"], Answer], console: "Console", as_json: bool
 ) -> dict[str, Any]:
-    """What a model says, shown as soon as it is there. One that is broken hides no other."""
+    """A model's answer, shown as soon as it is there. A broken model does not stop the others."""
     from contextlib import nullcontext
 
     from rich.padding import Padding
@@ -134,7 +133,7 @@ def _there_and_back(sentence: str, folder: Path, console: "Console") -> Answer:
     from rich.console import Group
     from rich.text import Text
 
-    model, tokenizer = load_ready(folder, Precision.auto)
+    model, tokenizer, _ = load_ready(folder, Precision.auto)
 
     from cutaway.decoding.translate import translations
     from cutaway.model.model import EncoderDecoderModel
@@ -169,7 +168,7 @@ def _story(folder: Path, console: "Console") -> Answer:
     from rich.console import Group
     from rich.text import Text
 
-    model, tokenizer = load_ready(folder, Precision.auto)
+    model, tokenizer, _ = load_ready(folder, Precision.auto)
 
     from cutaway.decoding.confidence import confidence_of
     from cutaway.decoding.generate import write_texts
@@ -183,7 +182,7 @@ def _story(folder: Path, console: "Console") -> Answer:
     data = {"prompt": STORY, "text": told.text, "words": [asdict(word) for word in words]}
     surprise = min((word for word in words[1:] if word.text.isalpha()), key=lambda word: word.probability, default=None)
     others = [
-        Group(Text.assemble(("in the place of ", "dim"), shown(word.text)), _candidates(word.candidates, console))
+        Group(Text.assemble(("instead of ", "dim"), shown(word.text)), _candidates(word.candidates, console))
         for word in (*words[:1], surprise)
         if word is not None
     ]
@@ -222,7 +221,7 @@ def _over_chances(words: "Iterable[TokenConfidence]", room: int) -> list["Text"]
 def _blank(folder: Path, console: "Console") -> Answer:
     from rich.text import Text
 
-    model, tokenizer = load_ready(folder, Precision.auto)
+    model, tokenizer, _ = load_ready(folder, Precision.auto)
 
     from cutaway.decoding.fill import fill
 
@@ -231,7 +230,7 @@ def _blank(folder: Path, console: "Console") -> Answer:
 
 
 def _digit(folder: Path, console: "Console") -> Answer:
-    model, _ = load_ready(folder, Precision.auto)
+    model, *_ = load_ready(folder, Precision.auto)
 
     from cutaway.decoding.classify import classify
     from cutaway.evaluation.examples import picture_numbers

@@ -2,7 +2,7 @@
 
 import time
 
-from cutaway.cli.shared.tables import json_text
+from cutaway.pictures.terminal_text import json_text
 
 WORDS = ["transformer", "attention", "lecture", "stressed", "cutaway"]
 STEPS = 1000
@@ -51,7 +51,7 @@ def _show(n_parameters: int, seconds: float, score: float, answers: dict[str, st
     from rich.table import Table
     from rich.text import Text
 
-    from cutaway.cli.shared.console import Console
+    from cutaway.pictures.console import Console
 
     console = Console()
     console.print(f"A Transformer with {n_parameters:,} parameters learned to spell backwards in {seconds:.0f} s.")
@@ -67,8 +67,8 @@ def _show(n_parameters: int, seconds: float, score: float, answers: dict[str, st
 
 
 def _draw(pattern, written: list[str], read: list[str]) -> None:  # type: ignore[no-untyped-def]
-    from cutaway.cli.shared.console import Console
     from cutaway.pictures.bars import heat_map
+    from cutaway.pictures.console import Console
 
     console = Console()
     console.print(f"\nWhere it looked while it wrote «{''.join(written).removesuffix('<eos>')}»:")

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.shared.format import human
 from cutaway.cli.shared.options import Dtype, Json
-from cutaway.cli.shared.tables import json_text
+from cutaway.pictures.terminal_text import human, json_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
     from rich.text import Text
 
-    from cutaway.cli.shared.console import Console
     from cutaway.inside.description import Description, PartCount
     from cutaway.model.config import Config
+    from cutaway.pictures.console import Console
 
 
 WIDE = 100  # columns from which the tree names the kind of each part
@@ -54,8 +53,8 @@ def describe(
     """What a model is made of and what it costs, before it exists."""
     import torch
 
-    from cutaway.cli.shared.console import Console
     from cutaway.inside.description import describe as describe_config
+    from cutaway.pictures.console import Console
 
     config = _changed(_config(model), changes or [])
     kind = getattr(torch, dtype.value)

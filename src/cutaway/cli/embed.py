@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from cutaway.arguments import Options, Progress, no_progress, option
+from cutaway.arguments import Options, Progress, option
 from cutaway.cli.shared.line_commands import (
     CUT,
     LineOptions,
@@ -22,15 +23,15 @@ from cutaway.cli.shared.models import (
     Texts,
     Where,
     as_trained,
-    chosen_precision,
     load_ready,
     tokenizer_for_text,
 )
 from cutaway.cli.shared.options import Json
-from cutaway.cli.shared.tables import GAP, echo, grid, json_text, stdout
 from cutaway.cli.shared.word_vectors import AT, EMBEDDING, show_neighbours
 from cutaway.errors import InputError
 from cutaway.folders import check_file
+from cutaway.pictures.terminal_tables import GAP, grid, stdout
+from cutaway.pictures.terminal_text import json_text, shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,35 +85,25 @@ def embed(
         show_neighbours(model, words.near, words.analogy, words.at, words.k, as_json)
         return
     texts = given_texts(texts, lines)
-    if lines.resume and out:
-        raise InputError("--resume continues lines, but an array is written as a whole: leave out --out or --resume")
-    if out is not None:
-        check_file(out, force=vectors.force)
-    precision = chosen_precision(precision, model)
-    loaded, found = load_ready(model, precision)
-
+    _check_array(vectors, lines)
+    loaded, found, precision = load_ready(model, precision)
     import numpy as np
 
     from cutaway.decoding.embed import embed as embed_texts
 
-    tokenizer, trained = tokenizer_for_text(found, model), as_trained(model)
-
-    def embedded(some: list[str], progress: Progress = no_progress) -> "np.ndarray":
-        return embed_texts(
-            loaded, tokenizer, some, pool=vectors.pool, cut=vectors.cut, as_trained=trained, progress=progress
-        )
-
+    tokenizer = tokenizer_for_text(found, model)
+    how: dict[str, Any] = {"pool": vectors.pool, "cut": vectors.cut}
+    embedded: Callable[..., np.ndarray] = partial(embed_texts, loaded, tokenizer, **how, as_trained=as_trained(model))
     d_model = embedded([]).shape[1]
     with _array(out, d_model) as append:
 
         def answer(some: list[str], progress: Progress) -> list[str]:
-            found = nonblank_answers(some, lambda texts: embedded(texts, progress))
+            found = nonblank_answers(some, lambda texts: embedded(texts, progress=progress))
             append(np.stack([np.zeros(d_model, np.float32) if one is None else one for one in found]))
             return [_line(text, one, as_json) for text, one in zip(some, found, strict=True)]
 
         if not texts:
-            settings = {"command": "embed", **fingerprint(model), "pool": vectors.pool, "cut": vectors.cut,
-                        "precision": precision, "json": as_json}  # fmt: skip
+            settings = {"command": "embed", **fingerprint(model), **how, "precision": precision, "json": as_json}
             if out and not as_json and lines.output is None:
                 lines = replace(lines, output=Path("/dev/null"))
             answer_lines(answer, lines, settings)
@@ -120,11 +111,16 @@ def embed(
         hint_at_files(texts)
         rows = embedded(texts)
         append(rows)
-        if as_json:
-            for text, vector in zip(texts, rows, strict=True):
-                print(_line(text, vector, True))
-        else:
-            _show(texts, rows)
+        _show(texts, rows, as_json)
+
+
+def _check_array(vectors: VectorOptions, lines: LineOptions) -> None:
+    """Refuses a file that cannot be written, before the work is done."""
+    if vectors.out is None:
+        return
+    if lines.resume:
+        raise InputError("--resume continues lines, but an array is written as a whole: leave out --out or --resume")
+    check_file(vectors.out, force=vectors.force)
 
 
 @contextmanager
@@ -162,9 +158,12 @@ def _line(text: str, vector: "np.ndarray | None", as_json: bool) -> str:
     return " ".join(f"{x:.6g}" for x in numbers)
 
 
-def _show(texts: list[str], vectors: "np.ndarray") -> None:
-    """The cosine of each vector with the first and, where there is room, a few numbers."""
-    console, shown = stdout(), grid(header=True)
+def _show(texts: list[str], vectors: "np.ndarray", as_json: bool) -> None:
+    """Each vector as JSON; or its cosine with the first and, where there is room, a few numbers."""
+    if as_json:
+        print(*(_line(text, vector, True) for text, vector in zip(texts, vectors, strict=True)), sep="\n")
+        return
+    console, table = stdout(), grid(header=True)
     columns = {"like the first": [f"{vector @ vectors[0]:.3f}" for vector in vectors]}
     if console.width >= WIDE:
         few = [" ".join(f"{x:+.3f}" for x in vector[:4]) + " …" for vector in vectors]
@@ -172,9 +171,18 @@ def _show(texts: list[str], vectors: "np.ndarray") -> None:
     room = console.width
     for title, cells in columns.items():
         width = max(map(len, (title, *cells)))
-        shown.add_column(title, width=width)
+        table.add_column(title, width=width)
         room -= width + GAP
-    shown.add_column("text")
+    table.add_column("text")
     for text, *cells in zip(texts, *columns.values(), strict=True):
-        shown.add_row(*cells, echo(text, room))
-    console.print(shown)
+        table.add_row(*cells, _recognisable(text, room))
+    console.print(table)
+
+
+def _recognisable(text: str, room: int) -> Any:
+    """A text that was given, on one line, there only to be recognised: what does not fit is cut."""
+    from rich.text import Text
+
+    line = Text(shown(" ".join(text.split())))
+    line.truncate(max(1, room), overflow="ellipsis")
+    return line

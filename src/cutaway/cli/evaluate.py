@@ -13,10 +13,10 @@ import typer
 from cutaway.arguments import Options, Progress, option
 from cutaway.cli.shared.models import as_trained
 from cutaway.cli.shared.options import Device, Json, On, Split, locate_model
-from cutaway.cli.shared.tables import json_text
 from cutaway.cli.shared.word_vectors import AT, EMBEDDING, score_words
 from cutaway.errors import InputError
 from cutaway.evaluation.options import EvaluationOptions
+from cutaway.pictures.terminal_text import json_text
 
 if TYPE_CHECKING:
     from cutaway.evaluation.examples import Columns
@@ -100,9 +100,7 @@ def evaluate(
     BLEU, bits per byte, accuracy, F1 and correlations, minimal pairs (BLiMP), WSC273, LAMBADA, analogies. MODEL may
     also be a file of word vectors (GloVe, word2vec, .vec, .npy), for analogies and pairs of words.
     """
-    import torch
-
-    from cutaway.checkpoints import load, tokenizer_of
+    from cutaway.checkpoints import tokenizer_of
     from cutaway.checkpoints.word_vectors import is_word_vectors
     from cutaway.data.cache import notes_to
     from cutaway.evaluation import evaluate as score
@@ -122,14 +120,7 @@ def evaluate(
         raise InputError(
             f"{model} is a file of word vectors, for analogies and similarity: questions-words.txt, wordsim353.tsv"
         )
-    dtype = TORCH_NAMES.get(precision.value, precision.value)
-    chosen = device.value
-    if device is Device.auto:
-        chosen = "cuda" if torch.cuda.is_available() and dtype != "int8" else "cpu"
-    if dtype == "int8":
-        loaded = load(model, precision="int8", device=chosen)
-    else:
-        loaded = load(model, dtype=getattr(torch, dtype), device=chosen)
+    loaded, about = _load(model, precision, device)
     tokenizer = tokenizer_of(model)
     with notes_to(lambda note: print(note, file=sys.stderr)):
         examples = read_examples(
@@ -138,8 +129,20 @@ def evaluate(
     options = _with_model(options, loaded, model)
     with _progress() as progress:
         found = score(loaded, tokenizer, examples.inputs, examples.wanted, progress=progress, options=options)
-    about = {"device": chosen, "dtype": dtype, "skipped": examples.skipped}
-    _print({"model": str(model), "data": data, **about}, found, as_json)
+    _print({"model": str(model), "data": data, **about, "skipped": examples.skipped}, found, as_json)
+
+
+def _load(model: Path, precision: Weights, device: Device) -> "tuple[Model, dict[str, str]]":
+    """The model, and where and in what it computes."""
+    import torch
+
+    from cutaway.checkpoints import load
+
+    dtype, chosen = TORCH_NAMES.get(precision.value, precision.value), device.value
+    if device is Device.auto:
+        chosen = "cuda" if torch.cuda.is_available() and dtype != "int8" else "cpu"
+    kind: dict[str, Any] = {"precision": "int8"} if dtype == "int8" else {"dtype": getattr(torch, dtype)}
+    return load(model, **kind, device=chosen), {"device": chosen, "dtype": dtype}
 
 
 def _with_model(options: EvaluationOptions, model: "Model", path: Path) -> EvaluationOptions:
@@ -168,7 +171,7 @@ def _progress() -> Iterator[Progress]:
     """A progress bar on stderr, if that is a terminal."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from cutaway.cli.shared.console import Console
+    from cutaway.pictures.console import Console
 
     console = Console(stderr=True)
     columns = (BarColumn(), TextColumn("{task.completed:.0f} of {task.total:.0f}"), TimeRemainingColumn())
@@ -195,7 +198,7 @@ def _show(about: dict[str, Any], found: "Report") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from cutaway.cli.shared.console import Console
+    from cutaway.pictures.console import Console
 
     console = Console()
     unit = UNITS.get(found.task, "example") + ("" if found.n == 1 else "s")

@@ -19,13 +19,12 @@ from cutaway.cli.shared.models import (
     Texts,
     Where,
     as_trained,
-    chosen_precision,
     load_ready,
     tokenizer_for_text,
 )
 from cutaway.cli.shared.options import Json
-from cutaway.cli.shared.tables import guesses, json_text, stdout
-from cutaway.cli.shared.wording import shown
+from cutaway.pictures.terminal_tables import guesses, stdout
+from cutaway.pictures.terminal_text import json_text, shown
 
 if TYPE_CHECKING:
     from cutaway.decoding.fill import Filled
@@ -44,8 +43,7 @@ def fill(
 ) -> None:
     """Fill the blanks of texts: [MASK], <mask> or ___. Each line of the input gives one line."""
     texts = given_texts(texts, lines)
-    precision = chosen_precision(precision, model)
-    loaded, found = load_ready(model, precision)
+    loaded, found, precision = load_ready(model, precision)
 
     from cutaway.decoding.fill import fill as fill_blanks
 

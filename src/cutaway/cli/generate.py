@@ -1,5 +1,6 @@
 """`cutaway generate`: continues a text with a language model."""
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cutaway.cli.shared.models import In, Precision, Where, chosen_precision, importing, load_ready, tokenizer_for_text
+from cutaway.cli.shared.models import In, Precision, Where, importing, load_ready, tokenizer_for_text
 from cutaway.cli.shared.options import Json, locate_model
-from cutaway.cli.shared.tables import json_text
-from cutaway.cli.shared.wording import shown, unescaped
 from cutaway.decoding.options import GenerationOptions
 from cutaway.errors import InputError
+from cutaway.pictures.terminal_text import json_text, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,7 @@ Draft = Annotated[
         "--draft", callback=locate_model, help="A smaller model that proposes tokens: the same greedy text, sooner."
     ),
 ]
+ESCAPES = {r"\n": "\n", r"\t": "\t", r"\r": "\r", "\\\\": "\\"}
 
 
 def generate(
@@ -48,8 +49,7 @@ def generate(
 
     options = replace(options, stop=[unescaped(stop) for stop in options.stops])
     text = _read() if prompt == "-" else prompt
-    precision = chosen_precision(precision, model)
-    loaded, found_tokenizer = load_ready(model, precision)
+    loaded, found_tokenizer, precision = load_ready(model, precision)
     tokenizer = tokenizer_for_text(found_tokenizer, model)
     if not isinstance(loaded, DecoderModel):
         raise InputError(f"{model} is a model for task={loaded.config.task!r}: only a language model continues a text")
@@ -95,7 +95,7 @@ def _with_draft(
     from cutaway.decoding.generate_with_draft import check_same_tokens, write_drafted
     from cutaway.model.model import DecoderModel
 
-    small, its_tokenizer = load_ready(draft, precision)
+    small, its_tokenizer, _ = load_ready(draft, precision)
     if not isinstance(small, DecoderModel):
         raise InputError(f"{draft} is a model for task={small.config.task!r}: a draft is a language model too")
     check_same_tokens(tokenizer, its_tokenizer)
@@ -130,6 +130,11 @@ def _enough_memory(options: GenerationOptions) -> Iterator[None]:
             raise
         asked = f"--max-tokens {options.max_tokens:,}" + f" and --beam {options.beam:,}" * (options.beam > 1)
         raise InputError(f"not enough memory for {asked}: use smaller numbers") from None
+
+
+def unescaped(text: str) -> str:
+    r"""With escapes such as \n replaced, which a shell passes as two characters."""
+    return re.sub(r"\\[ntr\\]", lambda found: ESCAPES[found[0]], text)
 
 
 def _read() -> str:

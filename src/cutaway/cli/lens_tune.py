@@ -7,10 +7,10 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from cutaway.cli.shared.format import human
 from cutaway.cli.shared.inside import as_text, check_output, open_model, screen, waiting
 from cutaway.errors import InputError
 from cutaway.files import read_text
+from cutaway.pictures.terminal_text import human
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -122,8 +122,8 @@ def _batches(pairs: "list[tuple[Tensor, ...]]") -> "Iterator[tuple[Tensor, ...]]
 def _show(before: dict[str, float], after: dict[str, float]) -> None:
     from rich.text import Text
 
-    from cutaway.cli.shared.tables import grid
     from cutaway.inside.reports.axes import layer_names
+    from cutaway.pictures.terminal_tables import grid
 
     table = grid("how far each layer is from the last one's answer: KL in nats", header=True)
     for name in ("layer", "logit lens", "tuned lens"):

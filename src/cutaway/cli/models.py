@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from cutaway.cli.shared.options import Json
-from cutaway.cli.shared.tables import json_text
+from cutaway.pictures.terminal_text import json_text
 
 if TYPE_CHECKING:
     from cutaway.bundled.info import ModelInfo
@@ -25,8 +25,8 @@ def models(as_json: Json = False) -> None:
 def _show(found: "list[ModelInfo]") -> None:
     from rich.text import Text
 
-    from cutaway.cli.shared.format import human
-    from cutaway.cli.shared.tables import grid, stdout
+    from cutaway.pictures.terminal_tables import grid, stdout
+    from cutaway.pictures.terminal_text import human
 
     console, table = stdout(), grid(header=True)
     for title in ("name", "what it does", "parameters", "on disk", "licence", "score"):

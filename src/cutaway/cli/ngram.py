@@ -1,6 +1,7 @@
 """`cutaway ngram`: trains an n-gram model of tokens or of their classes, and scores other text with it."""
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,8 +9,8 @@ import typer
 
 from cutaway.before.options import NGramOptions, Smoothing
 from cutaway.cli.shared.options import Json, Split
-from cutaway.cli.shared.tables import json_text
 from cutaway.errors import InputError
+from cutaway.pictures.terminal_text import json_text
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -59,59 +60,66 @@ def ngram(
     cutaway ngram novel.txt --unit books --test other.txt
     cutaway ngram novel.txt --classes 100 --mix held-out.txt --test other.txt
     """
-    _check(out, options, force)
-    _check_mix(mix, files, options.classes, out)
-    import time
-
-    from cutaway.before.ngrams.arpa import arpa_words
-    from cutaway.before.ngrams.ngram_folder import is_ngram_folder, read_ngram_folder, write_cut, write_ngram_folder
+    from cutaway.before.ngrams.ngram_folder import is_ngram_folder
     from cutaway.before.units import read_ids, units_of
     from cutaway.cli.ngram_data import as_dict
-    from cutaway.cli.ngram_view import many, show_ngrams
+    from cutaway.cli.ngram_view import show_ngrams
     from cutaway.cli.shared.inside import waiting
 
     text, begin = None, time.perf_counter()
+    _check(out, options, force)
+    _check_mix(mix, files, options.classes, out)
     _only_texts(files, test or [], mix)
     if is_ngram_folder(files[0]):
-        names = ("order", "unit", "smoothing", "classes")
-        chosen = {name: getattr(options, name) for name in names} | {"out": out}
-        _only_read(files[0], [name for name, value in chosen.items() if value is not None])
-        model, cut = read_ngram_folder(files[0])
+        model, cut = _read_model(files[0], options, out)
     else:
         cut = units_of(options.unit or "words")
         with waiting("reading") as progress:
             text = read_ids(cut, files, split=split.value, progress=progress)
     tests = [read_ids(cut, [path], split=split.value, new=False) for path in test or []]
     held_out = None if mix is None else read_ids(cut, [mix], split=split.value, new=False)
-    if unknown := cut.unknown_in(options.start):
-        known = many(len(cut.names) - len({cut.unknown, cut.end} - {None}), f"different {cut.unit}")
-        raise InputError(f"--start: {', '.join(unknown)} not among the {known} of the model")
-    start = cut.ids(options.start, False).tolist()
+    start = _start_ids(cut, options.start)
     if text is not None:
-        if out is not None and out.suffix == ".arpa":
-            arpa_words(cut.names, cut.end)  # refused now, not after counting
-        classes = options.classes
-        with _written(out) as folder, waiting("clustering" if classes else "counting") as progress:
-            model = _train(text, cut, options, None if classes else folder, progress)
-            if folder is not None:
-                if classes:
-                    model.write(folder)
-                write_cut(model, cut, folder)
-        if out is not None and folder is None:
-            write_ngram_folder(model, cut, out)
+        model = _train_and_write(text, cut, options, out)
     scorer = model if held_out is None or text is None else _mix(text, cut, model, held_out, options)
     sample = cut.join(scorer.generate(start, seed=options.seed, limit=options.max_tokens, never=cut.unknown))
     learnt = [] if text is None else files
     found = as_dict(model, scorer, cut, text, list(zip(test or [], tests, strict=True)), learnt)
-    found |= {
-        "sample": sample if options.max_tokens else None,
-        "out": None if out is None else str(out),
-        "seconds": time.perf_counter() - begin,
-    }
+    found |= {"sample": sample if options.max_tokens else None, "out": None if out is None else str(out)}
+    found["seconds"] = time.perf_counter() - begin
     if as_json:
         print(json_text(found))
     else:
         show_ngrams(found, None if held_out is None else len(held_out.ids))
+
+
+def _start_ids(cut: "Units", start: str) -> list[int]:
+    from cutaway.cli.ngram_view import many
+
+    if unknown := cut.unknown_in(start):
+        known = many(len(cut.names) - len({cut.unknown, cut.end} - {None}), f"different {cut.unit}")
+        raise InputError(f"--start: {', '.join(unknown)} not among the {known} of the model")
+    return cut.ids(start, False).tolist()
+
+
+def _train_and_write(text: "TextIds", cut: "Units", options: NGramOptions, out: Path | None) -> "Counted":
+    """The n-grams, or classes, of a text, in a folder or an ARPA file if `out` names one."""
+    from cutaway.before.ngrams.arpa import arpa_words
+    from cutaway.before.ngrams.ngram_folder import write_cut, write_ngram_folder
+    from cutaway.cli.shared.inside import waiting
+
+    classes = options.classes
+    if out is not None and out.suffix == ".arpa":
+        arpa_words(cut.names, cut.end)  # refused now, not after counting
+    with _written(out) as folder, waiting("clustering" if classes else "counting") as progress:
+        model = _train(text, cut, options, None if classes else folder, progress)
+        if folder is not None:
+            if classes:
+                model.write(folder)
+            write_cut(model, cut, folder)
+    if out is not None and folder is None:
+        write_ngram_folder(model, cut, out)
+    return model
 
 
 def _written(out: Path | None) -> "AbstractContextManager[Path | None]":
@@ -177,9 +185,13 @@ def _only_texts(files: list[Path], test: list[Path], mix: Path | None) -> None:
             raise InputError(f"{option} {path} is a model: name a text")
 
 
-def _only_read(path: Path, chosen: list[str]) -> None:
-    if chosen:
+def _read_model(path: Path, options: NGramOptions, out: Path | None) -> "tuple[Counted, Units]":
+    from cutaway.before.ngrams.ngram_folder import read_ngram_folder
+
+    own = {name: getattr(options, name) for name in ("order", "unit", "smoothing", "classes")} | {"out": out}
+    if chosen := [name for name, value in own.items() if value is not None]:
         raise InputError(f"{path} is a model with numbers of its own: leave out --{chosen[0]}, or give a text")
+    return read_ngram_folder(path)
 
 
 def _train(

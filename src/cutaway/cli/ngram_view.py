@@ -11,7 +11,7 @@ MARGIN = 9  # cells of the names in front
 
 def show_ngrams(found: dict[str, Any], mixed: int | None = None) -> None:
     """`mixed`: tokens of the text that the shares of a mixture were fitted to."""
-    from cutaway.cli.shared.wording import shown
+    from cutaway.pictures.terminal_text import shown
 
     lines, unit = [], found["unit"]
     if text := found["text"]:
@@ -46,7 +46,7 @@ def print_indented(lines: Sequence[str], margin: int) -> None:
     """Lines with a name in front; what has no room beside it goes on below, behind the margin."""
     from rich.text import Text
 
-    from cutaway.cli.shared.tables import stdout
+    from cutaway.pictures.terminal_tables import stdout
 
     console = stdout()
     for line in lines:

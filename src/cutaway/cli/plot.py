@@ -7,8 +7,8 @@ import typer
 
 from cutaway.cli.shared.inside import Force
 from cutaway.cli.shared.options import Json
-from cutaway.cli.shared.tables import json_text
 from cutaway.folders import check_file
+from cutaway.pictures.terminal_text import json_text
 
 
 def plot(

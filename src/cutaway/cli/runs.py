@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from cutaway.cli.shared.options import Json
-from cutaway.cli.shared.tables import json_text
+from cutaway.pictures.terminal_text import json_text
 
 
 def runs(
@@ -47,8 +47,8 @@ def runs(
 def _show(rows: list[dict]) -> None:  # type: ignore[type-arg]
     from rich.table import Table
 
-    from cutaway.cli.shared.console import Console
     from cutaway.cli.train import SPEED, amount, duration
+    from cutaway.pictures.console import Console
 
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
     table.add_column("folder", overflow="fold", min_width=12)

@@ -9,8 +9,8 @@ import typer
 
 from cutaway.cli.shared.models import In, Precision, as_trained, load_ready
 from cutaway.cli.shared.options import Json
-from cutaway.cli.shared.tables import json_text
 from cutaway.errors import InputError, MissingExtra
+from cutaway.pictures.terminal_text import json_text
 from cutaway.serving.limits import Limits
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _load(service: "Service", folders: dict[str, Path], precision: Precision) ->
     from cutaway.serving.service import ServedModel
 
     for name, folder in folders.items():
-        model, tokenizer = load_ready(folder, precision)
+        model, tokenizer, _ = load_ready(folder, precision)
         created = int(folder.stat().st_mtime)
         service.add(ServedModel(name, folder, model, tokenizer, created, as_trained(folder)))
         log_event("loaded", model=name, task=model.config.task)

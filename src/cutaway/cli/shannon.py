@@ -102,7 +102,7 @@ def _play(game: "Game", path: Path, answers: Path | None, *, quiet: bool) -> "Pl
     """Plays the rest of the game; Ctrl-C keeps the guesses, as Esc does."""
     from cutaway.before.shannon.game import Player
     from cutaway.cli.shannon_terminal import play_on
-    from cutaway.cli.shared.console import Console
+    from cutaway.pictures.console import Console
 
     console = Console(stderr=quiet, soft_wrap=True)
     player, n = Player(game, path), len(game.rounds)
@@ -226,7 +226,7 @@ def _show(curves: "list[Curve]", game: "Game", text: Path) -> None:
 def _table(curves: "list[Curve]", known: tuple[int, ...]) -> Any:
     from math import isnan
 
-    from cutaway.cli.shared.tables import grid
+    from cutaway.pictures.terminal_tables import grid
 
     def cells(curve: "Curve", of: str) -> list[str]:
         each = curve.bits if of == "bits" else [getattr(one, of) for one in curve.bounds]

@@ -7,12 +7,12 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cutaway.cli.shared.wording import shown
 from cutaway.errors import InputError
+from cutaway.pictures.terminal_text import shown
 
 if TYPE_CHECKING:
     from cutaway.before.shannon.game import Game, Player
-    from cutaway.cli.shared.console import Console
+    from cutaway.pictures.console import Console
 
 SHOWN = {" ": "␣", "\n": "↵", "\t": "⇥"}
 STOPS = ("\x1b", "\x04")  # Esc, Ctrl-D
@@ -22,7 +22,7 @@ def play_on(game: "Game", path: Path, answers: Path | None, *, quiet: bool) -> "
     """From where the saved game stands, until the letters, the keys or the patience end."""
     from cutaway.before.shannon.bounds import LETTERS
     from cutaway.before.shannon.game import Player
-    from cutaway.cli.shared.console import Console
+    from cutaway.pictures.console import Console
 
     if answers is None and not sys.stdin.isatty():
         raise InputError("stdin is no terminal: play in one, or give the letters with --answers FILE, - for stdin")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cutaway.cli.shared.options import Json
-from cutaway.cli.shared.tables import json_text
+from cutaway.pictures.terminal_text import json_text
 
 if TYPE_CHECKING:
     from cutaway.training.recipe import Recipe
@@ -68,7 +68,7 @@ class Display:
     def __init__(self, *, quiet: bool) -> None:
         from rich.progress import BarColumn, Progress, TextColumn
 
-        from cutaway.cli.shared.console import Console
+        from cutaway.pictures.console import Console
 
         self.console = Console(quiet=quiet)
         self.progress = Progress(

@@ -4,6 +4,7 @@ import hashlib
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ import typer
 
 from cutaway.arguments import Options, option
 from cutaway.cli.shared.line_commands import LineOptions, answer_lines, fingerprint, given_texts, hint_at_files
-from cutaway.cli.shared.models import In, Precision, Where, chosen_precision, load_ready, tokenizer_for_text
+from cutaway.cli.shared.models import In, Precision, Where, load_ready, tokenizer_for_text
 from cutaway.cli.shared.options import Json
 from cutaway.decoding.options import TranslationOptions
 from cutaway.errors import InputError
@@ -48,12 +49,11 @@ def translate(
     """Translate texts, or the lines of a file or a pipe. Each line of the input gives one line."""
     texts = given_texts(texts, lines)
     glossary = _terms(terms.term, terms.terms)
-    precision = chosen_precision(precision, model)
-    translated = _translator(model, precision, replace(options, terms=glossary))
+    translated, precision = _translator(model, precision, replace(options, terms=glossary))
     if texts:
         hint_at_files(texts)
         readable = sys.stdout.isatty() and not as_json
-        for one in translated(texts, lambda done, total: None):
+        for one in translated(texts):
             if readable:
                 _show(one, scores, options.align)
             else:
@@ -66,13 +66,16 @@ def translate(
                 "precision": precision.value, "json": as_json}  # fmt: skip
 
     def answer(some: list[str], progress: Callable[[int, int], None]) -> list[str]:
-        return [_line(one, scores, options.align, as_json) for one in translated(some, progress)]
+        return [_line(one, scores, options.align, as_json) for one in translated(some, progress=progress)]
 
     answer_lines(answer, lines, settings, unit="sentences")
 
 
-def _translator(model: Path, precision: Precision, options: TranslationOptions) -> Callable[..., "list[Translation]"]:
-    loaded, found = load_ready(model, precision)
+def _translator(
+    model: Path, precision: Precision, options: TranslationOptions
+) -> "tuple[Callable[..., list[Translation]], Precision]":
+    """A function from texts to their translations, and the precision it computes in."""
+    loaded, found, precision = load_ready(model, precision)
 
     from cutaway.decoding.translate import tag_for, translations
     from cutaway.decoding.translate_sentences import prefix_ids
@@ -90,7 +93,7 @@ def _translator(model: Path, precision: Precision, options: TranslationOptions) 
         from cutaway.decoding.rules.terms import Glossary
 
         options = replace(options, terms=Glossary(options.terms, tokenizer))
-    return lambda texts, progress: translations(loaded, tokenizer, texts, progress=progress, options=options)
+    return partial(translations, loaded, tokenizer, options=options), precision
 
 
 def _terms(pairs: Sequence[str], file: Path | None) -> dict[str, str]:
@@ -117,7 +120,7 @@ def _terms_hash(terms: dict[str, str]) -> str | None:
 def _line(found: "Translation", scores: bool, align: bool, as_json: bool) -> str:
     """One text's answer as one line: JSON, or columns with tabs between."""
     if as_json:
-        from cutaway.cli.shared.tables import json_text
+        from cutaway.pictures.terminal_text import json_text
 
         return json_text(found.to_dict())
     columns: list[str] = []
@@ -134,8 +137,8 @@ def _line(found: "Translation", scores: bool, align: bool, as_json: bool) -> str
 def _show(found: "Translation", scores: bool, align: bool) -> None:
     from rich.text import Text
 
-    from cutaway.cli.shared.console import Console
-    from cutaway.cli.shared.tables import show_alignment
+    from cutaway.pictures.console import Console
+    from cutaway.pictures.terminal_tables import show_alignment
 
     console = Console()
     for one in found.n_best:

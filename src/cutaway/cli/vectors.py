@@ -8,8 +8,8 @@ import typer
 
 from cutaway.before.options import SkipGramOptions
 from cutaway.cli.shared.options import Json, Split
-from cutaway.cli.shared.tables import json_text
 from cutaway.errors import InputError
+from cutaway.pictures.terminal_text import json_text
 
 FEW = 1_000_000  # words, below which many neighbours are due to chance
 
@@ -80,7 +80,7 @@ def _check(out: Path, unit: str, force: bool) -> None:
 
 def _show(found: dict[str, Any], unit: str) -> None:
     from cutaway.cli.ngram_view import many, print_indented
-    from cutaway.cli.shared.wording import shown
+    from cutaway.pictures.terminal_text import shown
 
     name = "words" if unit == "words" else "tokens"
     read = f"{many(found['read'], name)} in {many(found['texts'], 'texts')}"

@@ -8,8 +8,9 @@ import typer
 
 from cutaway.bundled import HERE
 from cutaway.cli.shared.options import Device, Json, On, locate_model
-from cutaway.cli.shared.tables import grid, json_text, stdout
 from cutaway.errors import InputError
+from cutaway.pictures.terminal_tables import grid, stdout
+from cutaway.pictures.terminal_text import json_text
 
 if TYPE_CHECKING:
     from cutaway.certificate import Certificate, Entry
@@ -99,7 +100,7 @@ def _check_path(path: Path) -> None:
 
 def _measure(model: Path, quick: bool, seed: int, length: int | None, device: Device) -> "Certificate":
     """Measured on a GPU if there is one, as in every command that runs a model."""
-    from cutaway.cli.shared.console import Console
+    from cutaway.pictures.console import Console
 
     with Console(stderr=True).status("reading the model …") as spinner:  # on a terminal only
         import torch

@@ -53,7 +53,7 @@ def open_idx(path: Path, n_axes: int) -> Iterator[tuple[tuple[int, ...], Iterato
                     raise InputError(f"{path} is truncated: {left:,} of the {_times(shape)} bytes are missing")
                 yield chunk
             if read_some(file, path, 1):
-                raise InputError(f"{path} holds more than the {_times(shape)} bytes that it names")
+                raise InputError(f"{path} holds more than the {_times(shape)} bytes that it states")
 
         yield shape, chunks()
 
@@ -115,7 +115,9 @@ class Member:
         for data in self.chunks(self.dtype.itemsize):
             numbers = np.frombuffer(data, self.dtype)
             if not 0 <= int(numbers.min()) <= int(numbers.max()) < 1 << 62:
-                raise InputError(f"{self.where} holds {numbers.min()} … {numbers.max()}; from 0 up is expected")
+                raise InputError(
+                    f"{self.where} holds {numbers.min()} … {numbers.max()}; numbers from 0 up are expected"
+                )
             yield numbers.astype(np.int64)
 
     def chunks(self, item: int) -> Iterator[bytes]:

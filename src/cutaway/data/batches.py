@@ -5,7 +5,7 @@
 
 A batch is a dictionary of arrays. `Windows` cuts a stream of tokens into rows of one length (language modelling).
 `Examples` and `Pairs` are the rows of a table, in buckets of similar length (`data.buckets`), up to a number of tokens.
-Every epoch has each example once, in an order of its own.
+Every epoch has each example once, in a different order.
 """
 
 from collections.abc import Mapping
@@ -45,8 +45,8 @@ class Source(Protocol):
 class Windows:
     """Rows of `seq_len` tokens and the one after them, from the concatenation of all documents.
 
-    Each epoch cuts the stream at other places. If rows contain borders of documents, `document` has the number of each
-    token's document.
+    Each epoch cuts the stream in different places. If rows contain borders of documents, `document` has the number of
+    each token's document.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class Pairs:
         self.extra, self.room = extra, longest - extra
         if self.room < 2:
             raise InputError(
-                f"rows of {longest} tokens, {extra} of them special, have no room for two texts: allow more"
+                f"rows of {longest} tokens, {extra} of them special, have no room for two texts: allow longer ones"
             )
         self.examples = np.arange(len(first)) if examples is None else examples
         kept = self._kept(self.examples)

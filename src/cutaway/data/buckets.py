@@ -91,7 +91,9 @@ def _buckets(
 ) -> list[Bucket]:
     widest = lengths.sum(axis=1).max()
     if widest > tokens:
-        raise InputError(f"an example of {widest} tokens does not fit a batch of {tokens}: allow more, or truncate it")
+        raise InputError(
+            f"an example of {widest} tokens does not fit into a batch of {tokens}: allow larger batches, or truncate it"
+        )
     padded = np.minimum(_rounded_up(lengths), limits)
     grid = (int(padded.max()) + 1,) * padded.shape[1]  # a shape as one number: np.unique sorts rows ten times slower
     numbers, which, counts = np.unique(np.ravel_multi_index(padded.T, grid), return_inverse=True, return_counts=True)

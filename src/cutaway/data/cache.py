@@ -5,7 +5,7 @@
 `build(folder)` writes its files into the folder that it is given, and returns facts for `meta.json`.
 
 An entry is whole or absent (`folders.whole_folder`). `meta.json` has a checksum of each file. They are compared each
-time an entry is opened, so that one that a disk has damaged is built again and never learnt from.
+time an entry is opened, so that an entry that a disk has damaged is built again and not trained on.
 """
 
 import hashlib
@@ -105,7 +105,7 @@ def cached(paths: Sequence[Path], settings: Mapping[str, Any], build: Build, cac
 
 
 def fault_of(entry: Path) -> str | None:
-    """Why an entry cannot be used, None if it is whole, and "" where there is none yet, or one without checksums."""
+    """Why an entry cannot be used: None if it is whole, "" if there is none yet, or only one without checksums."""
     if not entry.exists():
         return ""
     try:
@@ -128,7 +128,7 @@ def fault_of(entry: Path) -> str | None:
 def checksum_of(path: Path) -> str:
     """CRC-32 of each chunk of a file, and the CRC-32 of these: made on all cores, at the speed of the disk.
 
-    It is for damage, which it finds as well as a slow hash; nobody gains anything by forging it.
+    It is meant to find damage, for which it is as good as a slow hash; nobody would gain anything by forging it.
     """
 
     def of_chunk(start: int) -> int:

@@ -4,7 +4,7 @@
     corpus[0]                    # the ids of the first book
     corpus.ids                   # all of them, one after the other
 
-Making it takes as little memory for a library as for a page; the second time it is found in the cache.
+To make one takes as little memory for a library as for a page; the next time it comes from the cache.
 """
 
 import hashlib
@@ -101,7 +101,7 @@ def tokenised_documents(
     entry = cached(paths, settings, build, cache)
     corpus = open_corpus(entry, "text", facts(entry)["text"])
     if not len(corpus):
-        raise InputError(f"{', '.join(map(str, paths))}: no text that this tokenizer has tokens for")
+        raise InputError(f"{', '.join(map(str, paths))}: there is no text for which this tokenizer has tokens")
     return corpus
 
 
@@ -115,7 +115,7 @@ def size_of(paths: Sequence[Path], split: Split, cache: Path | None = None) -> i
 
 
 def part_of(pieces: Iterable[TextPiece], split: Split, start: int, stop: int) -> Iterator[TextPiece]:
-    """What stands at the places start … stop − 1 of a text, counted as in `size_of`; a document that is cut ends."""
+    """The places start … stop − 1 of a text, counted as in `size_of`; a document that is cut ends there."""
     at = 0
     for piece in pieces:
         begin, at = at, at + _size(piece, split)

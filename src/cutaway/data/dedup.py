@@ -1,4 +1,4 @@
-"""Is the text that measures a model absent from the text that it learns? Another edition of a book is the same book.
+"""Does the training text contain parts of the validation text? Another edition of a book is the same book.
 
     found = find_repeats(train, valid, "form_feed")
     found.left_out           # numbers of the training documents that repeat the validation text
@@ -30,14 +30,14 @@ WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class Repeats:
-    """What of a validation text stands in a training text."""
+    """Which parts of a validation text stand in a training text."""
 
     left_out: tuple[int, ...]  # documents, by their number in all files
     named: tuple[str, ...]  # the same for people: where they stand, and how much of them is repeated
     seen: float  # share of the validation text that the other documents have; 1 where all would have to be left out
 
     def messages(self) -> Iterator[str]:
-        """What people should know."""
+        """Messages for people."""
         if self.left_out:
             one = len(self.left_out) == 1
             who = "1 training document repeats" if one else f"{len(self.left_out)} training documents repeat"

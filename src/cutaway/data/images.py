@@ -5,7 +5,7 @@
     images = npz_images(Path("train.npz"))                   # images and labels, or jpeg_bytes, offsets and labels
     images.pixels[0]                                         # channel × height × width, 0 … 255
 
-What a header says about sizes is compared with the file before anything is allocated by it.
+The sizes in a header are compared with the file before anything is allocated.
 """
 
 import io
@@ -58,8 +58,8 @@ def image_folder(
 ) -> Images:
     """The images of a folder that has one folder for each class; classes and images in the order of their names.
 
-    With `size`, each is scaled until it covers that size, and its middle cut out; without, all must have one size.
-    `channels` is 3 (colour) or 1 (grey), by default what the first image has.
+    With `size`, each image is scaled until it covers that size, and then cropped at the centre; without it, all images
+    must have the same size. `channels` is 3 (colour) or 1 (grey), by default what the first image has.
     """
     paths, classes, names = _listed(folder)
     settings = {
@@ -110,9 +110,9 @@ def npz_images(
 ) -> Images:
     """Images and labels from an npz archive.
 
-    It holds `labels` and either `images` (bytes; image, height, width, and where there is one, channel behind or before
-    these two) or `jpeg_bytes` and `offsets` (image i is jpeg_bytes[offsets[i]:offsets[i + 1]]). `size` and `channels`
-    are as in `image_folder`, and only for the latter.
+    It holds `labels` and either `images` (bytes; axes image, height, width, and perhaps channel, after or before the
+    last two) or `jpeg_bytes` and `offsets` (image i is jpeg_bytes[offsets[i]:offsets[i + 1]]). `size` and `channels`
+    are those of `image_folder`, and apply to encoded images only.
     """
 
     def build(target: Path) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def _listed(folder: Path) -> tuple[list[Path], list[int], list[str]]:
         raise InputError(f"{folder} is not a folder")
     classes = sorted(child for child in folder.iterdir() if child.is_dir() and not child.name.startswith("."))
     if not classes:
-        raise InputError(f"{folder} has no folders: one for each class is expected, with its images in it")
+        raise InputError(f"{folder} has no folders: give one that has a folder of images for each class")
     paths, numbers = [], []
     for number, of_class in enumerate(classes):
         files = sorted(
@@ -157,7 +157,7 @@ def _listed(folder: Path) -> tuple[list[Path], list[int], list[str]]:
 
 
 def _is_left_by_system(path: Path, folder: Path) -> bool:
-    """Whether a file is hidden, or is what Windows leaves in folders of pictures."""
+    """Whether a file is hidden, or one that Windows leaves in folders of pictures."""
     hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
     return hidden or path.name.lower() in ("thumbs.db", "desktop.ini")
 
@@ -178,7 +178,7 @@ def _stacked(member: Member) -> Iterator[Array]:
 
 
 def _decoded(sources: Iterator[tuple[str, Path | bytes]], size: Size | None, channels: int | None) -> Iterator[Array]:
-    """Images from encoded ones, on all cores; without `size`, all must be as large as the first."""
+    """Decodes images on all cores; without `size`, all must be as large as the first."""
     if find_spec("PIL") is None:
         raise MissingExtra("pillow", "images")
     if channels not in (None, 1, 3):
@@ -202,7 +202,7 @@ def _decoded(sources: Iterator[tuple[str, Path | bytes]], size: Size | None, cha
 
 
 def _decode(source: tuple[str, Path | bytes], size: Size | None, channels: int | None) -> Array:
-    """One image as channel × height × width; how large it will be is known before it is unpacked."""
+    """One image as channel × height × width; its size is checked before it is decoded."""
     from PIL import Image, ImageOps
 
     where, data = source
@@ -211,9 +211,9 @@ def _decode(source: tuple[str, Path | bytes], size: Size | None, channels: int |
             if image.width * image.height > MOST_PIXELS:
                 raise InputError(f"{where} has {image.height} × {image.width} pixels; at most {MOST_PIXELS:,} are read")
             if image.mode.startswith(("I", "F")):
-                raise InputError(f"{where} has values of {image.mode!r}, more than 8 bits: convert it to 8")
+                raise InputError(f"{where} has values of more than 8 bits (mode {image.mode!r}): convert it to 8 bits")
             grey = channels == 1 if channels is not None else image.mode in ("1", "L", "LA")
-            if image.has_transparency_data:  # ink on glass is read as on white paper
+            if image.has_transparency_data:  # transparent parts become white
                 plain = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
                 plain = plain.convert("L" if grey else "RGB")
             else:

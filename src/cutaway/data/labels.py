@@ -1,7 +1,7 @@
-"""Labels: what is to be found in each example, as numbers on the disk.
+"""Labels: what a model should predict for each example, as numbers on the disk.
 
 A class or a tag is written with the number of its first appearance. When all have been seen, their names are sorted
-and the numbers made to follow; so one pass is enough, and the order of the rows does not matter.
+and the numbers changed accordingly; so one pass is enough, and the order of the rows does not matter.
 """
 
 import math
@@ -27,10 +27,10 @@ CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class LabelColumn:
-    """Which column says what is to be found, and how.
+    """Which column holds the labels, and of which kind they are.
 
     - class: one of some names: those in the data, sorted, unless `names` gives them in their order;
-    - number: what a regression should find;
+    - number: what a regression should predict;
     - tags: a name for each word of the first column of text. The first token of a word has the word's tag, the others
       have −100.
     """
@@ -43,7 +43,7 @@ class LabelColumn:
         if self.kind not in get_args(Kind):
             raise InputError(f"kind={self.kind!r}: labels are {', '.join(get_args(Kind))}")
         if self.names is not None and (self.kind == "number" or len(set(self.names)) < len(self.names)):
-            raise InputError(f"names={self.names}: a {self.kind} has none, or one stands there twice")
+            raise InputError(f"names={self.names}: a {self.kind} has no names, or a name stands there twice")
 
 
 class LabelWriter:
@@ -117,7 +117,7 @@ def _first_of(words: list[str], places: list[tuple[int, int]], where: str) -> li
         result.append(word if is_first else None)
         next_word += is_first
     if next_word < len(words):
-        raise InputError(f"{where}: the tokenizer has no token for the word {words[next_word]!r}, which bears a tag")
+        raise InputError(f"{where}: the tokenizer has no token for the word {words[next_word]!r}, which has a tag")
     return result
 
 

@@ -1,7 +1,7 @@
 """Which example comes when: an order that depends only on the seed and on the step.
 
-Nothing is drawn and kept. The place of every example is computed when it is asked for, so that a run that was killed
-goes on with the very batch that was next, at once, and any number of workers and machines see the same order.
+No order is drawn and stored. The place of every example is computed when it is needed, so that a run that was killed
+continues at once with the batch that was next, and any number of workers and machines see the same order.
 
 A Feistel network (Luby & Rackoff 1988) permutes 0 … 2ᵇ−1 without a table; numbers that land at n or beyond are sent
 through it again until they land below, which makes it a permutation of 0 … n−1 (Black & Rogaway 2002).
@@ -25,7 +25,7 @@ _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 def shuffled(places: Indices, n: int, *key: int) -> Indices:
-    """What stands at these places of 0 … n−1 in the order that the key names; every key has an order of its own."""
+    """The numbers at these places when 0 … n−1 are in the order that belongs to the key."""
     if n < 1 or (len(places) and not 0 <= places.min() <= places.max() < n):
         raise IndexError(f"places outside 0 … {n - 1}")
     half = np.uint64(max(1, (n - 1).bit_length() + 1 >> 1))
@@ -39,7 +39,7 @@ def shuffled(places: Indices, n: int, *key: int) -> Indices:
 
 
 def random_number(n: int, *key: int) -> int:
-    """A number of 0 … n−1 that the key names."""
+    """The number in 0 … n−1 that belongs to the key."""
     return _scramble(*key) % n
 
 

@@ -73,7 +73,7 @@ class SentencePairs:
         }
 
     def _read(self, start: Indices) -> NDArray[Any]:
-        """The `seq_len` tokens from each place on; beyond the ends of the corpus anything."""
+        """The `seq_len` tokens from each place on; beyond the ends of the corpus, any tokens."""
         return self.corpus.ids.take(start[:, None] + np.arange(self.seq_len), mode="clip")
 
     def _only(self, rows: NDArray[Any], length: Indices) -> NDArray[np.int64]:

@@ -46,14 +46,16 @@ class Cuts:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """The examples of a table: as many sequences in each column, and as many labels."""
+    """The examples of a table: for each, a sequence in every column, and a label if there are any."""
 
     columns: dict[str, Corpus]
     labels: Array | Corpus | None
     label_names: tuple[str, ...] | None
     fingerprint: str
     skipped: int  # rows that were left out because a text is empty
-    tokenless: tuple[int, ...] = ()  # those of them that are not blank, by their place among all rows that are not
+    tokenless: tuple[
+        int, ...
+    ] = ()  # those with text but without a token: their places among the rows that are not blank
     cuts: int = 1  # examples of each row, one after another
 
     def __len__(self) -> int:
@@ -61,11 +63,11 @@ class Dataset:
 
     @property
     def n_rows(self) -> int:
-        """Rows without a blank text, which are the same for every tokenizer."""
+        """The number of rows without a blank text, which is the same for every tokenizer."""
         return len(self) // self.cuts + len(self.tokenless)
 
     def examples_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The examples that were made of these rows."""
+        """The examples that were made from these rows."""
         found = np.flatnonzero(np.isin(np.delete(np.arange(self.n_rows), self.tokenless), rows))
         return (found[:, None] * self.cuts + np.arange(self.cuts)).ravel()
 
@@ -109,7 +111,7 @@ def tokenised_columns(
     With `cuts` each row becomes several examples, one after another.
     """
     if not names or len(set(names)) < len(names):
-        raise InputError(f"names={list(names)}: columns of text are needed, each once")
+        raise InputError(f"names={list(names)}: give at least one column of text, and each only once")
     if cuts is not None and labels is not None:
         raise InputError("texts with labels have one segmentation: leave out `cuts`")
     settings = {

@@ -36,13 +36,15 @@ SUFFIXES: dict[str, Kind] = {
 
 @dataclass
 class Rows:
-    """Rows that are read anew by each `iter`; `skipped` says how many the latest left out."""
+    """Rows that each `iter` reads anew; `skipped` counts those that the latest one left out."""
 
     paths: tuple[Path, ...]
     settings: dict[str, Any]  # how the files are read: with their contents, this decides what the rows are
     read: Callable[["Rows"], Iterator[tuple[int, Row]]] = field(repr=False)
     skipped: int = 0
-    parts: list[tuple[int, "Rows"]] = field(default_factory=list, repr=False)  # of several tables: numbers before each
+    parts: list[tuple[int, "Rows"]] = field(
+        default_factory=list, repr=False
+    )  # of several tables: how many rows come before each
 
     def __iter__(self) -> Iterator[Row]:
         return (row for _, row in self.numbered())
@@ -73,9 +75,9 @@ def read_table(
 ) -> Rows:
     """The rows of a table with the wanted columns, or with all.
 
-    `header` names the fields of a TSV or CSV file whose first line does not; `kind` is told by the suffix where it is
-    not given. CSV is quoted and TSV is not (GLUE and Tatoeba have stray quotes), unless `quoted` says otherwise.
-    `further_fields` allows more fields than names, and leaves them out; `skip_lines` passes over a foreword.
+    `header` names the fields of a TSV or CSV file whose first line does not. Without a `kind`, the suffix decides. CSV
+    is quoted and TSV is not (GLUE and Tatoeba have stray quotes), unless `quoted` says otherwise. `further_fields`
+    ignores fields beyond the named ones; `skip_lines` skips lines at the beginning.
     """
     kind = kind or _kind_of(path)
     if kind not in get_args(Kind):
@@ -168,7 +170,7 @@ def _separated(rows: Rows) -> Iterator[tuple[int, Row]]:
     if names is None:
         number, names = next(fields, (0, []))
         if len(set(names)) < len(names):
-            raise InputError(f"{path}, line {number}: two columns have one name: {', '.join(names)}")
+            raise InputError(f"{path}, line {number}: two columns have the same name: {', '.join(names)}")
     wanted = _wanted(settings["columns"], names, str(path))
     places = [(name, names.index(name)) for name in wanted]
     for number, values in fields:
@@ -197,7 +199,7 @@ def _quoted(path: Path, lines: Iterator[str], separator: str, skipped: int) -> I
         long = "field larger than" in str(error)
         said = f"a field of more than {LONGEST_LINE:,} characters; is its quote never closed" if long else str(error)
         raise InputError(
-            f"{path}, line {number}: {said}; if quotes are only characters here, say quoted=False"
+            f"{path}, line {number}: {said}; if quotes are ordinary characters here, set quoted=False"
         ) from None
 
 

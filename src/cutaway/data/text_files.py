@@ -66,7 +66,7 @@ def read_documents(
     share of the documents whose long lines are broken (`wrapped_lines`).
     """
     if split not in get_args(Split):
-        raise InputError(f"split={split!r}: documents are parted by {', '.join(get_args(Split))}")
+        raise InputError(f"split={split!r}: documents are separated by {', '.join(get_args(Split))}")
     done, to_wrap = 0, Wrap(wrap)
     total = sum(map(file_size, paths)) if progress is not None else 0
     for path in paths:
@@ -119,7 +119,7 @@ def _parts(path: Path, split: Split, at: Callable[[int], None] | None) -> Iterat
 
 
 class Wrap:
-    """Breaks the lines of some documents, as printed books do: each at its own width, always at the same one."""
+    """Breaks the lines of some documents, as printed books do: each at its own width, which is always the same."""
 
     def __init__(self, share: float) -> None:
         self.share, self.n_documents = share, 0
@@ -187,7 +187,7 @@ _BEFORE_LAST_SPACE = re.compile(r"(?=[ \t\n\xa0\u1680\u2000-\u200a\u2028\u2029\u
 def _place_to_cut(text: str, at: int) -> int | None:
     """The next place from `at` on where the words of byte-level BPE end whatever follows; None where we must read on.
 
-    The other kinds that we know end a word there as well, or have none. Those that put a mark before every text
+    The other kinds that we know end a word there as well, or have none. Those that begin every text with a mark
     (SentencePiece's ▁) put one before every piece: one token in some sixteen thousand.
     """
     for pattern in (_AFTER_NEWLINE, _BEFORE_SPACE):
@@ -210,7 +210,7 @@ def _blocks(path: Path, longest: int, at: Callable[[int], None] | None) -> Itera
             if len(rest) + end_of_first > longest:
                 raise InputError(
                     f"{path}, line {line}: more than {longest:,} bytes without a line end; "
-                    "break the line, or see whether this is a text at all"
+                    "break the line, or check that this is a text"
                 )
             whole, rest = (rest + data[:cut], data[cut:]) if cut else (b"", rest + data)
             if whole:

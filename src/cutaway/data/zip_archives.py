@@ -1,4 +1,4 @@
-"""Zip archives that others made, read member by member; whatever is wrong with one is an error that names it."""
+"""Zip archives of unknown origin, read member by member; whatever is wrong with one is an error that names it."""
 
 import zipfile
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def is_zip(path: Path) -> bool:
-    """By its first bytes; whether it is a sound one shows when it is opened."""
+    """Judged by its first bytes; whether it is sound shows when it is opened."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -37,7 +37,7 @@ def open_zip(path: Path, what: str = "zip") -> Iterator[tuple[zipfile.ZipFile, d
 def open_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> Iterator[BufferedIOBase]:
     """One member as a file; read it with `read_member`."""
     if info.compress_type not in METHODS:
-        raise InputError(f"{where} is packed by method {info.compress_type}; read are 0 (stored) and 8 (deflated)")
+        raise InputError(f"{where} is packed by method {info.compress_type}; only 0 (stored) and 8 (deflated) are read")
     with damage(where, "cannot be read", InputError):
         file = archive.open(info)
     with file:

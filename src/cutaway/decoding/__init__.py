@@ -27,24 +27,4 @@ if TYPE_CHECKING:
     from cutaway.decoding.search.speculative import speculative as speculative
     from cutaway.decoding.translate_sentences import translate_all as translate_all
 
-HOMES = {
-    "BeamTrace": "search.beam_trace",
-    "Cancellation": "engine.scheduler",
-    "Engine": "engine.engine",
-    "Hypothesis": "search.search",
-    "Job": "engine.engine",
-    "Overloaded": "engine.scheduler",
-    "Scheduler": "engine.scheduler",
-    "Speculation": "search.speculative",
-    "Stopped": "engine.worker",
-    "Ticket": "engine.worker",
-    "Watch": "engine.row_watch",
-    "finished_jobs": "engine.run",
-    "greedy": "search.greedy",
-    "greedy_translate": "search.greedy",
-    "run_jobs": "engine.run",
-    "speculative": "search.speculative",
-    "trace_beam": "search.beam_trace",
-    "translate_all": "translate_sentences",
-}
-__getattr__, __dir__ = lazy_names(__name__, {name: f"cutaway.decoding.{home}" for name, home in HOMES.items()})
+__getattr__, __dir__ = lazy_names(__name__)

@@ -20,6 +20,7 @@ from cutaway.decoding.single_pass import Row, check_ready, check_room, rows_of, 
 from cutaway.errors import InputError
 from cutaway.model.finite import check_scores
 from cutaway.model.model import Model
+from cutaway.model.upcast import upcast
 from cutaway.tokens import Tokenizer
 
 BLANK = re.compile(r"\[MASK\]|<mask>|_{3,}", re.IGNORECASE)
@@ -112,7 +113,7 @@ def likeliest_words(
     scores: Float[Tensor, "blank vocab"], words: Bool[Tensor, " vocab"], k: int, tokenizer: Tokenizer
 ) -> list[list[Word]]:
     """The k most likely words for each blank, with their probabilities among all tokens."""
-    p = scores.to(torch.promote_types(scores.dtype, torch.float32)).softmax(dim=-1)
+    p = upcast(scores).softmax(dim=-1)
     best, ids = p.masked_fill(~words, -1.0).topk(min(k, int(words.sum())))
     return [
         [Word(_name(tokenizer, id), id, one) for one, id in zip(*of_blank, strict=True)]

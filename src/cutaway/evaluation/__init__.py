@@ -14,5 +14,4 @@ if TYPE_CHECKING:
     from cutaway.evaluation.tasks import evaluate as evaluate
     from cutaway.evaluation.winograd import Schema as Schema
 
-HOMES = {"LastWord": "lambada", "Pair": "minimal_pairs", "Report": "report", "Schema": "winograd", "evaluate": "tasks"}
-__getattr__, __dir__ = lazy_names(__name__, {name: f"cutaway.evaluation.{home}" for name, home in HOMES.items()})
+__getattr__, __dir__ = lazy_names(__name__)

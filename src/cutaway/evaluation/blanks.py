@@ -1,6 +1,6 @@
-"""How well a model fills blanks: 15 % of the tokens are hidden as in training, and what stands there is guessed.
+"""How well a model fills blanks: 15 % of the tokens are hidden as in training, and the model guesses them.
 
-Each row is hidden by random numbers of its own, so the same seed gives the same blanks, whatever the model and the
+Each row has random numbers of its own, so that the same seed gives the same blanks, whatever the model and the
 batch. (Pseudo-perplexity hides every token alone, at one pass of the model for each: Salazar et al. 2020.)
 """
 

@@ -1,7 +1,7 @@
 """How similar translations are to reference translations: BLEU (Papineni et al. 2002) and chrF (Popović 2015).
 
-    BLEU = min(1, e^(1 − r/c)) · (p₁ p₂ p₃ p₄)^(1/4)        p_n: share of our n-grams that the reference has, too;
-                                                            c, r: how long we and the reference are
+    BLEU = min(1, e^(1 − r/c)) · (p₁ p₂ p₃ p₄)^(1/4)        p_n: the share of our n-grams that are in the reference;
+                                                            c, r: the lengths of ours and of the reference
     chrF = the F₂ of n-grams of characters, n = 1 … 6
 
 Both are computed by `sacrebleu`, whose signature says how, so that there is only one BLEU here. By default text is
@@ -69,7 +69,7 @@ def bleu_counts(
     known = _metrics().BLEU.TOKENIZERS
     if tokenize not in known:
         raise InputError(f"tokenize={tokenize!r} is not one of {', '.join(known)}")
-    # force: no warning about a hundred texts that end in " ."
+    # force: without a warning about texts that end in " ."
     return _counts(_metrics().BLEU(lowercase=lowercase, tokenize=tokenize, force=True), hypotheses, references)
 
 

@@ -19,7 +19,7 @@ from cutaway.errors import InputError
 from cutaway.evaluation.bleu import BleuCounts
 from cutaway.evaluation.options import BootstrapOptions
 
-Draws = Int[np.ndarray, "resamples n"]  # a row for each resampled test set: the numbers of its examples
+Draws = Int[np.ndarray, "resamples n"]  # for each resampled test set, the numbers of its examples
 Statistic = Callable[[Draws], Float[np.ndarray, " resamples"]]
 AT_ONCE = 1 << 22  # numbers of examples that are drawn at once: 32 MB
 
@@ -80,7 +80,7 @@ def compare(
             raise InputError(f"{a.name} ({a.signature}) and {b.name} ({b.signature}) cannot be compared")
         n, other, of_a, of_b = len(a.rows), len(b.rows), corpus(a), corpus(b)
     elif isinstance(a, BleuCounts) or isinstance(b, BleuCounts):
-        raise InputError("counts on one side and scores on the other: give the same on both")
+        raise InputError("one side has counts and the other scores: give the same kind on both")
     else:
         n, other, of_a, of_b = len(a), len(b), mean_of(a), mean_of(b)
     if n != other:
@@ -128,7 +128,7 @@ def each(score: Callable[[Any, Any], float], predicted: np.ndarray, wanted: np.n
 
 
 def _draws(n: int, seed: int, resamples: int) -> Iterator[Draws]:
-    """All draws, several at a time; their number at a time does not change them."""
+    """All draws, several at a time; how many at a time makes no difference to them."""
     if n < 1:
         raise InputError("no examples to draw from")
     if resamples < 1:

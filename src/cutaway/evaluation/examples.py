@@ -1,4 +1,4 @@
-"""From files to what a model is asked and what should come out, by the model's task.
+"""From files to inputs and wanted outputs, by the model's task.
 
 translate        a table with two columns of text, or two parallel files
 language_model   text files; masked words, too; or tables of minimal pairs, Winograd schemas, LAMBADA's passages
@@ -28,12 +28,12 @@ from cutaway.model.model import EncoderDecoderModel, Model
 
 LANGUAGE = ("language_model", "masked_language_model", "pretrain")
 LABELLED = ("classify", "regress", "tag")
-LABELS = ("label", "labels", "tags", "class", "score", "gold_label")  # what tables call what is wanted
+LABELS = ("label", "labels", "tags", "class", "score", "gold_label")  # usual names of the column
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of columns where they do not go without saying; `header` names all where a table's first line does not."""
+    """Names of columns, where they have to be given; `header` names all of them if a table's first line does not."""
 
     source: str | None = None
     target: str | None = None
@@ -47,7 +47,7 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """What goes in and what should come out; `skipped` rows had an empty side."""
+    """Inputs and wanted outputs; `skipped` counts rows with an empty side."""
 
     inputs: list[Any] | np.ndarray
     wanted: list[Any] | np.ndarray | None
@@ -85,7 +85,7 @@ def read_examples(
 
 
 def picture_numbers(folder: Path) -> dict[str, list[float]]:
-    """How bytes become numbers, as a model's folder says: its config, or the `preprocessor_config.json` of others."""
+    """How pixels are normalised, as a model's config says, or the `preprocessor_config.json` of other tools."""
     said = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
     own = {name: said.get(f"pixel_{name}") for name in ("mean", "std")}
     if all(own.values()):
@@ -190,7 +190,7 @@ def _pictures(model: Model, paths: Sequence[Path], limit: int | None) -> Example
 
 
 def _holds_arrays(path: Path) -> bool:
-    """Whether an archive's pictures are decoded already; what is no archive at all is the reader's to refuse."""
+    """Whether the pictures of an archive are decoded already; a file that is no archive is refused by its reader."""
     if not is_zip(path):
         return False
     with open_zip(path, "npz") as (_, members):
@@ -199,7 +199,7 @@ def _holds_arrays(path: Path) -> bool:
 
 def _table(paths: Sequence[Path], columns: Columns) -> Rows:
     if len(paths) != 1:
-        raise InputError(f"{len(paths)} files: one table is wanted here")
+        raise InputError(f"{len(paths)} files: give one table")
     return read_table(paths[0], header=columns.header)
 
 

@@ -1,4 +1,4 @@
-"""LAMBADA: the last word of a passage, which people guess from the whole of it and not from its last sentence.
+"""LAMBADA: the last word of a passage, which people can guess from all of it but not from its last sentence alone.
 
     report = evaluate(model, tokenizer, [LastWord("… I don't care about", "signs"), …])       Paperno et al. 2016
 
@@ -6,9 +6,9 @@
     perplexity   e^(mean over passages of −log p(last word)), log p summed over the word's tokens: per word, so that
                  tokenizers compare
 
-Passage and word are cut into tokens as one text; what reaches past the passage is the word. The model's start token
-stands before it where `cutaway generate` would put it. A passage that is longer than the model reads loses its
-beginning.
+Passage and word are split into tokens as one text; the tokens that reach beyond the passage are the word's. The model's
+start token stands before it where `cutaway generate` would put it. A passage that is longer than the model reads loses
+its beginning.
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from jaxtyping import Float
 
 from cutaway.arguments import Progress, no_progress, with_options
 from cutaway.data.table_files import Rows, read_table, text_of
@@ -27,10 +28,12 @@ from cutaway.evaluation.options import EvaluationOptions
 from cutaway.evaluation.report import ItemReport
 from cutaway.model.finite import check_scores
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
+from cutaway.model.upcast import upcast
 from cutaway.tokens import Tokenizer
 
 BATCH_TOKENS = 4096
 COLUMNS = ["context", "continuation"]
+CutUp = tuple[list[int], int, bool]  # see `_tokens`
 
 
 @dataclass(frozen=True)
@@ -58,42 +61,25 @@ def last_words(
     if start_id is not None and not tokenizer.begins_with(start_id, model.config.end_ids or ()):
         start_id = None
     cut_up = [_tokens(tokenizer, passage, start_id, model.max_len) for passage in passages]
-    rows = [Row(ids[:-1], [], cut) for ids, _, cut in cut_up]  # what comes last is only predicted
-    nats, said = np.zeros(len(rows)), [list[int]()] * len(rows)
-    done = 0
-    for chosen, ids, more in side_by_side(model, rows, options.batch_tokens or BATCH_TOKENS):
-        asked = [(at, place - 1, cut_up[i][0][place]) for at, i in enumerate(chosen) for place in _places(cut_up[i])]
-        at, place, target = torch.tensor(asked, device=model.device).unbind(1)
-        logits = model.head(model.hidden(ids, **more)[at, place])
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        check_scores(model, logits)
-        log_p = (logits.gather(1, target[:, None])[:, 0] - logits.logsumexp(dim=-1)).double().tolist()
-        likeliest = logits.argmax(dim=-1).tolist()
-        first = 0
-        for i in chosen:
-            part = slice(first, first + cut_up[i][1])
-            nats[i], said[i], first = -sum(log_p[part]), likeliest[part], part.stop
-        done += len(chosen)
-        progress(done, len(rows))
+    nats, said = _predicted(model, cut_up, options.batch_tokens or BATCH_TOKENS, progress)
     right = np.array([said[i] == ids[-n:] for i, (ids, n, _) in enumerate(cut_up)], dtype=np.float64)
     mean_nats = bootstrap.mean_of(nats)
     statistics = {
         "accuracy": bootstrap.mean_of(right),
         "perplexity": lambda draws: np.exp(np.minimum(mean_nats(draws), 700.0)),
     }
-    cut = sum(row.cut for row in rows)
+    n, n_cut = len(passages), sum(cut for *_, cut in cut_up)
+    cut_off = f"{n_cut:,} of {n:,} passages are longer than this model reads, and lost their beginning"
     return ItemReport(
         "last_words",
-        len(rows),
+        n,
         {"accuracy": float(right.mean()), "perplexity": float(np.exp(min(nats.mean(), 700.0)))},
-        bootstrap.intervals(statistics, len(rows), options),
+        bootstrap.intervals(statistics, n, options),
         settings={
             "behind": None if start_id is None else tokenizer.token(start_id),
-            "tokens_per_word": round(sum(n for _, n, _ in cut_up) / len(rows), 3),
+            "tokens_per_word": round(sum(length for _, length, _ in cut_up) / n, 3),
         },
-        notes=(f"{cut:,} of {len(rows):,} passages are longer than this model reads, and lost their beginning",)
-        if cut
-        else (),
+        notes=(cut_off,) if n_cut else (),
         items=tuple(
             {
                 "word": passage.word,
@@ -125,9 +111,7 @@ def read_last_words(paths: Sequence[Path], limit: int | None = None) -> list[Las
     return found or None
 
 
-def _tokens(
-    tokenizer: Tokenizer, passage: LastWord, start_id: int | None, max_len: int | None
-) -> tuple[list[int], int, bool]:
+def _tokens(tokenizer: Tokenizer, passage: LastWord, start_id: int | None, max_len: int | None) -> CutUp:
     """The tokens of a passage, how many of them are the last word's, and whether its beginning was cut off."""
     encoded = tokenizer.encoding(f"{passage.context} {passage.word}", special=False)
     n = sum(stop > len(passage.context) for _, stop in encoded.offsets)
@@ -135,14 +119,35 @@ def _tokens(
     room = None if max_len is None else max_len + 1 - len(front)
     ids = encoded.ids if room is None else encoded.ids[-room:]
     if not passage.word.strip() or not n or len(front) + len(ids) <= n:
-        raise InputError(f"{passage.word!r} behind {passage.context[-20:]!r}: a word with a past is needed")
+        raise InputError(f"{passage.word!r} behind {passage.context[-20:]!r}: a word is needed, with text before it")
     return front + ids, n, len(ids) < len(encoded.ids)
 
 
-def _places(cut_up: tuple[list[int], int, bool]) -> range:
-    """Where the tokens of the last word stand."""
-    ids, n, _ = cut_up
-    return range(len(ids) - n, len(ids))
+def _predicted(
+    model: DecoderModel, cut_up: Sequence[CutUp], batch_tokens: int, progress: Progress
+) -> tuple[Float[np.ndarray, " passage"], list[list[int]]]:
+    """Of each passage: −log p of the tokens of its last word, and the tokens that are likeliest in their places."""
+    rows = [Row(ids[:-1], [], cut) for ids, _, cut in cut_up]  # what comes last is only predicted
+    nats, said = np.zeros(len(rows)), [list[int]()] * len(rows)
+    done = 0
+    for chosen, ids, more in side_by_side(model, rows, batch_tokens):
+        asked = [
+            (at, place - 1, tokens[place])
+            for at, (tokens, n, _) in enumerate(cut_up[i] for i in chosen)
+            for place in range(len(tokens) - n, len(tokens))
+        ]
+        at, place, target = torch.tensor(asked, device=model.device).unbind(1)
+        logits = upcast(model.head(model.hidden(ids, **more)[at, place]))
+        check_scores(model, logits)
+        log_p = (logits.gather(1, target[:, None])[:, 0] - logits.logsumexp(dim=-1)).double().tolist()
+        likeliest = logits.argmax(dim=-1).tolist()
+        first = 0
+        for i in chosen:
+            part = slice(first, first + cut_up[i][1])
+            nats[i], said[i], first = -sum(log_p[part]), likeliest[part], part.stop
+        done += len(chosen)
+        progress(done, len(rows))
+    return nats, said
 
 
 def _check(model: Model, passages: Sequence[LastWord]) -> None:

@@ -1,9 +1,9 @@
 """Minimal pairs from files: tables with a good and a bad sentence in each row, as BLiMP's are.
 
-    read_pairs([Path("blimp/data")])        a folder of tables, or with BLiMP.zip; tables; BLiMP.zip as it is published
+    read_pairs([Path("blimp/data")])        a folder with tables or BLiMP.zip; tables; BLiMP.zip itself
 
-A table is known by its columns `sentence_good` and `sentence_bad`, or others that are named. What a pair is an example
-of stands in `field`, `linguistics_term` and `UID`; where several tables have no `UID`, each is a kind.
+A table is known by its columns `sentence_good` and `sentence_bad`, or others that are named. The columns `field`,
+`linguistics_term` and `UID` say what a pair is an example of; of several tables without a `UID`, each is a kind.
 """
 
 import tempfile
@@ -77,7 +77,7 @@ def _pairs(
 
 
 def _has(table: Path, columns: list[str], header: Sequence[str] | None) -> bool:
-    """Whether the first row has these columns; what cannot be read has none."""
+    """Whether the first row has these columns; a file that cannot be read has none."""
     try:
         return next(iter(read_table(table, columns, header=header)), None) is not None
     except InputError:
@@ -111,7 +111,7 @@ def _beside_others(
     if not pairs:
         raise InputError(
             f"{folder} holds no minimal pairs: tables ({', '.join(SUFFIXES)}) with the columns {' and '.join(columns)} "
-            "are wanted, or BLiMP.zip as it is published"
+            "are needed, or BLiMP.zip as it is published"
         )
     yield from pairs
 
@@ -133,13 +133,13 @@ def _unpacked(path: Path, folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _is_table(name: str) -> bool:
-    """By its name; hidden files are none (a Mac puts a ._ beside each)."""
+    """Judged by its name; hidden files are no tables (a Mac puts a ._ file beside each)."""
     suffixes = [suffix.lower() for suffix in Path(name).suffixes if suffix.lower() not in (".gz", ".xz")]
     return not name.startswith(".") and bool(suffixes) and suffixes[-1] in SUFFIXES
 
 
 def _stem(name: str) -> str:
-    """The name of a table without what it says of its kind."""
+    """The name of a table without its suffixes."""
     path = Path(name)
     while path.suffix.lower() in (".gz", ".xz", *SUFFIXES):
         path = path.with_suffix("")

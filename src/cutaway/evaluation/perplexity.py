@@ -4,8 +4,8 @@
     perplexity             e^(mean surprisal in nats): the number of equally likely tokens with the same surprisal
     bits per byte          Σ surprisal in bits / bytes of the text: the size to which the model would compress it
 
-Perplexity depends on how a text is cut into tokens, bits per byte do not: only they compare models with different
-tokenizers (Shannon 1951 measured people in the same unit).
+Perplexity depends on how a text is split into tokens, and bits per byte do not: only they can compare models with
+different tokenizers (Shannon 1951 measured people in the same unit).
 
 A text that is longer than `context` is read in windows of `context` tokens, each `stride` further on. Each window
 scores what no earlier one did:
@@ -15,8 +15,8 @@ scores what no earlier one did:
     2nd            c d e f g h  →       h i
     3rd                e f g h i  →         j
 
-So every token is scored exactly once, with at least `context` − `stride` tokens of its past in sight, or all of it.
-With `stride` = `context` it is fastest, and every window begins blind. Windows never cross the border of a document.
+So every token is scored exactly once, and sees at least `context` − `stride` tokens before it, or all there are.
+`stride` = `context` is fastest, but every window begins without a past. Windows never cross the border of a document.
 
 The first token of a document has no past. It is scored only if `start_id` is given and stands before it; otherwise it
 is read and not scored, although its bytes count: compare only models that both have a start token.
@@ -37,6 +37,7 @@ from cutaway.decoding.single_pass import in_precision
 from cutaway.errors import InputError
 from cutaway.model.finite import check_scores
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
+from cutaway.model.upcast import upcast
 
 Document = Sequence[int] | np.ndarray | Tensor
 Row = Int[np.ndarray, " _"]  # one document; each has its own length
@@ -45,7 +46,7 @@ LOGITS_AT_ONCE = 1 << 25  # numbers: 128 MB in fp32; full logits of a batch are 
 
 @dataclass(frozen=True, eq=False)
 class Surprisal:
-    """Per window: the surprisal of the tokens that it scored, in nats, how many they are, and of which document."""
+    """Of each window: the surprisal of the tokens that it scored, in nats, their number, and the document."""
 
     nats: Float[np.ndarray, " window"]
     tokens: Int[np.ndarray, " window"]
@@ -162,8 +163,7 @@ def _read(
     few = max(1, LOGITS_AT_ONCE // getattr(model.config, "vocab_size", 1))
     for start in range(0, len(states), few):
         part = slice(start, start + few)
-        logits = model.head(states[part])
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        logits = upcast(model.head(states[part]))
         right = logits.gather(1, target[part, None])[:, 0]
         nats.index_add_(0, row[part], (logits.logsumexp(dim=1) - right).double())
     return nats
@@ -186,7 +186,7 @@ def _check(model: DecoderModel, context: int | None, stride: int | None, batch: 
     if isinstance(model, EncoderDecoderModel) or model.config.task != "language_model":
         raise InputError(f"a {model.config.family} model for task={model.config.task!r} is not a language model")
     if model.training:
-        raise InputError("this model is in training and drops out at random: call model.eval() first")
+        raise InputError("the model is in training mode, where dropout is random: call model.eval() first")
     if context is None:
         context = model.max_len or 1024
     if model.max_len is not None and context > model.max_len:

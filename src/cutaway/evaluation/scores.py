@@ -6,8 +6,8 @@
     Pearson    cov(x, y) / (σ_x · σ_y)
     Spearman   Pearson of the ranks; equal numbers share the mean of their ranks
 
-A correlation with something constant is 0/0, and so is the F1 of a class that nobody names. Here both are 0.0 (nothing
-was found out), never NaN, and without a warning: a model that has just begun to learn answers the same to everything.
+A correlation with something constant is 0/0, and so is the F1 of a class that never occurs. Here both are 0.0, never
+NaN, and without a warning, because a model that has just begun to learn gives the same answer to everything.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ def accuracy(predicted: Answers, wanted: Answers) -> float:
 
 
 def f1(predicted: Answers, wanted: Answers, *, positive: Any = 1) -> float:
-    """F1 of the class `positive`; 0.0 where nobody names it."""
+    """F1 of the class `positive`; 0.0 if it never occurs."""
     predicted, wanted = _paired(predicted, wanted)
     return _f1(predicted == positive, wanted == positive)
 
@@ -60,7 +60,7 @@ def matthews(predicted: Answers, wanted: Answers) -> float:
 def pearson(x: Answers, y: Answers) -> float:
     """Pearson's correlation; 0.0 where one side is constant."""
     x, y = _numbers(x, y)
-    if (x == x[0]).all() or (y == y[0]).all():  # asked exactly: after the mean is taken off, rounding would be left
+    if (x == x[0]).all() or (y == y[0]).all():  # compared exactly: less the mean, rounding errors would be left
         return 0.0
     x, y = _centred(x), _centred(y)
     return float(np.clip(x @ y, -1.0, 1.0))
@@ -130,7 +130,9 @@ def _numbers(x: Answers, y: Answers) -> tuple[Float[np.ndarray, " n"], Float[np.
     x, y = (np.asarray(side, dtype=np.float64) for side in _paired(x, y))
     for side in (x, y):
         if not (finite := np.isfinite(side)).all():
-            raise InputError(f"answer {int(finite.argmin())} is {side[finite.argmin()]}: no correlation with that")
+            raise InputError(
+                f"answer {int(finite.argmin())} is {side[finite.argmin()]}, which has no correlation with anything"
+            )
     return x, y
 
 

@@ -60,7 +60,7 @@ def trees(sentences: Sequence[Sequence[int]], nodes: int = NODES) -> Iterator[Pr
 
 @dataclass(frozen=True, eq=False)
 class Branches(Cache):
-    """A cache that keeps nothing: by it a model learns where the tokens of some trees stand, and what they may see."""
+    """A cache that stores nothing: it tells a model the positions of the tokens of trees, and what they may see."""
 
     stops: Int[Tensor, "batch seq"] = field(kw_only=True)
 
@@ -94,7 +94,7 @@ class Branches(Cache):
 
 
 def _shared(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many tokens two sentences begin with in common."""
+    """The number of tokens that two sentences have in common at the beginning."""
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 

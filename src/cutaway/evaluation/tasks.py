@@ -35,11 +35,12 @@ from cutaway.evaluation import bleu, bootstrap
 from cutaway.evaluation.blanks import fill_blanks
 from cutaway.evaluation.labels import labelling, pictures, tagging
 from cutaway.evaluation.lambada import LastWord, last_words
-from cutaway.evaluation.minimal_pairs import MASKED, Pair, minimal_pairs
+from cutaway.evaluation.minimal_pairs import Pair, minimal_pairs
 from cutaway.evaluation.next_sentence import score_next_sentences
 from cutaway.evaluation.options import BootstrapOptions, EvaluationOptions
 from cutaway.evaluation.perplexity import surprisal
 from cutaway.evaluation.report import Report
+from cutaway.evaluation.sentence_log_p import MASKED
 from cutaway.evaluation.winograd import Schema, winograd
 from cutaway.model.model import DecoderModel, EncoderDecoderModel, Model
 from cutaway.tokens import Tokenizer
@@ -63,7 +64,7 @@ def evaluate(
     `Pair`, `Schema` or `LastWord`.
     """
     if model.training:
-        raise InputError("this model is in training and drops out at random: call model.eval() first")
+        raise InputError("the model is in training mode, where dropout is random: call model.eval() first")
     begin = time.perf_counter()
     task = model.config.task
     if isinstance(inputs, np.ndarray):
@@ -77,7 +78,7 @@ def evaluate(
     score, has_answers = SCORERS[task]
     _check_used(options, task)
     if has_answers and wanted is None:
-        raise InputError("what should have come out? Give references or labels")
+        raise InputError("there is nothing to compare the answers with: give references or labels")
     answers = [wanted] if has_answers else []
     report = score(model, tokenizer, inputs, *answers, progress=progress, options=options)
     return replace(report, seconds=time.perf_counter() - begin)

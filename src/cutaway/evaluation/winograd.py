@@ -1,4 +1,4 @@
-"""Winograd schemas: whom does the pronoun mean? (Levesque, Davis & Morgenstern 2012.)
+"""Winograd schemas: whom or what does the pronoun mean? (Levesque, Davis & Morgenstern 2012.)
 
     The trophy doesn't fit into the brown suitcase because ___ is too large.     the trophy, the suitcase
 
@@ -13,7 +13,7 @@ Each candidate takes the pronoun's place, and the reading that the model finds l
               et al. 2019); candidates differ in their number of tokens
 
 Equally likely readings share the point, so that a model that knows nothing gets 1/2 of a schema with two candidates.
-What stands before a sentence is what stands there for minimal pairs (`evaluation.minimal_pairs`).
+The same stands before a sentence as for minimal pairs (`evaluation.sentence_log_p`).
 """
 
 import re
@@ -28,7 +28,9 @@ from cutaway.arguments import Progress, no_progress, with_options
 from cutaway.decoding.single_pass import Row, check_room, side_by_side, surrounded
 from cutaway.errors import InputError
 from cutaway.evaluation import bootstrap
-from cutaway.evaluation.minimal_pairs import (
+from cutaway.evaluation.options import EvaluationOptions
+from cutaway.evaluation.report import ItemReport
+from cutaway.evaluation.sentence_log_p import (
     BATCH_TOKENS,
     MASKED,
     beginning,
@@ -38,10 +40,9 @@ from cutaway.evaluation.minimal_pairs import (
     shown_beginning,
     token_log_p,
 )
-from cutaway.evaluation.options import EvaluationOptions
-from cutaway.evaluation.report import ItemReport
 from cutaway.model.heads import PretrainingHead
 from cutaway.model.model import DecoderModel, Model
+from cutaway.model.upcast import upcast
 from cutaway.tokens import Tokenizer
 
 SIGNATURES = {
@@ -55,7 +56,7 @@ Scores = list[list[float]]  # of each schema, one for each candidate
 
 @dataclass(frozen=True)
 class Schema:
-    """A sentence without its pronoun, who may be meant, and the number of who is."""
+    """A sentence without its pronoun, who may be meant, and the number of the one who is."""
 
     before: str
     after: str
@@ -64,7 +65,7 @@ class Schema:
     pronoun: str = field(default="", compare=False)  # what stood there; "" where the file does not say
 
     def spelled(self, candidate: int) -> str:
-        """A candidate as it is written in the pronoun's place: large where a sentence begins, «the» small elsewhere."""
+        """A candidate as it is written in the pronoun's place: «The» has a capital only where a sentence begins."""
         name = self.candidates[candidate]
         if re.search(r"(^|[.!?]|[.!?][\"'”’])\s*$", self.before):
             return name[:1].upper() + name[1:]
@@ -76,7 +77,7 @@ class Schema:
 
 
 def standing(text: str, name: str) -> tuple[int, int] | None:
-    """Where a name first stands in a text as whole words, whatever its case: no Ann in Joanna."""
+    """Where a name first stands in a text as whole words, whatever its case: Ann does not stand in Joanna."""
     found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE)
     return found and found.span()
 
@@ -141,7 +142,7 @@ def readings(
     start: bool = True,
     progress: Progress = no_progress,
 ) -> dict[str, Scores]:
-    """The partial and the full score of every reading, from one pass; options as for `pairs.log_p`."""
+    """The partial and the full score of every reading, from one pass; options as for `log_p` of sentences."""
     special, before = beginning(model, tokenizer, before, start)
     texts = [schema.reading(n) for schema in schemas for n in range(len(schema.candidates))]
     rows, firsts = rows_behind(model, tokenizer, texts, special, before)
@@ -193,7 +194,7 @@ def readings_with_blanks(
         asked = [(at, place, id, i) for at, i in enumerate(chosen) for place, id in hidden[i]]
         at, place, target, row_of = torch.tensor(asked, device=model.device).unbind(1)
         logits = head(model.hidden(ids, **more)[at, place][None])[0]
-        log_p = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
+        log_p = upcast(logits).log_softmax(dim=-1)
         found.index_add_(0, row_of, log_p.gather(1, target[:, None])[:, 0].double())
         done += len(chosen)
         progress(done, len(rows))
@@ -212,7 +213,7 @@ def _border(tokenizer: Tokenizer, schema: Schema, candidate: int, before: str) -
 
 
 def _same_end(rows: Sequence[Sequence[int]]) -> int:
-    """With how many tokens all rows end alike."""
+    """The number of tokens that all rows have in common at the end."""
     n = 0
     while all(len(row) > n and row[-1 - n] == rows[0][-1 - n] for row in rows):
         n += 1

@@ -17,7 +17,7 @@ from cutaway.errors import InputError
 from cutaway.evaluation.winograd import Schema, standing
 
 LINES = 5  # of a schema, with the empty one
-POSSESSIVE = ("his", "its", "their", "my", "our", "your")  # not her: she is as often meant whole
+POSSESSIVE = ("his", "its", "their", "my", "our", "your")  # not `her`, which is an object as often
 LONGEST = 64  # characters that are read before a pronoun; no word of JOINS has half as many
 JOINS = "because since but so and as when if while though although that after before until unless or".split()
 
@@ -42,7 +42,7 @@ def read_schemas(paths: Sequence[Path], limit: int | None = None) -> list[Schema
 
 
 def _blocks(path: Path, found: Sequence[Schema]) -> Iterator[tuple[int, list[str]]]:
-    """What stands between empty lines, and where it ends; what is no text at all holds no block."""
+    """What stands between empty lines, and where it ends; a file that is no text has none."""
     block: list[str] = []
     line = 0
     try:
@@ -83,7 +83,8 @@ def _place(sentence: str, pronoun: str, candidates: Sequence[str]) -> int | None
 
 
 def _word_before(sentence: str, place: int) -> str:
-    """Of a longer word its end: a pronoun may stand in a line ten thousand times, so the line is not read as often."""
+    """The word before a place, or the end of a long one: a pronoun may stand in a line ten thousand times, and the line
+    should not be read as often."""
     return re.split(r"\W+", sentence[max(0, place - LONGEST) : place].rstrip())[-1]
 
 

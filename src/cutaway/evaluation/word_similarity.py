@@ -3,12 +3,13 @@
     report = analogies(vectors, [Analogy("Athens", "Greece", "Oslo", "Norway", "capital-common-countries"), …])
     report = likeness(vectors, [Likeness("tiger", "cat", 7.35), …])
 
-Analogies (Mikolov et al. 2013): the share that is answered rightly, whatever the case of letters; none of the three
-words that were given is an answer. Only the first 300,000 words are searched, as gensim does, and a question with a
-word that is not among them is left out and counted. Likeness (WordSim-353, SimLex-999): Spearman's correlation of the
-cosines with what people said, over the pairs whose words are known (among the first, where so many are named).
+Analogies (Mikolov et al. 2013): the share of right answers, in upper or lower case; none of the three given words can
+be the answer. Only the first 300,000 words are searched, as gensim does, and a question with a word that is not among
+them is left out and counted. Likeness (WordSim-353, SimLex-999): Spearman's correlation of the cosines with what people
+said, over the pairs whose words are known (among the first, where so many are named).
 
-A thousand questions meet two thousand words at a time: all 19,544 with 300,000 words would be 23 GB of cosines.
+A thousand questions are compared with two thousand words at a time: all 19,544 with 300,000 words would be 23 GB of
+cosines.
 """
 
 from collections.abc import Mapping, Sequence
@@ -105,7 +106,7 @@ def analogies(
     asked = [[word.casefold() for word in (q.a, q.b, q.c, q.wanted)] for q in questions]
     kept = [i for i, words in enumerate(asked) if all(word in number for word in words)]
     if not kept:
-        raise InputError(f"of {len(questions):,} analogies none has four words that these vectors know")
+        raise InputError(f"these vectors know all four words of none of the {len(questions):,} analogies")
     rows = np.array([[number[word] for word in asked[i]] for i in kept])
     same = _spellings(folded, {word for i in kept for word in asked[i][:3]})
     without = [sorted({row for word in asked[i][:3] for row in same[word]}) for i in kept]
@@ -145,7 +146,7 @@ def likeness(
         number.setdefault(word.casefold(), row)
     kept = [pair for pair in pairs if pair.a.casefold() in number and pair.b.casefold() in number]
     if len(kept) < 2:
-        raise InputError(f"of {len(pairs):,} pairs these vectors know the words of {len(kept)}")
+        raise InputError(f"these vectors know the words of {len(kept)} of {len(pairs):,} pairs")
     a, b = (
         vectors.unit[[number[word.casefold()] for word in side]]
         for side in zip(*((p.a, p.b) for p in kept), strict=True)

@@ -1,4 +1,4 @@
-"""Tests of word vectors from files, told by how they begin.
+"""Tests of word vectors from files, recognised by how they begin.
 
 : capital-common-countries        analogies in sections (questions-words.txt)
 Athens Greece Baghdad Iraq
@@ -15,7 +15,7 @@ from cutaway.evaluation.word_similarity import Analogy, Likeness
 
 
 def read_word_test(paths: Sequence[Path], limit: int | None = None) -> list[Analogy] | list[Likeness] | None:
-    """The first `limit` questions of one file; None where it is no such test."""
+    """The first `limit` questions of one file; None if it is no such test."""
     if len(paths) != 1 or not paths[0].is_file():
         return None
     (path,) = paths

@@ -34,16 +34,13 @@ FAMILIES: dict[str, tuple[str, str, str]] = {
 }
 
 
-def config_class(family: str) -> type[Config]:
-    file, config, _ = _entry(family)
-    found: type[Config] = getattr(import_module(f"cutaway.{file}"), config)
-    return found
-
-
-def model_class(family: str) -> type[Model]:
-    file, _, model = _entry(family)
-    found: type[Model] = getattr(import_module(f"cutaway.{file}"), model)
-    return found
+def classes_of(family: str) -> tuple[type[Config], type[Model]]:
+    """The classes of a family's config and of its model."""
+    if family not in FAMILIES:
+        raise ConfigError(f"no family is called {family!r}; known: {', '.join(FAMILIES)}")
+    file, config, model = FAMILIES[family]
+    module = import_module(f"cutaway.{file}")
+    return getattr(module, config), getattr(module, model)
 
 
 def sizes() -> dict[str, Config]:
@@ -53,18 +50,20 @@ def sizes() -> dict[str, Config]:
 
 
 def config_of(size: str) -> Config:
-    """The config of a named size."""
-    known = sizes()
-    if size not in known:
-        raise ConfigError(f"no size is called {size!r}; known: {', '.join(known)}")
-    return known[size]
+    """The config of a named size. Most are named after their family, which is looked into first."""
+    for family in sorted(FAMILIES, key=lambda name: len(name) if size.startswith(name) else 0, reverse=True):
+        named: dict[str, Config] = import_module(f"cutaway.{FAMILIES[family][0]}").SIZES
+        if size in named:
+            return named[size]
+    raise ConfigError(f"no size is called {size!r}; known: {', '.join(sizes())}")
 
 
 def config_from_dict(values: dict[str, Any]) -> Config:
     """The config that `Config.to_dict` wrote."""
     if not isinstance(values.get("family"), str):
         raise ConfigError(f"a config names its `family`: one of {', '.join(FAMILIES)}")
-    return config_class(values["family"]).from_dict(values)
+    config, _ = classes_of(values["family"])
+    return config.from_dict(values)
 
 
 @checked
@@ -97,10 +96,4 @@ def build(
 def bare(config: Config) -> Model:
     """The model on the meta device, without memory for its weights, which are drawn or loaded afterwards."""
     with torch.device("meta"):
-        return model_class(config.family)(config)
-
-
-def _entry(family: str) -> tuple[str, str, str]:
-    if family not in FAMILIES:
-        raise ConfigError(f"no family is called {family!r}; known: {', '.join(FAMILIES)}")
-    return FAMILIES[family]
+        return classes_of(config.family)[1](config)

@@ -183,16 +183,15 @@ class CrossAttention(Attention):
         n_heads: int,
         *,
         d_head: int | None = None,
-        d_memory: int | None = None,
         bias: bool = True,
         scale: float | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__(d_model, n_heads, d_head, bias=bias, scale=scale, dropout=dropout)
         self.query = Linear(d_model, n_heads * self.d_head, bias=bias)
-        self.key_value = Linear(d_memory or d_model, 2 * n_heads * self.d_head, bias=bias)
+        self.key_value = Linear(d_model, 2 * n_heads * self.d_head, bias=bias)
 
-    def remember(self, memory: Float[Tensor, "sentence source d_memory"]) -> KeysValues:
+    def remember(self, memory: Float[Tensor, "sentence source d_model"]) -> KeysValues:
         """The memory's keys and values, which are the same for every token of the target."""
         key, value = split_heads(self.key_value(memory), self.d_head).chunk(2, dim=1)
         return key, value

@@ -98,12 +98,10 @@ class Cache:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> "Cache":
-        def slots() -> list[Tensor]:
-            return [zeros((batch, n_heads, max_len, d_head), dtype, device) for _ in range(n_layers)]
-
+        shape = (batch, n_heads, max_len, d_head)
         return cls(
-            keys=slots(),
-            values=slots(),
+            keys=[zeros(shape, dtype, device) for _ in range(n_layers)],
+            values=[zeros(shape, dtype, device) for _ in range(n_layers)],
             positions=torch.full((batch, max_len), EMPTY, device=device),
             lengths=torch.zeros(batch, dtype=torch.long, device=device),
             seen=torch.zeros(batch, dtype=torch.long, device=device),

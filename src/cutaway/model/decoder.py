@@ -18,7 +18,7 @@ from cutaway.model.positions import Rotation
 class Decoder(Stack):
     """Blocks that see the past, and the memory if there is one."""
 
-    def remember(self, memory: Float[Tensor, "sentence source d_memory"]) -> list[KeysValues]:
+    def remember(self, memory: Float[Tensor, "sentence source d_model"]) -> list[KeysValues]:
         """The keys and values of the encoder's output, for each block."""
         return [block.cross.remember(memory) for block in self if block.cross is not None]
 

@@ -134,13 +134,11 @@ class EncoderDecoderModel(DecoderModel):
         """A cache with room for the keys and values of sources of at most `source` tokens: see `remember`."""
         attention = self.decoder[0].cross
         assert attention is not None
+        device, kind = cache.lengths.device, cache.keys[0].dtype
         shape = (cache.batch, attention.n_heads, source, attention.d_head)
-
-        def room() -> Tensor:
-            return zeros(shape, cache.keys[0].dtype, cache.lengths.device)
-
-        seen = torch.ones(cache.batch, 1, 1, source, dtype=torch.bool, device=cache.lengths.device)
-        return replace(cache, cross=[(room(), room()) for _ in self.decoder], cross_mask=Mask(seen, none_blind=True))
+        seen = torch.ones(cache.batch, 1, 1, source, dtype=torch.bool, device=device)
+        cross = [(zeros(shape, kind, device), zeros(shape, kind, device)) for _ in self.decoder]
+        return replace(cache, cross=cross, cross_mask=Mask(seen, none_blind=True))
 
     def remember(
         self,

@@ -14,46 +14,18 @@ from typing import TYPE_CHECKING
 from cutaway.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from cutaway.pictures.attention_heads import Heads, head_maps
-    from cutaway.pictures.circuit_graph import CircuitGraph
-    from cutaway.pictures.dots import Dots
-    from cutaway.pictures.heat_map import HeatMap
-    from cutaway.pictures.image_evidence import PatchEvidence
-    from cutaway.pictures.lens_table import LensGrid
-    from cutaway.pictures.line_plot import Lines
-    from cutaway.pictures.picture import Picture, read_picture
-    from cutaway.pictures.picture_data import visible_text
-    from cutaway.pictures.word_links import Arcs, ColouredText
+    from cutaway.pictures.attention_heads import Heads as Heads
+    from cutaway.pictures.attention_heads import head_maps as head_maps
+    from cutaway.pictures.circuit_graph import CircuitGraph as CircuitGraph
+    from cutaway.pictures.dots import Dots as Dots
+    from cutaway.pictures.heat_map import HeatMap as HeatMap
+    from cutaway.pictures.image_evidence import PatchEvidence as PatchEvidence
+    from cutaway.pictures.lens_table import LensGrid as LensGrid
+    from cutaway.pictures.line_plot import Lines as Lines
+    from cutaway.pictures.picture import Picture as Picture
+    from cutaway.pictures.picture import read_picture as read_picture
+    from cutaway.pictures.picture_data import visible_text as visible_text
+    from cutaway.pictures.word_links import Arcs as Arcs
+    from cutaway.pictures.word_links import ColouredText as ColouredText
 
-__all__ = [
-    "Arcs",
-    "CircuitGraph",
-    "ColouredText",
-    "Dots",
-    "Heads",
-    "HeatMap",
-    "LensGrid",
-    "Lines",
-    "PatchEvidence",
-    "Picture",
-    "head_maps",
-    "read_picture",
-    "visible_text",
-]
-
-HOMES = {
-    "Arcs": "cutaway.pictures.word_links",
-    "CircuitGraph": "cutaway.pictures.circuit_graph",
-    "ColouredText": "cutaway.pictures.word_links",
-    "Dots": "cutaway.pictures.dots",
-    "Heads": "cutaway.pictures.attention_heads",
-    "HeatMap": "cutaway.pictures.heat_map",
-    "LensGrid": "cutaway.pictures.lens_table",
-    "Lines": "cutaway.pictures.line_plot",
-    "PatchEvidence": "cutaway.pictures.image_evidence",
-    "Picture": "cutaway.pictures.picture",
-    "head_maps": "cutaway.pictures.attention_heads",
-    "read_picture": "cutaway.pictures.picture",
-    "visible_text": "cutaway.pictures.picture_data",
-}
-__getattr__, __dir__ = lazy_names(__name__, HOMES)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -1,7 +1,7 @@
 """Lines: a score over training steps, faithfulness against the size of a circuit, each with its band of doubt."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -15,7 +15,8 @@ from cutaway.pictures.picture_data import Array, check_numbers, number, visible_
 from cutaway.pictures.svg import Markup, cut_label, plain, tag, text_label, width_of
 from cutaway.pictures.terminal import padded_text
 
-WIDTH, HEIGHT, TOP = 560.0, 280.0, 30.0
+WIDTH, HEIGHT, TOP, LEFT = 560.0, 280.0, 30.0, 64.0
+BOTTOM = TOP + HEIGHT
 APART, BOLD = 15.0, 1.2  # lines of names; how much wider bold letters are
 DASHES = (None, "7 4", "2 3", "9 3 2 3", "12 4", "4 2")
 
@@ -86,73 +87,70 @@ class Lines(Picture):
         ]
 
     def drawing(self) -> tuple[tuple[float, float], list[Markup]]:
-        left, bottom = 64.0, TOP + HEIGHT
+        axes, across, down = self._axes()
+        order = np.argsort(self.x, kind="stable").tolist()
+        lines, ends = self._curves(order, across, down)
+        parts = [*axes, *self._areas(order, across, down), *lines, *_end_labels(ends, LEFT + WIDTH + 10, BOTTOM)]
+        right = BOLD * max(width_of(cut_label(name, 24)) for name in self.lines)
+        return (LEFT + WIDTH + right + 38, BOTTOM + 44), parts
+
+    def _axes(self) -> tuple[list[Markup], list[float], Callable[[Array], list[float]]]:
+        """The axes with their names, where each x is, and a function that says where values of y are."""
         x_ticks, y_ticks = self.x_ticks(), self.y_ticks()
         xs = np.log10(self.x) if self.log_x else self.x
         low_x, span_x = float(xs.min()), float(np.ptp(xs)) or 1.0
         low_y, span_y = y_ticks[0], (y_ticks[-1] - y_ticks[0]) or 1.0
-        across = [left + WIDTH * (value - low_x) / span_x for value in xs.tolist()]
-        parts = [
-            tag(
-                "text",
-                self.y_name,
-                x=left - 8 if width_of(self.y_name) < 56 else 4,
-                y=14,
-                class_="dim",
-                text_anchor="end" if width_of(self.y_name) < 56 else None,
-            )
-        ]
-        for value in y_ticks:
-            y = bottom - HEIGHT * (value - low_y) / span_y
-            parts += [
-                tag("path", d=f"M{plain(left)} {plain(y)}h{plain(WIDTH)}", class_="rule"),
-                tag("text", number(value), x=left - 8, y=y + 4, text_anchor="end", class_="dim"),
-            ]
-        for value in x_ticks:
-            x = left + WIDTH * ((math.log10(value) if self.log_x else value) - low_x) / span_x
-            parts += [
-                tag("path", d=f"M{plain(x)} {plain(bottom)}v5", class_="rule"),
-                tag("text", number(value, 4), x=x, y=bottom + 19, text_anchor="middle", class_="dim"),
-            ]
-        parts.append(tag("text", self.x_name, x=left + WIDTH, y=bottom + 36, text_anchor="end", class_="dim"))
 
         def down(y: Array) -> list[float]:
             with np.errstate(invalid="ignore"):
-                return (bottom - HEIGHT * (y - low_y) / span_y).tolist()
+                return (BOTTOM - HEIGHT * (y - low_y) / span_y).tolist()
 
-        order = np.argsort(self.x, kind="stable").tolist()
+        short = width_of(self.y_name) < 56
+        at, anchor = (LEFT - 8, "end") if short else (4, None)
+        parts = [tag("text", self.y_name, x=at, y=14, class_="dim", text_anchor=anchor)]
+        for value, y in zip(y_ticks, down(np.array(y_ticks)), strict=True):
+            parts += [
+                tag("path", d=f"M{plain(LEFT)} {plain(y)}h{plain(WIDTH)}", class_="rule"),
+                tag("text", number(value), x=LEFT - 8, y=y + 4, text_anchor="end", class_="dim"),
+            ]
+        for value in x_ticks:
+            x = LEFT + WIDTH * ((math.log10(value) if self.log_x else value) - low_x) / span_x
+            parts += [
+                tag("path", d=f"M{plain(x)} {plain(BOTTOM)}v5", class_="rule"),
+                tag("text", number(value, 4), x=x, y=BOTTOM + 19, text_anchor="middle", class_="dim"),
+            ]
+        parts.append(tag("text", self.x_name, x=LEFT + WIDTH, y=BOTTOM + 36, text_anchor="end", class_="dim"))
+        return parts, [LEFT + WIDTH * (value - low_x) / span_x for value in xs.tolist()], down
+
+    def _areas(
+        self, order: Sequence[int], across: Sequence[float], down: Callable[[Array], list[float]]
+    ) -> Iterator[Markup]:
+        """The bands."""
         for i, name in enumerate(self.lines):
             if name in self.bands:
                 low, high = (down(side) for side in self.bands[name])
-                parts += [
-                    tag("path", d=_area(run, across, low, high), class_=f"f{i}", opacity="0.18")
-                    for run in _runs(order, low, high)
-                ]
-        ends: list[tuple[float, str, int]] = []
+                for run in _runs(order, low, high):
+                    yield tag("path", d=_area(run, across, low, high), class_=f"f{i}", opacity="0.18")
+
+    def _curves(
+        self, order: Sequence[int], across: Sequence[float], down: Callable[[Array], list[float]]
+    ) -> tuple[list[Markup], list[tuple[float, str, int]]]:
+        """The lines, and the y, name and number of the end of each; few points get circles."""
+        parts: list[Markup] = []
+        ends: dict[str, tuple[float, str, int]] = {}
         for n, ((name, line), dash) in enumerate(zip(self.lines.items(), DASHES, strict=False)):
             at = down(line)
+            how: dict[str, Any] = {"fill": "none", "class_": f"s{n}", "stroke_width": 2, "stroke_dasharray": dash}
             inside = [tag("title", name)]
             for run in _runs(order, at):
                 d = "M" + "L".join(f"{plain(across[i])} {plain(at[i])}" for i in run)
-                inside.append(
-                    tag(
-                        "path",
-                        d=d,
-                        fill="none",
-                        class_=f"s{n}",
-                        stroke_width=2,
-                        stroke_dasharray=dash,
-                        stroke_linejoin="round",
-                    )
-                )
+                inside.append(tag("path", d=d, **how, stroke_linejoin="round"))
                 level = len(run) > 1 and len({at[i] for i in run}) == 1  # the same everywhere: no points of its own
                 if len(run) == 1 or (len(order) <= 24 and not level):
                     inside += [tag("circle", cx=across[i], cy=at[i], r=3, class_=f"f{n}") for i in run]
-                ends = [end for end in ends if end[1] != name] + [(at[run[-1]], name, n)]
+                ends[name] = at[run[-1]], name, n
             parts.append(tag("g", *inside))
-        parts += _end_labels(ends, left + WIDTH + 10, bottom)
-        right = BOLD * max(width_of(cut_label(name, 24)) for name in self.lines)
-        return (left + WIDTH + right + 38, bottom + 44), parts
+        return parts, list(ends.values())
 
     def y_ticks(self) -> list[float]:
         shown = np.concatenate([y.ravel() for y in (*self.lines.values(), *self.bands.values())])

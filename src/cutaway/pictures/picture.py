@@ -87,7 +87,7 @@ class Picture(ABC):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Picture":
-        kind = KINDS.get(str(data.get("kind")))
+        kind = _kind_of(str(data.get("kind")))
         if kind is None:
             raise CheckpointError(f"{data.get('kind')!r} is no kind of picture: {', '.join(filter(None, KINDS))}")
         given = {name: _unpacked(value) for name, value in data.items() if name != "kind"}
@@ -118,6 +118,16 @@ class Picture(ABC):
         with replacing(path) as temporary:
             temporary.write_text(made, encoding="utf-8", newline="\n")
         return path
+
+
+def _kind_of(name: str) -> type[Picture] | None:
+    """The class of this kind. Classes are imported when they are first used, so perhaps none is known yet."""
+    if name not in KINDS:
+        from cutaway import pictures
+
+        for each in pictures.__all__:
+            getattr(pictures, each)
+    return KINDS.get(name)
 
 
 def read_picture(path: str | Path) -> Picture:

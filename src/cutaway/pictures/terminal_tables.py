@@ -17,6 +17,14 @@ GAP = 2  # cells between columns
 WORD = 16  # letters of a word in a row's name
 
 
+def stdout() -> "Console":
+    """As wide as the terminal; a file or a pipe gets whole lines."""
+    from cutaway.pictures.console import Console
+
+    terminal = Console()
+    return terminal if terminal.is_terminal else Console(width=100_000)
+
+
 def grid(title: str = "", *, header: bool = False) -> Any:
     from rich.table import Table
 

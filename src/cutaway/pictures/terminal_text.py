@@ -1,4 +1,4 @@
-"""Text and JSON for a terminal: control characters are escaped, and a minus sign is as wide as a plus."""
+"""Text, numbers and JSON for a terminal: control characters are escaped, and a minus sign is as wide as a plus."""
 
 import json
 import math
@@ -20,6 +20,15 @@ def visible_controls(text: str) -> str:
 def minus(text: str) -> str:
     """With − in place of -, as in all pictures: it is as wide as +."""
     return text.replace("-", "−")
+
+
+def human(n: int | float, unit: str) -> str:
+    """Three digits and a power of 1000: 124 MB, 1.50 GFLOP."""
+    power = 0
+    while n >= 999.5 and power < 5:
+        n, power = n / 1000, power + 1
+    digits = 0 if power == 0 or n >= 99.95 else 1 if n >= 9.995 else 2
+    return f"{n:.{digits}f} {' kMGTP'[power].strip()}{unit}"
 
 
 def json_text(data: Any, indent: int | None = None) -> str:

@@ -14,6 +14,7 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import Scope
 
 from cutaway.decoding.engine.scheduler import Overloaded
@@ -22,6 +23,7 @@ from cutaway.errors import CutawayError, UnknownArgument
 
 OPTION = re.compile(r"([a-z][a-z_]*)(?:\[\d+\])?[=:]|.*? has no argument '([^']*)'")  # at the start of a message
 RETRY_SECONDS = "1"
+GONE = 499  # the status that logs show when a client left before its answer
 
 
 class RefusedRequest(CutawayError):
@@ -80,6 +82,12 @@ class OutOfTime(RefusedRequest):
     headers: ClassVar[Mapping[str, str]] = {"x-should-retry": "false"}
 
 
+class ClientGone(RefusedRequest):
+    """Nobody waits for the answer any longer; nobody reads this, either."""
+
+    status = GONE
+
+
 class ErrorAnswer:
     """What a client is told about an error: `status`, `headers`, and `body`."""
 
@@ -105,6 +113,8 @@ class ErrorAnswer:
                 first = error.errors()[0]
                 param = str(first["loc"][-1])
                 message = f"{param}: {first['msg']}"
+            case ClientDisconnect():
+                self.status, message = GONE, "the client has left"
             case HTTPException():  # no such route, or no such method
                 self.status, self.headers = error.status_code, error.headers or {}
                 message = str(error.detail)

@@ -17,13 +17,12 @@ from uuid import uuid4
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cutaway.serving.errors import BodyTooLarge, BodyTooSlow, ForbiddenOrigin, WrongKey, answer_to
+from cutaway.serving.errors import GONE, BodyTooLarge, BodyTooSlow, ForbiddenOrigin, WrongKey, answer_to
 from cutaway.serving.logs import log_event, log_exception
 from cutaway.serving.service import Service
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
 REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)  # a client's own id is taken if it looks like one
-GONE = 499  # the status that logs show when the client left before its answer
 
 
 class Watched:

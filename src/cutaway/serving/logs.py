@@ -12,15 +12,18 @@ import traceback
 from datetime import UTC, datetime
 from typing import Any
 
+OWN = ("cutaway", "uvicorn")  # whose messages hold nobody's text
 logger = logging.getLogger("cutaway.serving")
 
 
 class JsonLines(logging.Formatter):
-    """A record as one line; its own fields are in `extra={"fields": …}`."""
+    """A record as one line; its own fields are in `extra={"fields": …}`. What other packages say may quote anything:
+    their messages are left out."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        line: dict[str, Any] = {"time": moment, "level": record.levelname.lower(), "event": record.getMessage()}
+        event = record.getMessage() if record.name.split(".")[0] in OWN else f"a message of {record.name}"
+        line: dict[str, Any] = {"time": moment, "level": record.levelname.lower(), "event": event}
         line |= getattr(record, "fields", {})
         if record.exc_info and record.exc_info[1] is not None:
             line |= exception_fields(record.exc_info[1])
@@ -42,10 +45,9 @@ def log_exception(error: BaseException, **fields: Any) -> None:
 
 
 def start_logging() -> None:
-    """Sends our logs and uvicorn's to stderr as lines of JSON."""
+    """Sends all logs to stderr as lines of JSON; of other packages warnings only."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    for name in ("cutaway.serving", "uvicorn", "uvicorn.error"):
-        its = logging.getLogger(name)
-        its.handlers, its.propagate = ([] if name == "uvicorn.error" else [handler]), name == "uvicorn.error"
-        its.setLevel(logging.INFO)
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    for name in OWN:
+        logging.getLogger(name).setLevel(logging.INFO)

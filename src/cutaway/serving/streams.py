@@ -10,18 +10,12 @@ from fastapi import Request
 from fastapi.responses import StreamingResponse
 from starlette.types import Send
 
-from cutaway.serving.errors import ErrorAnswer, RefusedRequest
+from cutaway.serving.errors import ClientGone, ErrorAnswer
 from cutaway.serving.logs import log_exception
 
 R = TypeVar("R")
 PING = ": ping\n\n"  # a comment: it keeps the connection alive, and clients skip it
 DONE = "data: [DONE]\n\n"
-
-
-class ClientGone(RefusedRequest):
-    """Nobody waits for the answer any longer; nobody reads this, either."""
-
-    status = 499
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, R]) -> R:

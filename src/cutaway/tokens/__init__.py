@@ -11,22 +11,12 @@ from cutaway.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cutaway.tokens.gguf import gguf_tokenizer as gguf_tokenizer
-    from cutaway.tokens.readers import find_tokenizer as find_tokenizer
     from cutaway.tokens.sentencepiece_bpe import llama2c_tokenizer as llama2c_tokenizer
     from cutaway.tokens.tokenizer import Encoded as Encoded
     from cutaway.tokens.tokenizer import Tokenizer as Tokenizer
+    from cutaway.tokens.tokenizer import find_tokenizer as find_tokenizer
     from cutaway.tokens.tokenizer_training import train_tokenizer as train_tokenizer
     from cutaway.tokens.trace import Trace as Trace
     from cutaway.tokens.trace import trace_tokens as trace_tokens
 
-HOMES = {
-    "Encoded": "tokenizer",
-    "Tokenizer": "tokenizer",
-    "Trace": "trace",
-    "find_tokenizer": "readers",
-    "gguf_tokenizer": "gguf",
-    "llama2c_tokenizer": "sentencepiece_bpe",
-    "trace_tokens": "trace",
-    "train_tokenizer": "tokenizer_training",
-}
-__getattr__, __dir__ = lazy_names(__name__, {name: f"cutaway.tokens.{home}" for name, home in HOMES.items()})
+__getattr__, __dir__ = lazy_names(__name__)

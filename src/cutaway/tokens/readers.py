@@ -1,6 +1,5 @@
-"""The tokenizer of a published folder, in whichever format it comes.
+"""The tokenizers of published folders without a tokenizer.json.
 
-tokenizer.json             any kind
 vocab.json + merges.txt    byte-level BPE: GPT-2, RoBERTa; BPE over lower-cased words: GPT
 vocab.txt                  WordPiece: BERT
 """
@@ -12,11 +11,10 @@ from tokenizers import Tokenizer as Backend
 
 from cutaway.errors import CheckpointError
 from cutaway.files import MEGABYTE, naming, read_bytes, read_json
-from cutaway.folders import finish_replacing
 from cutaway.tokens.library_errors import damaged_tokenizer
 from cutaway.tokens.pipeline import byte_level, split_merges, with_special, wordpiece
 from cutaway.tokens.roles import CONFIG, stated_roles, stated_template
-from cutaway.tokens.tokenizer import FILE, Tokenizer
+from cutaway.tokens.tokenizer import Tokenizer
 
 FORMS = "tokenizer.json, vocab.txt, vocab.json with merges.txt"
 UNREAD = ("tokenizer.model", "spiece.model", "source.spm", "sentencepiece.bpe.model")
@@ -24,11 +22,8 @@ WITHOUT = "to import the model without it: `--no-tokenizer`, in Python `import_m
 VOCAB_LIMIT = 64 * MEGABYTE
 
 
-def find_tokenizer(folder: Path) -> Tokenizer | None:
-    """The tokenizer of a folder, in whichever format it is; None if there is none."""
-    finish_replacing(folder)
-    if (folder / FILE).exists():
-        return Tokenizer.load(folder)
+def older_tokenizer(folder: Path) -> Tokenizer | None:
+    """The tokenizer in the files that were usual before tokenizer.json; None if there are none."""
     tokenizer = None
     if (folder / "vocab.json").exists() and (folder / "merges.txt").exists():
         tokenizer = _read_bpe(folder)

@@ -19,7 +19,6 @@ from cutaway.files import MEGABYTE, naming, parse_json, read_bytes, replacing, w
 from cutaway.folders import TOKENIZER, finish_replacing, replacing_folder
 from cutaway.tokens.expansion import refuse_growth
 from cutaway.tokens.library_errors import damaged_tokenizer, input_errors, refuse_broken_charsmap
-from cutaway.tokens.marks import continuing_ids
 from cutaway.tokens.roles import CONFIG, find_roles, find_tags, stated_roles, stated_template, tag_token
 
 FILE = "tokenizer.json"
@@ -176,6 +175,8 @@ class Tokenizer:
         Exact for WordPiece, an approximation for others: see `cutaway.tokens.marks.continuing_ids`. Special tokens
         never continue a word.
         """
+        from cutaway.tokens.marks import continuing_ids
+
         special = set(self.special_ids().values())
         continuing = continuing_ids(self.backend)
         return [id in continuing and id not in special for id in range(self.vocab_size)]
@@ -253,6 +254,16 @@ class Tokenizer:
         for second in (None, "a"):
             with suppress(InputError):
                 self.decode(self.encoding("a", second, True).ids, skip_special=False)
+
+
+def find_tokenizer(folder: Path) -> Tokenizer | None:
+    """The tokenizer of a folder, in whichever format it is; None if there is none."""
+    finish_replacing(folder)
+    if (folder / FILE).exists():
+        return Tokenizer.load(folder)
+    from cutaway.tokens.readers import older_tokenizer
+
+    return older_tokenizer(folder)
 
 
 def _encoded(encoding: tokenizers.Encoding) -> Encoded:

@@ -49,9 +49,6 @@ class Checkpoint:
     def tensors(self, name: str) -> TensorSource:
         return open_tensors(self.path / f"{name}.safetensors")
 
-    def has(self, name: str) -> bool:
-        return (self.path / f"{name}.safetensors").exists()
-
 
 def write_checkpoint(
     folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]

@@ -21,7 +21,7 @@ from cutaway.model.blocks import Block
 from cutaway.model.embeddings import Embedding, PatchEmbedding
 from cutaway.model.encoder import Stack
 from cutaway.model.model import Model
-from cutaway.training.cuda_graphs import LossOf
+from cutaway.training.loop import LossOf
 
 MOST_TIMES = 256  # a part may be compiled: once per shape, kind of mask, cross-attention or not, …
 

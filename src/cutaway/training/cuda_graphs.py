@@ -11,7 +11,7 @@ no difference to dropout, nor to a run that is resumed. A watched model is not r
 show.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,18 +21,10 @@ from cutaway.errors import ConfigError
 from cutaway.model.model import Model
 from cutaway.model.tap import watching
 from cutaway.objectives.objective import Tensors
+from cutaway.training.loop import LossOf, add_gradient
 
-LossOf = Callable[[Model, Tensors], Tensor]
 Shape = tuple[tuple[str, torch.Size, torch.dtype], ...]
 MOST = 64  # shapes that are recorded; each keeps a gradient in memory
-
-
-def add_gradient(model: Model, loss_of: LossOf, autocast: torch.dtype | None, part: Tensors) -> Tensor:
-    """Adds the gradient of one part to what is there; the share of each term in the loss."""
-    with torch.autocast(model.device.type, autocast, enabled=autocast is not None):
-        shares = loss_of(model, part)
-    shares.sum().backward()
-    return shares.detach()
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,11 @@ from cutaway.errors import ConfigError, CutawayError
 from cutaway.model.model import Model
 from cutaway.objectives.objective import Objective, Tensors
 from cutaway.training.average import MovingAverage
-from cutaway.training.cuda_graphs import Captured, LossOf, add_gradient
 from cutaway.training.feed import SCALE, StepBatch
 from cutaway.training.optimizer import Optimizer, clipping, gradient_length
 from cutaway.training.parallel import ProcessGroup
 
+LossOf = Callable[[Model, Tensors], Tensor]
 MOST_IN_A_ROW = 10
 DROPOUT = 103  # what random numbers are for, as in the feed
 
@@ -48,7 +48,7 @@ class Run:
     clip: float = 1.0
     spike: float = 0.0
     average: MovingAverage | None = None
-    captured: Captured | None = None  # on a GPU: the passes as graphs
+    captured: Callable[[Tensors], Tensor] | None = None  # on a GPU: `add_gradient`, recorded as CUDA graphs
     group: ProcessGroup = field(default_factory=ProcessGroup)
     seed: int = 0  # of dropout
     step: int = 0
@@ -121,6 +121,14 @@ def take_step(run: Run, batch: StepBatch, rate: float) -> StepResult:
     if run.average is not None:
         run.average.update(run.step, skip)
     return StepResult(batch, terms, length, skip)
+
+
+def add_gradient(model: Model, loss_of: LossOf, autocast: torch.dtype | None, part: Tensors) -> Tensor:
+    """Adds the gradient of one part to what is there; the share of each term in the loss."""
+    with torch.autocast(model.device.type, autocast, enabled=autocast is not None):
+        shares = loss_of(model, part)
+    shares.sum().backward()
+    return shares.detach()
 
 
 def _draw_anew(run: Run, step: int, part: int) -> None:

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from cutaway.bundled.cards import front_matter
+from cutaway.bundled.info import front_matter
 from cutaway.model.model import Model
 from cutaway.training.recipe import Recipe
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
+from cutaway.errors import ConfigError
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelPart:
@@ -154,6 +156,15 @@ class Recipe:
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
+
+
+def directions_of(recipe: Recipe) -> list[tuple[str, str]]:
+    """The directions of a translator: (en, de) for "en-de"; a target may be pt-BR."""
+    ways = [way.partition("-") for way in recipe.data.directions]
+    for source, _, target in ways:
+        if not source or not target:
+            raise ConfigError(f"data.directions={list(recipe.data.directions)}: write each as en-de, source and target")
+    return [(source, target) for source, _, target in ways]
 
 
 def unknown_key(key: str, table: str, known: Sequence[str]) -> str:

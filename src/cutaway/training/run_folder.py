@@ -18,12 +18,11 @@ from cutaway.files import lock_file, read_json, replacing
 from cutaway.folders import files_in, finish_replacing
 from cutaway.training.checkpoint import HALF_WRITTEN, checkpoints
 from cutaway.training.recipe import Recipe
-from cutaway.training.recipe_file import to_toml
-from cutaway.training.toml_files import read_toml
+from cutaway.training.recipe_file import read_toml, to_toml
 
-RUN = (  # the names in run/
-    "lock", "log.jsonl", "recipe.toml", "begun.json", "done.json", "checkpoints", "events.out.tfevents.*",
-)  # fmt: skip
+LOCK, TENSORBOARD = "lock", "events.out.tfevents.*"
+RUN_BEFORE_LOCK = (TENSORBOARD,)  # the names in run/: everything else is written by whoever holds the lock
+RUN = (LOCK, "log.jsonl", "recipe.toml", "begun.json", "done.json", "checkpoints", *RUN_BEFORE_LOCK)
 
 
 class RunFolder:
@@ -57,7 +56,8 @@ class RunFolder:
             return
         if known and checkpoints(self.checkpoints):
             raise CheckpointError(f"{self.out} holds a run already: continue it with --resume, or choose another --out")
-        unknown = [path for path in files_in(self.run) if not any(fnmatch(path.name, name) for name in RUN)]
+        ours = RUN if (self.run / LOCK).exists() else RUN_BEFORE_LOCK
+        unknown = [path for path in files_in(self.run) if not any(fnmatch(path.name, name) for name in ours)]
         there = [path for path in (*files_in(self.out), *unknown) if path != self.run]
         if others := [path for path in there if not HALF_WRITTEN.fullmatch(path.name)]:
             is_model = (self.out / "config.json").exists()
@@ -69,7 +69,7 @@ class RunFolder:
         """Holds the lock of the folder: one trainer at a time. The system releases it when the process ends."""
         try:
             self.run.mkdir(parents=True, exist_ok=True)
-            file = (self.run / "lock").open("a+")
+            file = (self.run / LOCK).open("a+")
         except OSError as error:
             raise CheckpointError(f"{self.run} cannot be written: {error.strerror}") from None
         with file:

@@ -69,6 +69,11 @@ def plain_values(value: Any) -> Any:
     return [plain_values(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
+def as_floats(scores: dict[str, Any]) -> dict[str, float]:
+    """Undoes `plain_values`."""
+    return {name: float(value) for name, value in scores.items()}
+
+
 def read_log(path: Path) -> Iterator[Event]:
     """The events of a log; truncated and invalid lines are left out."""
     try:

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from cutaway.bundled import names, said
-from cutaway.checkpoints import load, tokenizer_of
 from cutaway.data.corpus import digest
 from cutaway.errors import ConfigError
 from cutaway.families import build, config_of
@@ -47,7 +46,11 @@ def refuse_unknown_model(recipe: Recipe) -> None:
 
 def starting_tokenizer(recipe: Recipe) -> Tokenizer | None:
     """The tokenizer of the starting model."""
-    return None if recipe.model.start is None else tokenizer_of(recipe.model.start)
+    if recipe.model.start is None:
+        return None
+    from cutaway.checkpoints import tokenizer_of
+
+    return tokenizer_of(recipe.model.start)
 
 
 def refuse_another_tokenizer(recipe: Recipe, own: Tokenizer | None, used: Tokenizer | None) -> None:
@@ -70,6 +73,8 @@ def starting_model(recipe: Recipe, numbers: dict[str, Any], device: torch.device
         config = known.with_(**(_fitting(known, numbers) | task | recipe.model.changes))
         model = build(config, seed=recipe.seed, device=device)
         return model, [name for name, _ in model.named_parameters()]
+    from cutaway.checkpoints import load
+
     assert recipe.model.start is not None
     old = load(recipe.model.start)
     numbers = {name: value for name, value in numbers.items() if name in OF_THE_DATA}

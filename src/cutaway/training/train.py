@@ -7,7 +7,6 @@ from typing import Any, get_type_hints
 
 from cutaway.arguments import checked
 from cutaway.errors import ConfigError
-from cutaway.training.presets import recipe_for
 from cutaway.training.recipe import Recipe, unknown_key
 from cutaway.training.recipe_file import change, read_recipe, recipe_from, toml_value
 from cutaway.training.run_folder import RunFolder
@@ -59,6 +58,8 @@ def choose_recipe(paths: Sequence[Path], out: Path, changes: Sequence[str], *, r
             return recipe_from(_with_changes(values, changes), str(folder.recipe))
     if not paths:
         raise ConfigError("name a recipe (.toml) or files to train on, or continue the run in --out with --resume")
+    from cutaway.training.presets import recipe_for
+
     return recipe_for(paths, changes)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from cutaway.errors import CheckpointError
-from cutaway.files import read_json, write_json
+from cutaway.files import damage, read_json, write_json
 from cutaway.training.average import weights_of
 from cutaway.training.checkpoint import Checkpoint, checkpoints, clean, keep_newest, newest
 from cutaway.training.datasets import prepare
@@ -23,7 +23,7 @@ from cutaway.training.parallel import join_group
 from cutaway.training.recipe import Recipe
 from cutaway.training.resume import depends_on, refuse_another_run, restore, save_run
 from cutaway.training.run_folder import RunFolder
-from cutaway.training.run_log import Listener, RunLog, plain_values
+from cutaway.training.run_log import Listener, RunLog, as_floats, plain_values
 from cutaway.training.schedule import rate_at
 from cutaway.training.speed import FlopCounter, Lap, peak_flops
 from cutaway.training.start_run import start_run
@@ -81,7 +81,8 @@ class Trainer:
                 self._continue_from(found)
             if self.group.leads and self.run.step == 0:
                 write_json(self.folder.begun, self._depends_on())
-            stack.enter_context(self.interruption.listen(self._tell))
+            # notes for listeners alone: a line of the file may be half written when a signal comes
+            stack.enter_context(self.interruption.listen(lambda text: self.log.tell({"event": "note", "text": text})))
             yield
 
     def _take_folder(self, resume: bool) -> None:
@@ -124,7 +125,8 @@ class Trainer:
         """The newest whole checkpoint; before there was one, the run starts at step 0."""
         if not checkpoints(self.folder.checkpoints):
             if self.folder.begun.exists():
-                refuse_another_run(read_json(self.folder.begun), self._depends_on(), self.folder.out)
+                with damage(self.folder.begun, "is damaged, remove it"):
+                    refuse_another_run(read_json(self.folder.begun), self._depends_on(), self.folder.out)
             self._note("there was no checkpoint yet: the run starts at step 0")
             return None
         found = newest(self.folder.checkpoints, self._note)
@@ -140,7 +142,7 @@ class Trainer:
         restore(self.run, found, self.device)
         state = found.state
         self.seconds_before, self.flops = state["seconds"], state["flops"]
-        self.scores = _as_floats(state["scores"])
+        self.scores = as_floats(state["scores"])
         self.group.wait()  # until all processes have read it
         if self.group.leads:
             self._remove_old_checkpoints()  # a kill may have come between a checkpoint and the removal of older ones
@@ -165,7 +167,8 @@ class Trainer:
         stop_early = self._patience_is_over()  # a resumed run may have stopped early
         ended = self.folder.is_done()
         if ended:
-            self.scores = _as_floats(read_json(self.folder.done).get("scores", self.scores))
+            with damage(self.folder.done, "is damaged, remove it"):
+                self.scores = as_floats(read_json(self.folder.done).get("scores", self.scores))
             self._note(f"this run is done: its model is in {self.folder.out}")
         with feed.ahead(run.step, run.step if ended or stop_early else steps) as batches:
             for batch in batches:
@@ -297,12 +300,3 @@ class Trainer:
 
     def _note(self, text: str) -> None:
         self.log({"event": "note", "text": text})
-
-    def _tell(self, text: str) -> None:
-        """A note for listeners, not for the file: a line may be half written when a signal comes."""
-        self.log.tell({"event": "note", "text": text})
-
-
-def _as_floats(scores: dict[str, Any]) -> dict[str, float]:
-    """Undoes `plain_values`."""
-    return {name: float(value) for name, value in scores.items()}

@@ -1,8 +1,9 @@
 """The ladder: the same text, the same held-out bytes, and numbers that can be computed again in another way."""
 
 import json
+import shutil
 from itertools import count, pairwise
-from math import log2
+from math import log2, nan
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from cutaway.before.ladder.compare import compare
 from cutaway.before.ladder.rungs import NAMES, Counting
-from cutaway.before.ladder.split_text import read_parts, tokenised
+from cutaway.before.ladder.split_text import read_parts, refuse_marks, tokenised
 from cutaway.before.ladder.table import hurried
 from cutaway.before.ladder.train_network import (
     NETWORKS,
@@ -281,6 +282,34 @@ def test_another_text_or_setting_does_not_go_on(ladder, tmp_path):
     write_json(out / "compare.json", begun)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("name", "order-6"), ("parameters", "7"), ("seconds", None), ("sample", 5), ("steps", [1]), ("counts", None)],
+)
+def test_a_row_that_is_not_as_we_write_it_is_refused(name, value, ladder, tmp_path):
+    files, out = [ladder[1].parent / name for name in ("text.txt", "other.txt")], tmp_path / "out"
+    shutil.copytree(ladder[1], out)
+    begun = read_json(out / "compare.json")
+    begun["rungs"][1][name] = value
+    write_json(out / "compare.json", begun)
+    told = "work" if name == "counts" else name
+    with pytest.raises(CheckpointError, match=f"is damaged: .* the {told} of a rung"):
+        compare(files, out, resume=True, steps=4, changes=TINY)
+
+
+@pytest.mark.parametrize("damage", [
+    lambda scores: scores[:-1], lambda scores: scores[None], lambda scores: scores * nan, lambda scores: -scores,
+    lambda scores: scores * (1 + 1e-6),
+])  # fmt: skip
+def test_scores_that_are_not_those_of_the_table_are_refused(damage, ladder, tmp_path):
+    files, out = [ladder[1].parent / name for name in ("text.txt", "other.txt")], tmp_path / "out"
+    shutil.copytree(ladder[1], out)
+    path = out / "scores" / "classes.npy"
+    np.save(path, damage(np.load(path)))
+    with pytest.raises(CheckpointError, match=r"classes\.npy is damaged"):
+        compare(files, out, resume=True, steps=4, changes=TINY)
+
+
 def test_marks_of_the_tokenizer_are_no_text(tmp_path):
     files = [written(tmp_path, TEXT), written(tmp_path, TEXT.replace("Rome", "<eos> Rome", 1), "marked.txt")]
     with pytest.raises(InputError, match=r"marked\.txt contains <eos>, a special token of the tokenizer"):
@@ -290,6 +319,16 @@ def test_marks_of_the_tokenizer_are_no_text(tmp_path):
     assert sum(map(len, ids)) == len("".join(parts.held_out).encode())  # bytes, each a token: marks stand in training
 
 
+@pytest.mark.parametrize(("share", "part"), [(0.5, "train"), (0.87, "valid"), (0.96, "held_out")])
+def test_a_mark_is_refused_in_every_part(share, part, tmp_path):
+    at = int(share * len(TEXT))
+    files = [written(tmp_path, f"{TEXT[:at]} <eos> {TEXT[at:]}")]
+    parts = read_parts(files)
+    assert "<eos>" in "".join(getattr(parts, part))
+    with pytest.raises(InputError, match=r"text\.txt contains <eos>, a special token of the tokenizer"):
+        refuse_marks(files, parts, tokenised(parts, tmp_path / "text").tokenizer)
+
+
 def test_classes_look_at_as_many_tokens_as_the_guide_says(models):
     assert models["classes"].model.order == 3 + 1
 
@@ -297,6 +336,12 @@ def test_classes_look_at_as_many_tokens_as_the_guide_says(models):
 def test_too_little_is_named(tmp_path):
     with pytest.raises(InputError, match=r"text\.txt has 5 characters: too little"):
         read_parts([written(tmp_path, "a b c")])
+    with pytest.raises(InputError, match=r"19 characters: too little for training and for testing; at least 20"):
+        read_parts([written(tmp_path, "a b c d e f g h i j")])
+    parts = read_parts([written(tmp_path, "a b c d e f g h i jk")])
+    assert (
+        "".join(text for part in (parts.train, parts.valid, parts.held_out) for text in part) == "a b c d e f g h i jk"
+    )
     with pytest.raises(InputError, match=r"text\.txt has no white space where"):
         read_parts([written(tmp_path, "a" * 100)])
 

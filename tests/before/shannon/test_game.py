@@ -43,6 +43,7 @@ def test_short_texts_have_fewer_rounds():
     assert few.known == (0, 2)
     assert few.asked == (0, 2, 50)
     assert len(few.rounds) == 9 + 7
+    assert Game.of("ten words", known=(0, 2), samples=10**18, whole=True).rounds == few.rounds  # and at once
     with pytest.raises(InputError, match=r"fewer than two letters a–z, .* --letters all, or give more"):
         Game.of("!!", known=(0,))
     with pytest.raises(InputError, match=r"fewer than two characters, .*from: give more"):

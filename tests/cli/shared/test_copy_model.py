@@ -119,6 +119,30 @@ def test_force_replaces_models_and_nothing_else(published, tmp_path):
     assert [file.name for file in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
 
 
+@pytest.mark.parametrize("command", ["import", "export", "pack"])
+def test_a_config_of_another_program_is_no_model(command, published, tmp_path):
+    app = tmp_path / "app"
+    app.mkdir()
+    mine = {"config.json": '{"port": 80}', "vocab.txt": "mine", "tokenizer.json": "{}", "README.md": "mine"}
+    for name, text in mine.items():
+        (app / name).write_text(text)
+    refused = cutaway(command, published, app, "--force")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "holds other files and no model" in refused.stderr
+    assert {file.name: file.read_text() for file in app.iterdir()} == mine
+
+
+WEIGHTS = ["model.safetensors", "model-00001-of-00002.safetensors", "model.bin", "model.onnx", "encoder.onnx"]
+
+
+@pytest.mark.parametrize("weights", [*WEIGHTS, "pytorch_model.bin"])
+def test_a_config_with_weights_beside_it_is_a_model_that_force_replaces(weights, published, tmp_path):
+    (tmp_path / "out").mkdir()
+    for name in ("config.json", weights):
+        (tmp_path / "out" / name).write_text("{}")
+    assert cutaway("import", published, tmp_path / "out", "--force").exit_code == 0
+
+
 @pytest.mark.parametrize("command", ["import", "export"])
 def test_a_model_is_not_written_over_itself(command, published):
     refused = cutaway(command, published, published, "--force")
@@ -132,7 +156,8 @@ def test_what_is_not_there_is_named_and_nothing_is_written(command, tmp_path):
     assert refused.exit_code == 2
     assert "does not exist" in refused.stderr
     assert not (tmp_path / "out").exists()
-    (tmp_path / "config.json").write_text("{}")
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_text("{}")
     assert "does not exist" in cutaway(command, tmp_path / "nothing", tmp_path, "--force").stderr
     (tmp_path / "file").write_text("x")
     assert "is a file" in cutaway(command, tmp_path, tmp_path / "file").stderr

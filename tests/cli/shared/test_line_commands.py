@@ -98,6 +98,19 @@ def test_lines_are_counted_where_they_can_be(tmp_path):
 
 # --- going on ---------------------------------------------------------------------------------------------------------
 
+
+@pytest.mark.parametrize("name", ["in", "other/../in", "link"])
+def test_a_file_that_is_read_is_not_written(name: str, model: Path, tmp_path: Path):
+    (tmp_path / "in").write_text("Hi\n")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    files = ["--input", tmp_path / "in", "--output", tmp_path / name, "--resume"]
+    refused = CliRunner().invoke(cli.app, ["translate", "--model", *map(str, [model, *files])])
+    assert refused.exit_code == 2
+    assert "in is read and written: give another --output" in refused.stderr
+    assert (tmp_path / "in").read_text() == "Hi\n"
+
+
 LIKE = ["a man sleeps", "he is awake"]
 MODELS: dict[str, tuple[Callable[[], Model], Callable[[], Tokenizer], list[str]]] = {
     "embed": (lambda: tiny("bert", task="hidden", dtype=torch.float32), wordpiece, LIKE),

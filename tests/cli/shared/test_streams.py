@@ -1,6 +1,7 @@
 """Others' words are shown, not obeyed, wherever a command writes them; and a stdout that takes nothing more is no
 traceback."""
 
+import errno
 import io
 import json
 import os
@@ -13,11 +14,10 @@ from typer.testing import CliRunner
 
 from cutaway import cli
 from cutaway.bundled import HERE
-from cutaway.cli.shared.console import Console
 from cutaway.cli.shared.options import locate_model
-from cutaway.cli.shared.streams import Stream, safe_streams
-from cutaway.cli.shared.tables import json_text
-from cutaway.cli.shared.wording import visible_controls
+from cutaway.cli.shared.streams import Stream, safe_streams, unwritable
+from cutaway.pictures.console import Console
+from cutaway.pictures.terminal_text import json_text, visible_controls
 
 ODD = "a\x1b[31mb\x07c\x9b2Jd\re"
 BY_RICH = r"a\x1b[31mbc\x9b2Jde"  # which drops the bell and what returns to the first column
@@ -49,6 +49,18 @@ def test_prints_to_a_terminal_and_to_stderr_are_shown(terminal: bool, monkeypatc
     assert first == (SHOWN if terminal else ODD) + r" \udce9"
     assert second in ("", f"\x1b[31m[bold] :smile: {BY_RICH}\x1b[0m")
     assert err.buffer.getvalue().decode() == SHOWN + "\n"  # type: ignore[attr-defined]
+
+
+def test_only_what_stands_behind_stdout_is_taken_for_stdout(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    full, gone = (OSError(number, os.strerror(number)) for number in (errno.ENOSPC, errno.EPIPE))
+    assert (unwritable(full), unwritable(gone)) == (2, 141)
+    assert capsys.readouterr().err == "error: stdout cannot be written: No space left on device\n"
+    assert unwritable(OSError(errno.ENOSPC, "No space left on device", "model.safetensors")) is None
+    assert unwritable(OSError(errno.EACCES, "Permission denied")) is None
+    assert capsys.readouterr().err == ""
 
 
 def test_a_console_knows_no_markup_and_shows_what_is_in_tables() -> None:

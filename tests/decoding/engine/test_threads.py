@@ -88,12 +88,27 @@ def test_an_error_of_one_is_everybodys_and_nobody_works_on() -> None:
     assert set(threading.enumerate()) <= before
 
 
-def test_whoever_has_heard_enough_waits_for_one_step_at_most() -> None:
+def test_whoever_has_heard_enough_waits_for_one_step_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    go, steps, step = threading.Event(), list[Engine](), Engine.step
+
+    def waits(engine: Engine) -> None:
+        assert go.wait(60)
+        steps.append(engine)
+        step(engine)
+
+    monkeypatch.setattr(Engine, "step", waits)
+    go.set()
     before = set(threading.enumerate())
     found = finished_jobs(model_of("gpt2"), jobs_for("gpt2", MANY), end_ids=ENDS, rows=3)
     next(found)
+    go.clear()
+    n = len(steps)
+    timer = threading.Timer(0.5, go.set)  # when the others have been told
+    timer.start()
     del found
+    timer.join()
     assert set(threading.enumerate()) <= before
+    assert len(steps) <= n + 2 * 3  # the one that went on meanwhile, and the last
 
 
 def test_what_is_refused_is_refused_before_anybody_starts() -> None:

@@ -84,6 +84,7 @@ some = st.lists(st.integers(0, 4), min_size=1, max_size=8)
 
 @example([3], [2], 2)  # 2, 3 stand there, but the 2 is no text
 @example([3, 4], [1, 2], 3)  # nor are 1 and 2
+@example([3], [3], 2)  # all of the text stands there
 @given(some, some, st.integers(1, 5))
 def test_no_n_tokens_in_a_row_stand_twice(prompt, new, n):
     ids = [*prompt, *new]
@@ -94,6 +95,7 @@ def test_no_n_tokens_in_a_row_stand_twice(prompt, new, n):
 
 
 @example([3], [4], [[1, 2, 3, 4, 0]])  # 1 and 2 stand there, but are no text
+@example([3], [4], [[3, 4, 0]])  # the word begins where the text does
 @given(some, some, st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4), min_size=1, max_size=5))
 def test_no_bad_word_is_ever_completed(prompt, new, words):
     ids = [*prompt, *new]

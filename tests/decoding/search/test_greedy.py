@@ -87,6 +87,14 @@ def test_what_cannot_be_written_is_refused():
     assert greedy(decoder(), ids[:0], n=2).shape == (0, 0)
 
 
+def test_a_start_token_that_is_given_is_taken_whatever_its_number():
+    ids = torch.randint(31, (4, 5))
+    first = [greedy_translate(translator(start_id=start), ids, n=4) for start in (0, 1)]
+    assert not torch.equal(*first)
+    for start, expected in enumerate(first):
+        assert torch.equal(greedy_translate(translator(start_id=1 - start), ids, n=4, start_id=start), expected)
+
+
 @pytest.mark.parametrize("name", [*DECODERS, *TRANSLATORS])
 def test_a_model_learns_on_after_it_has_written(name):
     """As a run does that shows samples: the engine leaves nothing behind that gradients cannot pass."""

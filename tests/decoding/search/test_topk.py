@@ -1,5 +1,6 @@
 """The largest scores, found block by block, are those that PyTorch finds."""
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,12 @@ def test_the_largest_are_found_block_by_block(seed: int, vocab: int, k: int) -> 
     wanted, found = x.topk(min(k, vocab)), top(x, min(k, vocab))
     assert torch.equal(found[0], wanted.values)
     assert torch.equal(found[1], wanted.indices)
+
+
+@pytest.mark.parametrize(("vocab", "k"), [(256, 1), (300, 1), (773, 3)])
+def test_the_likeliest_is_found_wherever_it_stands(vocab: int, k: int) -> None:
+    x = torch.eye(vocab)
+    assert top(x, k)[1][:, 0].tolist() == topk(x).tolist() == list(range(vocab))
 
 
 @given(seed=st.integers(0, 999), vocab=st.integers(1, 5000), values=st.sampled_from([2, 50, 10**6]))

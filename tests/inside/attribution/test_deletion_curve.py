@@ -27,6 +27,15 @@ def test_of_a_linear_model_what_goes_takes_its_share_along() -> None:
     assert curve.to_dict()["shares"] == list(SHARES)
 
 
+def test_a_share_of_the_inputs_is_the_nearest_whole_number() -> None:
+    model, ids = LinearModel().double().eval(), some_ids(1, 4)
+    (found,) = gradient_x_input(model, ids, metric=two)
+    curve = deletion_curve(model, ids, scores=found.scores, metric=two, shares=(0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.9))
+    gone = deletion_curve(model, ids, scores=found.scores, metric=two, shares=(0.0, 0.25, 0.25, 0.5, 0.5, 0.75, 1.0))
+    assert close(curve.values, gone.values)
+    assert not close(gone.values[:, 1], gone.values[:, 0])
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_best_order_is_better_than_random_and_the_wrong_one_is_worse(sign: int) -> None:
     """Whether the number falls or rises while the inputs go."""

@@ -90,6 +90,11 @@ def test_of_a_translation_source_and_target_before_have_a_share(method: str) -> 
     assert close(rows, torch.ones(2)) if method in ATTENTION_METHODS else close(rows.sum(), found.scores.sum())
     if method == "integrated_gradients":
         assert not found.scores[:, [n_read, n_read + 1]].any()  # the end and the start are no words
+        assert found.of_baseline is not None
+        assert words.of_baseline is not None
+        pieces = [len(tokenizer.encode(word, special=False)) for word in ("Hi", " you")]
+        for whole, parts in ((words.total, found.total), (words.of_baseline, found.of_baseline)):
+            assert close(whole, torch.stack([some.sum() for some in parts.split(pieces)]))
 
 
 def test_a_model_that_spells_backwards_takes_each_letter_from_its_mirror_place(spelling: Any) -> None:

@@ -16,6 +16,8 @@ TEXTS = ["We met Anna in 1984.", "In May Tom saw Berlin and 12 men."]
 def test_copies_are_names_and_numbers_that_stand_once_on_both_sides() -> None:
     assert copied_words("We met Anna in 1984.", "Wir trafen 1984 Anna.") == [(2, 3), (4, 2)]
     assert copied_words("Anna met Anna in 1984.", "Anna traf Anna 1984.") == [(4, 3)]
+    assert copied_words("We met Anna, yes Anna.", "Wir trafen Anna.") == []
+    assert copied_words("We met Anna.", "Anna traf Anna.") == []
     assert copied_words("Die in Rome. In 3 days", "Die in Rom. In 3 Tagen") == [
         (5, 5)
     ]  # a sentence begins with any word
@@ -60,6 +62,17 @@ def test_texts_without_copies_are_refused() -> None:
         alignment_heads(translator(), byte_level(), ["so it is"], ["so ist es"])
     with pytest.raises(InputError, match="no sentences"):
         alignment_heads(translator(), byte_level(), [], [])
+
+
+@pytest.mark.parametrize("tag", [None, 7])
+def test_texts_may_fill_the_model(tag: int | None) -> None:
+    """A source with its tag and its end, a translation as it is; one token more is refused."""
+    tokenizer, short, long = byte_level(), "In 1984.", "It was not before May of 1984."
+    n = len(tokenizer.encode(long, special=False))
+    for source, target, filled in ((short, long, n), (long, short, n + 1 + (tag is not None))):
+        assert alignment_heads(translator(max_len=filled), tokenizer, [source], [target], tag=tag).n_copied == 1
+        with pytest.raises(InputError, match=f"a text of {filled} tokens, and the model reads {filled - 1}"):
+            alignment_heads(translator(max_len=filled - 1), tokenizer, [source], [target], tag=tag)
 
 
 def test_what_copies_cost_is_what_their_tokens_cost() -> None:

@@ -26,6 +26,19 @@ def test_the_shortlist_is_ordered_by_what_is_lost_without_each(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_what_works_against_the_task_stands_behind_what_was_only_estimated(name: str) -> None:
+    asked = asked_of(name)
+    found = find_circuit(asked, "some", sizes=[], shortlist=5)
+    guessed = asked.estimates()
+    listed = sorted(guessed, key=lambda node: -abs(guessed[node]))
+    kinds = [1 if node in listed[5:] else 0 if found.worth[node] > 0 else 2 for node in found.order]
+    assert kinds == sorted(kinds)
+    assert set(kinds) == {0, 1, 2}
+    rest = [node for node in found.order if node in listed[5:]]
+    assert rest == sorted(rest, key=lambda node: -guessed[node])
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_each_node_that_is_added_is_worth_most_beside_those_that_are_there(name: str) -> None:
     asked = asked_of(name)
     n = len(asked.among)

@@ -59,6 +59,16 @@ def test_hand_set_patterns_score_one(name: str, front: int) -> None:
     assert found.induction.best(1) == [("decoder.1.attention.2", 1)]
 
 
+@pytest.mark.parametrize("front", [0, 1])
+def test_of_both_times_the_first_token_is_left_out(front: int) -> None:
+    length = 5
+    model, ids = tiny("gpt2"), repeated_tokens(VOCAB, rows=2, length=length, start_id=7 if front else None)
+    nats = -model(ids)[:, :-1].log_softmax(dim=-1).gather(2, ids[:, 1:, None])[..., 0].mean(dim=0)
+    each = dict(enumerate(nats.tolist(), 1))  # of the token at each place
+    first, second = ([each[begin + i] for i in range(1, length)] for begin in (front, front + length))
+    assert induction_heads(model, ids).loss == pytest.approx((sum(first) / 4, sum(second) / 4))
+
+
 def by_hand(vocab: int = 12, places: int = 24) -> Model:
     """Two heads: one writes beside each token the one before it, the other looks for itself there and says the rest.
 

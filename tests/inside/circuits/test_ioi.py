@@ -14,16 +14,9 @@ from cutaway.families import build
 from cutaway.inside.circuits.circuit import Circuit, completeness, faithfulness, minimality
 from cutaway.inside.circuits.find import faithfulness_curve, find_circuit, grow_circuit
 from cutaway.inside.circuits.head_scores import HeadScores
-from cutaway.inside.circuits.ioi import (
-    IOI_TEMPLATES,
-    ROLES,
-    IoiTemplates,
-    copying_scores,
-    ioi_head_scores,
-    ioi_prompts,
-    ioi_role,
-)
-from cutaway.inside.patching.interventions import record_activations
+from cutaway.inside.circuits.ioi import IOI_TEMPLATES, IoiTemplates, ioi_prompts
+from cutaway.inside.circuits.ioi_head_scores import ROLES, copying_scores, ioi_head_scores, ioi_role
+from cutaway.inside.patching.activations import record_activations
 from cutaway.model.model import DecoderModel
 from cutaway.model.tap import edit
 from cutaway.toys import names
@@ -123,6 +116,22 @@ def test_a_head_that_hands_on_what_it_reads_copies(sign: int, norm: int, score: 
     for role, looked, mine in (("name_mover", "end_to_io", score), ("s_suppression", "s_inhibition", 1 - score)):
         (ours,), (theirs,) = found[role].scores.values(), found[looked].scores.values()
         assert ours == theirs * mine > -1
+
+
+def test_a_name_is_copied_if_it_is_among_the_best() -> None:
+    tokenizer = word_tokenizer()
+    model, asked = tiny("gpt2", vocab_size=tokenizer.vocab_size), ioi_prompts(tokenizer, 16)
+    assert isinstance(model, DecoderModel)
+    value = record_activations(model, asked.ids, places="decoder.1.attention.value", real=asked.real)
+    attention = model.decoder[1].attention
+    for head in range(4):
+        own = value["decoder.1.attention.value"][range(16), head, asked.at["io"]]
+        written = own @ attention.output.weight.unflatten(1, (4, -1))[:, head].T  # type: ignore[union-attr]
+        logits = model.head(model.decoder.final_norm(written)[:, None])[:, 0]  # type: ignore[misc]
+        places = (logits > logits.gather(1, asked.io[:, None])).sum(dim=1)  # 0 for the likeliest
+        for best in (1, int(places.min()) + 1, int(places.max())):
+            score = copying_scores(model, asked, best=best).scores[f"decoder.1.attention.{head}"]
+            assert score == (places < best).double().mean()
 
 
 def test_a_head_has_the_role_in_which_it_scores_highest() -> None:

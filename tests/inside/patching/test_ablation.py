@@ -10,7 +10,8 @@ from cutaway.errors import InputError
 from cutaway.inside.circuits.circuit import Circuit, minimality
 from cutaway.inside.circuits.circuit_task import circuit_task
 from cutaway.inside.patching.ablation import ablate_sweep
-from cutaway.inside.patching.interventions import Ablate, Patch, intervene, mean_activations, record_activations
+from cutaway.inside.patching.activations import mean_activations, record_activations
+from cutaway.inside.patching.interventions import Ablate, Patch, intervene
 from cutaway.inside.patching.metrics import LogitDifference
 from cutaway.inside.patching.place import Place
 from cutaway.inside.patching.sweep import patch_sweep

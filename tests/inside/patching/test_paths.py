@@ -8,7 +8,8 @@ from helpers.tiny_models import TRANSLATORS, close, inputs, tiny
 from torch import Tensor
 
 from cutaway.errors import InputError
-from cutaway.inside.patching.interventions import Patch, Place, intervene, record_activations
+from cutaway.inside.patching.activations import record_activations
+from cutaway.inside.patching.interventions import Patch, Place, intervene
 from cutaway.inside.patching.paths import patch_paths
 from cutaway.model.tap import tap_names
 
@@ -77,6 +78,23 @@ def test_a_sender_as_it_was_changes_nothing_and_does_not_reach_what_comes_before
     assert close(patch_paths(model, own, own, early, late), plain)
     assert close(patch_paths(model, own, other, f"{side}.1.attention.1", Place(f"{side}.0.attention.query")), plain)
     assert not close(patch_paths(model, own, other, early, late), plain)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_held_norms_are_held_behind_the_receivers_too(name: str) -> None:
+    """The three runs one by one."""
+    model, _, own, other = setting(name)
+    sender, receiver = Place.of("decoder.0.attention.1"), Place("decoder.1.attention.value")
+    heads = [tap for tap in tap_names(model) if tap.endswith("attention.heads")]
+    scales = [tap for tap in tap_names(model) if tap.endswith("norm.scale")]
+    kept = record_activations(model, *own, places=heads + scales)
+    held = {tap: Patch(Place(tap), kept) for tap in heads + scales}
+    with intervene(model, [*held.values(), Patch(sender, record_activations(model, *other, places=sender))]):
+        arrived = record_activations(model, *own, places=receiver)
+    with torch.no_grad(), intervene(model, [*(held[tap] for tap in scales), Patch(receiver, arrived)]):
+        expected = model(*own)
+    assert close(patch_paths(model, own, other, sender, receiver, norms="held"), expected)
+    assert not close(patch_paths(model, own, other, sender, receiver), expected)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])

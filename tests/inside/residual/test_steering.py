@@ -9,7 +9,8 @@ from helpers.tiny_models import close, inputs, some_ids, tiny
 from cutaway.checkpoints.tensors import write_tensors
 from cutaway.decoding import greedy
 from cutaway.errors import CheckpointError, InputError
-from cutaway.inside.patching.interventions import Place, mean_activations, record_activations
+from cutaway.inside.patching.activations import mean_activations, record_activations
+from cutaway.inside.patching.interventions import Place
 from cutaway.inside.residual.steering import Steering
 
 TAP = "decoder.0.residual_after"

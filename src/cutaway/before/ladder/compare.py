@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf, nan
+from math import inf, isclose, nan
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +155,7 @@ class Comparison:
         else:
             begin(out)
         self.text = tokenised(self.parts, out / "text")
+        self._check_scores()
         refuse_marks(files, self.parts, self.text.tokenizer)
         for name in NETWORKS:  # an unknown change is refused before anything is counted
             network_recipe(name, self.text, 1, options.changes)
@@ -173,7 +174,7 @@ class Comparison:
         with damage(self.out, "is damaged: compare.json or scores/ is incomplete"):
             settings = {"text": before["text"], **before["settings"]}
             self.planned = {str(name): int(n) for name, n in settings["steps"].items()}
-            self.rungs = [Rung(**rung) for rung in before["rungs"]]
+            self.rungs = [Rung.from_dict(rung) for rung in before["rungs"]]
             settings.setdefault("minutes", mine["minutes"])  # older ones lack it
             self.scores = {rung.name: np.array(open_npy(self._scores(rung.name))) for rung in self.rungs}
         for name, value in mine.items():
@@ -183,6 +184,17 @@ class Comparison:
         unfinished = self.planned.keys() - self.scores.keys()
         self.before = {name: seconds_before(self._folder(name)) for name in unfinished}
         self.spent = sum(rung.seconds for rung in self.rungs) + sum(self.before.values())
+
+    def _check_scores(self) -> None:
+        """Refuses scores of an earlier run that are not those of its table."""
+        n = sum(len(ids) - 1 for ids in self.text.held_out)
+        for rung in self.rungs:
+            scores = self.scores[rung.name]
+            if scores.shape != (n,) or not isclose(bits_per_byte(scores, self.text), rung.bits_per_byte, rel_tol=1e-9):
+                raise CheckpointError(
+                    f"{self._scores(rung.name)} is damaged: it does not give the {rung.bits_per_byte:.6f} bits per "
+                    f"byte of compare.json; start again with another --out"
+                )
 
     def results(self) -> ComparisonResults:
         return ComparisonResults(

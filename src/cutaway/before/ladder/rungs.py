@@ -13,10 +13,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from math import log
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
+from cutaway.arguments import fits
 from cutaway.before.ladder.differences import Scores
 from cutaway.before.ladder.split_text import Tokenised
 from cutaway.before.ladder.train_network import NETWORKS
@@ -50,6 +51,17 @@ class Rung:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Rung":
+        """The row with these values, which a file may have from elsewhere."""
+        hints = get_type_hints(cls)
+        odd = [name for name, value in values.items() if name in hints and not fits(value, hints[name])]
+        odd += ["name"] if values["name"] not in NAMES else []
+        odd += ["work"] if (values["flops"] is None) == (values["counts"] is None) else []
+        if odd:
+            raise ValueError(f"the {odd[0]} of a rung is not what we write")
+        return cls(**values)
 
 
 class Counting:

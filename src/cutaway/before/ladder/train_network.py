@@ -27,6 +27,7 @@ from cutaway.before.ngrams.predictor import Predictor
 from cutaway.checkpoints import load, save
 from cutaway.errors import InputError
 from cutaway.evaluation.perplexity import windows_of
+from cutaway.model.finite import check_scores
 from cutaway.model.model import DecoderModel
 from cutaway.training.machine import choose_device
 from cutaway.training.presets import recipe_for
@@ -87,6 +88,7 @@ class Network(Predictor):
 
     def _log_p(self, rows: Any) -> Float64[np.ndarray, "row place vocab"]:
         logits = self.model(torch.from_numpy(rows).to(self.model.device))
+        check_scores(self.model, logits)
         return logits.double().log_softmax(-1).cpu().numpy()
 
 

@@ -70,7 +70,7 @@ class Game:
     def rounds(self) -> list[Round]:
         """The letters to guess, one for each number of known letters in turn."""
         drawn = [[Round(n, place) for place in self._places(n)] for n in self.known]
-        return [each[i] for i in range(self.samples) for each in drawn if i < len(each)]
+        return [each[i] for i in range(max(map(len, drawn))) for each in drawn if i < len(each)]
 
     def _places(self, known: int) -> list[int]:
         low = max(self.first, known)

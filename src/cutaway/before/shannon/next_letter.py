@@ -20,6 +20,7 @@ from jaxtyping import Float64
 
 from cutaway.arguments import Progress, no_progress
 from cutaway.decoding.rules.token_bytes import pieces_of
+from cutaway.model.finite import check_scores
 from cutaway.model.model import DecoderModel
 from cutaway.tokens import Tokenizer
 
@@ -97,6 +98,7 @@ class NextLetter:
         last = torch.tensor([len(row) - 1 for row in rows], device=self.model.device)
         hidden = self.model.hidden(ids)  # padding stands on the right, where nobody looks
         scores = self.model.head(hidden[torch.arange(len(rows), device=last.device), last][:, None])[:, 0]
+        check_scores(self.model, scores)
         return scores.double().softmax(-1).cpu().numpy()[:, self.order]
 
     def _follow(self, way: _Way, p: Float64[np.ndarray, " token"], found: Float64[np.ndarray, " letter"]) -> list[_Way]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cutaway.cli.shared.options import Json
-from cutaway.cli.shared.tables import json_text
+from cutaway.pictures.terminal_text import json_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,7 +21,7 @@ def doctor(as_json: Json = False, quick: Quick = False) -> None:
     """What this machine can do, and how to fix what it cannot."""
     from cutaway import __version__
     from cutaway.cli.doctor.survey import survey
-    from cutaway.cli.shared.console import Console
+    from cutaway.pictures.console import Console
 
     with Console(stderr=True).status("") as spinner:
         found = list(survey(quick, announce=lambda name: spinner.update(f"looking at {name} …")))

@@ -40,14 +40,14 @@ def attention() -> Iterator[Row]:
                 with warnings.catch_warnings(action="ignore"), sdpa_kernel(kernel):
                     scaled_dot_product_attention(q, q, q, is_causal=True)
                 works.append(name)
-            except RuntimeError:  # torch has no question to ask beforehand
+            except RuntimeError:  # torch offers no way to ask beforehand
                 pass
         found = f"fused: {', '.join(works)}" if works else "not fused: all scores are kept in memory"
         yield Row(f"attention, {device}", "ok" if works else "slow", found, facts={"fused": works})
 
 
 def kernels() -> Iterator[Row]:
-    """Our own, for decoding on a CPU."""
+    """Our own kernels, for decoding on a CPU."""
     from cutaway.model.kernels import cpu
 
     name = "kernels, cpu"

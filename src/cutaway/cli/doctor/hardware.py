@@ -92,9 +92,9 @@ def gpu() -> Iterator[Row]:
     elif not (Path("/proc/driver/nvidia").exists() or shutil.which("nvidia-smi")):
         yield Row("GPU", "missing", "none; the CPU will do for small models")
     elif torch.version.cuda is None:
-        yield Row("GPU", "missing", "a driver is here, but this torch is a CPU build", "install a CUDA build of torch")
+        yield Row("GPU", "missing", "there is a driver, but this torch is a CPU build", "install a CUDA build of torch")
     else:
-        yield Row("GPU", "missing", "a driver is here, but torch cannot use it", "see what nvidia-smi says")
+        yield Row("GPU", "missing", "there is a driver, but torch cannot use it", "see what nvidia-smi says")
 
 
 def _cpu_model() -> str:

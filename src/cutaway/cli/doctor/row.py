@@ -8,7 +8,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Row:
-    """`slow` works but could be better; `missing` is not here, which is bad only where `essential`."""
+    """`slow`: it works, but could be faster. `missing`: it is not here, which is a fault only if it is `essential`."""
 
     name: str
     status: Literal["ok", "slow", "missing"]

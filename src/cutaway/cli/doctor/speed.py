@@ -8,7 +8,7 @@ from cutaway.cli.doctor.row import Row
 
 
 def products() -> Iterator[Row]:
-    """Matrix products. Kinds are compared on one thread, since several may get in each other's way."""
+    """Matrix products. The types are compared on one thread, since several threads may get in each other's way."""
     import torch
 
     n, threads = 512, torch.get_num_threads()
@@ -65,7 +65,7 @@ def _giga(n: int, multiply: Callable[..., Any], *matrices: Any) -> float:
 
 
 def _best_time(work: Callable[..., Any], *tensors: Any) -> float:
-    """The best of a fifth of a second: what others do on the machine only ever adds."""
+    """The best time within a fifth of a second: other programs can only make it longer."""
     import torch
 
     def run() -> float:

@@ -1,4 +1,4 @@
-"""Asks every probe. A probe yields rows; those that need torch import it themselves."""
+"""Runs every probe. A probe yields rows; those that need torch import it themselves."""
 
 from collections.abc import Callable, Iterator
 
@@ -32,7 +32,7 @@ def survey(quick: bool, announce: Callable[[str], None]) -> Iterator[tuple[str, 
 
 
 def _ask(probe: Probe) -> Iterator[Row]:
-    """A probe that fails becomes a row: a doctor must not faint."""
+    """A probe that fails becomes a row, so that the others still run."""
     try:
         yield from probe()
     except Exception as error:

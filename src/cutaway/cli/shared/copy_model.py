@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from cutaway.cli.shared.options import Dtype, locate_model
-from cutaway.cli.shared.tables import json_text
+from cutaway.pictures.terminal_text import json_text
 
 Which = Annotated[
     Path,
@@ -41,7 +41,7 @@ def copy_model(
     from rich.text import Text
 
     from cutaway.checkpoints.convert import convert
-    from cutaway.cli.shared.console import Console
+    from cutaway.pictures.console import Console
 
     with Console(stderr=True).status("") as spinner:
         model, own, files, agreement = convert(
@@ -73,8 +73,8 @@ def copy_model(
 
 
 def _report(found: dict[str, Any], agreement: Any) -> None:
-    from cutaway.cli.shared.console import Console
-    from cutaway.cli.shared.format import human
+    from cutaway.pictures.console import Console
+    from cutaway.pictures.terminal_text import human
 
     console = Console(soft_wrap=True)
     vocab_size, files = found["vocab_size"], found["files"]

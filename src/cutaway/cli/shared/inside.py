@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from cutaway.cli.shared.format import human
 from cutaway.cli.shared.options import locate_model
-from cutaway.cli.shared.tables import json_text
 from cutaway.errors import InputError
 from cutaway.folders import check_file
 from cutaway.inside.reports.options import AskOptions
 from cutaway.pictures.terminal_tables import draw_picture as draw_picture
+from cutaway.pictures.terminal_text import human, json_text
 
 if TYPE_CHECKING:
     import rich.progress
 
-    from cutaway.cli.shared.console import Console
     from cutaway.inside.progress import Progress
     from cutaway.inside.reports.report import Report
     from cutaway.model.model import Model
     from cutaway.pictures import Picture
+    from cutaway.pictures.console import Console
     from cutaway.tokens import Tokenizer
 
 O = TypeVar("O", bound=AskOptions)  # noqa: E741
@@ -45,7 +44,7 @@ def open_model(path: Path, *, blocks: bool = False) -> "tuple[Model, Tokenizer |
     from cutaway.cli.shared.models import Precision, load_ready
     from cutaway.inside.residual.decompose import check_blocks
 
-    model, tokenizer = load_ready(path, Precision.fp32)
+    model, tokenizer, _ = load_ready(path, Precision.fp32)
     if blocks:
         check_blocks(model)
     return model, tokenizer
@@ -153,7 +152,7 @@ def learning(*, anew: bool = False) -> "Iterator[Callable[[float, str], None]]":
 def _bar(text: str) -> "rich.progress.Progress":
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from cutaway.cli.shared.console import Console
+    from cutaway.pictures.console import Console
 
     console = Console(stderr=True)
     columns = (TextColumn(text), BarColumn(), TimeRemainingColumn())

@@ -123,7 +123,7 @@ class Bar:
     def __init__(self, source: BufferedIOBase, unit: str, *, shown: bool) -> None:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-        from cutaway.cli.shared.console import Console
+        from cutaway.pictures.console import Console
 
         console = Console(stderr=True)
         self.shown = shown and console.is_terminal

@@ -59,9 +59,9 @@ def chosen_precision(precision: Precision, path: Path) -> Precision:
     """What `auto` means for this model here."""
     if precision is not Precision.auto:
         return precision
-    from cutaway.bundled.info import look_at
+    from cutaway.bundled.info import stored_as
 
-    if look_at(path.name, path).stored != "int8":
+    if stored_as(path) != "int8":
         return Precision.fp32
     with importing():
         import torch
@@ -71,8 +71,8 @@ def chosen_precision(precision: Precision, path: Path) -> Precision:
     return Precision.int8 if has_kernel() and not torch.cuda.is_available() else Precision.fp32
 
 
-def load_ready(path: Path, precision: Precision) -> "tuple[Model, Tokenizer | None]":
-    """The model in this precision, on the GPU if there is one (int8 is for the CPU), and its tokenizer."""
+def load_ready(path: Path, precision: Precision) -> "tuple[Model, Tokenizer | None, Precision]":
+    """The model on the GPU if there is one (int8 is for the CPU), its tokenizer, and the precision it computes in."""
     precision = chosen_precision(precision, path)
     with importing():
         import torch
@@ -80,7 +80,8 @@ def load_ready(path: Path, precision: Precision) -> "tuple[Model, Tokenizer | No
         from cutaway.checkpoints import load, tokenizer_of
 
     device = "cuda" if torch.cuda.is_available() and precision is not Precision.int8 else "cpu"
-    return load(path, precision=precision.value, device=device), tokenizer_of(path)  # type: ignore[arg-type]
+    model = load(path, precision=precision.value, device=device)  # type: ignore[arg-type]
+    return model, tokenizer_of(path), precision
 
 
 def tokenizer_for_text(tokenizer: "Tokenizer | None", path: Path) -> "Tokenizer":

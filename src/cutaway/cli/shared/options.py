@@ -3,8 +3,9 @@
 import functools
 import inspect
 import os
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import Field, fields
 from enum import StrEnum
 from pathlib import Path
@@ -62,11 +63,12 @@ def with_fields(command: Callable[..., None]) -> Callable[..., None]:
     """The command, with an option for each field of its parameters whose type is an `Options` dataclass.
 
     A command `f(text: str, options: GenerationOptions)` gets --max-tokens, --temperature …, and is called with the
-    text and a `GenerationOptions`. How a field looks on the command line is up to `cutaway.arguments.option`.
+    text and a `GenerationOptions`. How a field looks on the command line is up to `cutaway.arguments.option`; with
+    type=None it has no option there.
     """
     signature = inspect.signature(command)
     kinds = options_in(signature)
-    shown = {name: [one for one in fields(kind) if _type_of(one) is not None] for name, kind in kinds.items()}
+    shown = {name: [one for one in fields(kind) if one.metadata.get("type", one.type)] for name, kind in kinds.items()}
 
     @functools.wraps(command)
     def called(**values: Any) -> None:
@@ -84,14 +86,9 @@ def with_fields(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
-def _type_of(field: "Field[Any]") -> Any:
-    """The type of a field on the command line; None where it has no option there."""
-    return field.metadata.get("type", field.type)
-
-
 def _parameter(field: "Field[Any]") -> inspect.Parameter:
     """A field as a parameter that typer understands."""
-    kind, help = _type_of(field), field.metadata["help"]
+    kind, help = field.metadata.get("type", field.type), field.metadata["help"]
     if repeated := get_origin(kind) is list:
         help += " May be repeated."
     optional = repeated or field.default is None
@@ -110,3 +107,15 @@ def _parameter(field: "Field[Any]") -> inspect.Parameter:
             ),
         ],
     )
+
+
+def in_options(message: str, options: Collection[str]) -> str:
+    """Replaces Python's top_p=1.5 by --top-p 1.5 in a message; other names, such as max_len, are kept."""
+
+    def named(found: re.Match[str]) -> str:
+        option = f"--{found[1].replace('_', '-')}"
+        if option not in options or not (found[2] or "_" in found[1]):
+            return found[0]
+        return f"{option} " if found[2] else option
+
+    return re.sub(r"(?<![\w'\"./\-])([a-z][a-z_]*[a-z])\b(=?)", named, message)

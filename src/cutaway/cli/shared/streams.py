@@ -1,7 +1,7 @@
 """Stdout and stderr of the commands: control characters are shown as escapes, and a closed pipe is not an error.
 
 `print` and rich write to the same two streams. `print` goes through `Stream.write`; rich bypasses it, because its
-colours are control characters, and `cutaway.cli.shared.console` makes its text safe.
+colours are control characters, and `cutaway.pictures.console` makes its text safe.
 """
 
 import errno
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from cutaway.cli.shared.wording import visible_controls
+from cutaway.pictures.terminal_text import visible_controls
 
 GONE = (errno.EPIPE, errno.ESHUTDOWN)
 NO_READER = 141  # 128 + SIGPIPE

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutaway.cli.shared.tables import json_text
 from cutaway.errors import InputError
+from cutaway.pictures.terminal_text import json_text
 
 if TYPE_CHECKING:
     from cutaway.evaluation.report import Report
@@ -65,7 +65,7 @@ def show_neighbours(
 def _show(vectors: "WordVectors", found: "Neighbours") -> None:
     from rich.text import Text
 
-    from cutaway.cli.shared.tables import grid, stdout
+    from cutaway.pictures.terminal_tables import grid, stdout
 
     console, shown = stdout(), grid(header=True)
     title = f"near {found.asked[0]}" if len(found.asked) == 1 else "{} : {} :: {} : ?".format(*found.asked)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cutaway.cli.shared.options import Json, locate_model
-from cutaway.cli.shared.tables import json_text
+from cutaway.pictures.terminal_text import json_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,7 +30,7 @@ Special = Annotated[bool, typer.Option("--special", help="With what is put aroun
 
 def show(model: Which, text: Text, special: Special = False, as_json: Json = False) -> None:
     """Show the tokens of a text, and how it was cut."""
-    from cutaway.cli.shared.console import Console
+    from cutaway.pictures.console import Console
     from cutaway.tokens import trace_tokens
 
     tokenizer = _tokenizer(model)

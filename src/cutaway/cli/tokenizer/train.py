@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cutaway.cli.shared.options import Json
-from cutaway.cli.shared.tables import json_text
+from cutaway.pictures.terminal_text import json_text
 from cutaway.tokens.options import TokenizerOptions
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ class _Texts:
 
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        from cutaway.cli.shared.console import Console
         from cutaway.data.text_files import file_size, read_documents
+        from cutaway.pictures.console import Console
 
         columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
         console = Console(stderr=True)
@@ -124,8 +124,8 @@ def _tried(tokenizer: "Tokenizer", samples: list[str]) -> dict[str, Any]:
 
 
 def _report(found: dict[str, Any]) -> None:
-    from cutaway.cli.shared.console import Console
-    from cutaway.cli.shared.format import human
+    from cutaway.pictures.console import Console
+    from cutaway.pictures.terminal_text import human
 
     console = Console(soft_wrap=True)
     sample, asked = found["sample"], found["asked"]

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from cutaway.arguments import checked
-from cutaway.decoding.alignment import align, members, word_spans
+from cutaway.decoding.alignment import Alignment, align, members, word_spans
 from cutaway.decoding.engine.engine import padded_ids
 from cutaway.errors import InputError
 from cutaway.inside.circuits.circuit_task import HEADS, circuit_nodes, node_place
@@ -73,6 +73,15 @@ class _Pair:
     copied: list[tuple[int, int]]
     best: list[int]  # for each target word, the source word of `decoding.alignment`
 
+    @classmethod
+    def of(cls, found: Alignment, read: Encoded, told: Encoded) -> "_Pair":
+        return cls(
+            members(found.source, found.source_words, read.offsets),
+            members(found.target, found.target_words, told.offsets),
+            copied_words(found.source, found.target),
+            found.matrix.argmax(dim=1).tolist() if found.source_words else [],
+        )
+
     @property
     def copied_tokens(self) -> Bool[Tensor, " target_token"]:
         return self.looked[[j for _, j in self.copied]].sum(dim=0) > 0
@@ -104,37 +113,20 @@ def alignment_heads(
         [tokenizer.encode_full(text, special=False) for text in pair] for pair in zip(sources, targets, strict=True)
     ]
     inputs, more, said = _inputs(model, texts, tag)
-    pairs = [
-        _Pair(
-            members(found.source, found.source_words, read.offsets),
-            members(found.target, found.target_words, told.offsets),
-            copied_words(found.source, found.target),
-            found.matrix.argmax(dim=1).tolist() if found.source_words else [],
-        )
-        for found, (read, told) in zip(aligned, texts, strict=True)
-    ]
+    pairs = [_Pair.of(found, *tokens) for found, tokens in zip(aligned, texts, strict=True)]
     n_words, n_copied = sum(len(pair.best) for pair in pairs), sum(len(pair.copied) for pair in pairs)
     if not n_copied:
         raise InputError(f"no word of {len(pairs)} translations is surely a copy: give texts with names or numbers")
-    front = 0 if tag is None else 1
-    copies, agrees = {}, {}
-    for part, pattern in attention_patterns(model, *inputs, parts="decoder.*.cross", **more).items():
-        right, same = torch.zeros(pattern.shape[1]), torch.zeros(pattern.shape[1])
-        for row, pair in zip(pattern.float().cpu(), pairs, strict=True):
-            tokens = row[:, : pair.looked.shape[1], front : front + pair.at.shape[1]]
-            best = (pair.looked @ tokens @ pair.at.T).argmax(dim=-1)
-            for i, j in pair.copied:
-                right += best[:, j] == i
-            same += (best == torch.tensor(pair.best)).sum(dim=1)
-        copies[part], agrees[part] = right / n_copied, same / n_words
+    patterns = attention_patterns(model, *inputs, parts="decoder.*.cross", **more)
+    found = {part: _words_found(pattern, pairs, 0 if tag is None else 1) for part, pattern in patterns.items()}
     where = torch.zeros(said.shape, dtype=torch.bool)
     for row, pair in zip(where, pairs, strict=True):
         row[: pair.looked.shape[1]] = pair.copied_tokens
     heads = [node for node in circuit_nodes(model, [HEADS]) if ".cross." in node] if effects else []
     lost, log_p = _lost(model, inputs, more, said, where, heads, progress)
     return AlignmentHeads(
-        HeadScores.of("copies", copies),
-        HeadScores.of("agrees", agrees),
+        HeadScores.of("copies", {part: copied / n_copied for part, (copied, _) in found.items()}),
+        HeadScores.of("agrees", {part: agreed / n_words for part, (_, agreed) in found.items()}),
         HeadScores("lost", {head: x for head, (x, _) in lost.items()}),
         HeadScores("lost_copied", {head: x for head, (_, x) in lost.items()}),
         n_words,
@@ -143,13 +135,27 @@ def alignment_heads(
     )
 
 
+def _words_found(
+    pattern: Float[Tensor, "batch head target source"], pairs: Sequence[_Pair], front: int
+) -> tuple[Float[Tensor, " head"], Float[Tensor, " head"]]:
+    """In how many copied words, and in how many words, each head looks most at the source word that is right."""
+    copied, agreed = torch.zeros(pattern.shape[1]), torch.zeros(pattern.shape[1])
+    for row, pair in zip(pattern.float().cpu(), pairs, strict=True):
+        tokens = row[:, : pair.looked.shape[1], front : front + pair.at.shape[1]]
+        best = (pair.looked @ tokens @ pair.at.T).argmax(dim=-1)
+        for i, j in pair.copied:
+            copied += best[:, j] == i
+        agreed += (best == torch.tensor(pair.best)).sum(dim=1)
+    return copied, agreed
+
+
 def _inputs(
     model: EncoderDecoderModel, texts: Sequence[Sequence[Encoded]], tag: int | None
 ) -> tuple[tuple[Tensor, Tensor], dict[str, Any], Int[Tensor, "batch target"]]:
     assert model.config.end_ids is not None
     assert model.config.start_id is not None
     front, end, start = [] if tag is None else [tag], model.config.end_ids[0], model.config.start_id
-    longest = max(len(text.ids) for pair in texts for text in pair) + len(front) + 1
+    longest = max(max(len(front) + len(read.ids) + 1, len(told.ids)) for read, told in texts)
     if model.max_len is not None and longest > model.max_len:
         raise InputError(f"a text of {longest} tokens, and the model reads {model.max_len}: leave it out")
     source, source_real = padded_ids([[*front, *read.ids, end] for read, _ in texts], model.device)

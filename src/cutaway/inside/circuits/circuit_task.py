@@ -18,7 +18,8 @@ from torch import Tensor
 from cutaway.arguments import checked
 from cutaway.errors import InputError
 from cutaway.inside.attribution.rollout import attention_parts
-from cutaway.inside.patching.interventions import Patch, intervene, mean_activations, record_activations
+from cutaway.inside.patching.activations import mean_activations, record_activations
+from cutaway.inside.patching.interventions import Patch, intervene
 from cutaway.inside.patching.metrics import Measure, Metric, at_positions, check_real
 from cutaway.inside.patching.place import Place
 from cutaway.inside.patching.sweep import POSITIONWISE_HEADS, measure

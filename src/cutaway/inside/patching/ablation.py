@@ -16,7 +16,8 @@ from torch import Tensor
 
 from cutaway.arguments import option, with_options
 from cutaway.errors import InputError
-from cutaway.inside.patching.interventions import fit_source, mean_activations, real_tokens_of, record_activations
+from cutaway.inside.patching.activations import mean_activations, real_tokens_of, record_activations
+from cutaway.inside.patching.interventions import fit_source
 from cutaway.inside.patching.metrics import Measure
 from cutaway.inside.patching.patched_runs import CleanRun
 from cutaway.inside.patching.place import axes_of

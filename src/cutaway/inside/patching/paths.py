@@ -22,7 +22,8 @@ from torch import Tensor
 
 from cutaway.arguments import checked
 from cutaway.errors import InputError
-from cutaway.inside.patching.interventions import Intervention, Patch, intervene, record_activations
+from cutaway.inside.patching.activations import record_activations
+from cutaway.inside.patching.interventions import Intervention, Patch, intervene
 from cutaway.inside.patching.place import Place, as_places
 from cutaway.model.model import Model
 from cutaway.model.tap import Seen, tap_names

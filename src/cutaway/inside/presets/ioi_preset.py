@@ -3,15 +3,8 @@
 from cutaway.inside.circuits.circuit_task import CircuitTask
 from cutaway.inside.circuits.edges import find_edges
 from cutaway.inside.circuits.find import faithfulness_curve, grow_circuit
-from cutaway.inside.circuits.ioi import (
-    IOI_TEMPLATES,
-    ROLES,
-    IoiPrompts,
-    IoiTemplates,
-    ioi_head_scores,
-    ioi_prompts,
-    ioi_role,
-)
+from cutaway.inside.circuits.ioi import IOI_TEMPLATES, IoiPrompts, IoiTemplates, ioi_prompts
+from cutaway.inside.circuits.ioi_head_scores import ROLES, ioi_head_scores, ioi_role
 from cutaway.inside.presets.search import LEAST_SCORE, Search
 from cutaway.inside.progress import stages
 from cutaway.inside.reports.circuit_report import CircuitReport

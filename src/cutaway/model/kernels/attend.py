@@ -30,6 +30,7 @@ NewKeys = Float[Tensor, "rows kv_head query d_head"]
 Bias = Float[Tensor, "#batch head query key"]
 
 FEW_QUERIES, FEW_KEYS = 16, 32  # of a row
+LANES = 16  # numbers in a register of AVX-512
 
 # Not cuDNN: with a mask and 64 keys its gradient is NaN where all scores of a query are below −88 (PyTorch #196678).
 SOUND = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
@@ -89,6 +90,9 @@ def _attend_in_pytorch(
     plain = not causal and dropout == 0.0 and nowhere is None and (table is None or mask.none_blind)
     if plain and few_queries(query, key):
         return _attend_few(query, key, value, table, scale)
+    if table is None and dropout == 0.0 and _loses_nan(query, n_key):
+        table = torch.ones(n_query, n_key, dtype=torch.bool, device=query.device)  # the same bits otherwise
+        table, causal = table.tril() if causal else table, False
     grouped = True if query.shape[1] != key.shape[1] else False  # noqa: SIM210 (a branch, as above)
     risky = query.is_cuda and table is not None and torch.is_grad_enabled()
     with sdpa_kernel(SOUND) if risky else nullcontext():
@@ -96,6 +100,14 @@ def _attend_in_pytorch(
             query, key, value, attn_mask=table, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=grouped
         )
     return heads if nowhere is None else heads.masked_fill(nowhere, 0.0)
+
+
+def _loses_nan(query: Queries, n_key: int) -> bool:
+    """Whether PyTorch would answer a query of NaN with 0, so that damaged weights give scores that look sound.
+
+    Its fused kernel for CPUs does, with fewer keys than one AVX-512 register holds and without a table.
+    """
+    return query.device.type == "cpu" and not torch.compiler.is_compiling() and n_key < LANES
 
 
 def few_queries(query: Queries, key: Keys) -> bool:

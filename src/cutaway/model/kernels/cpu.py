@@ -20,6 +20,7 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int, Int8, Int32
@@ -78,8 +79,8 @@ def supported() -> bool:
 
 
 @cache
-def library() -> ctypes.CDLL | None:
-    """The compiled kernels; None if they are not available."""
+def library() -> Any:
+    """The compiled kernels, which take what `fit` accepts; None if they are not available."""
     if os.environ.get("CUTAWAY_KERNELS") == "0" or not supported():
         return None
     try:
@@ -140,7 +141,7 @@ def linear(x: Float[Tensor, "*rows in"], panels: Panels) -> Float[Tensor, "*rows
     y = x.new_empty(*x.shape[:-1], n_out)
     matrix = panels.weight.data_ptr(), panels.scale.data_ptr(), panels.above.data_ptr(), _at(panels.bias)
     threads = max(1, min(torch.get_num_threads(), y.numel() * n_in // SHARE))
-    _library().linear(x.data_ptr(), x.numel() // n_in, *matrix, n_in, n_out, y.data_ptr(), threads)
+    library().linear(x.data_ptr(), x.numel() // n_in, *matrix, n_in, n_out, y.data_ptr(), threads)
     return y
 
 
@@ -171,7 +172,7 @@ def attend(
     strides = (0, 0) if table is None else (table.stride(0) * (len(table) > 1), table.stride(2) * (table.shape[2] > 1))
     where = (None, None) if packing is None else (packing.rows.data_ptr(), packing.places.data_ptr())
     query, stride = _by_token(query)
-    _library().attend(
+    library().attend(
         query.data_ptr(), stride, key.data_ptr(), value.data_ptr(), *key.stride()[:3], _at(table), *strides,
         *where, n_rows * each, each, heads, key.shape[2], d_head, scale, mixed.data_ptr(),
     )  # fmt: skip
@@ -193,7 +194,7 @@ def append(
     n_rows, heads, each, d_head = new.shape
     new, stride = _by_token(new)
     slots, rows = slots.contiguous(), None if packing is None else packing.rows.data_ptr()
-    _library().append(
+    library().append(
         new.data_ptr(), stride, store.data_ptr(), *store.stride()[:3], rows, slots.data_ptr(),
         n_rows * each, each, heads, d_head,
     )  # fmt: skip
@@ -213,7 +214,7 @@ def keep(
 ) -> None:
     """`store[to, :, :count] = store[row, :, slots[:count]]`, in place. Slots ascend; the default is 0 … count − 1."""
     stride = 0 if slots is None else slots.stride(0)
-    _library().keep(
+    library().keep(
         store.data_ptr(), *store.stride()[:3], rows.data_ptr(), to.data_ptr(), _at(slots), stride, counts.data_ptr(),
         len(rows), store.shape[1], store.shape[3],
     )  # fmt: skip
@@ -224,7 +225,7 @@ def layer_norm(
 ) -> Float[Tensor, "*rows d_model"]:
     x = x.contiguous()
     y, d = torch.empty_like(x), x.shape[-1]
-    _library().layer_norm(
+    library().layer_norm(
         x.data_ptr(), x.numel() // d, d, weight.data_ptr(), bias.data_ptr(), eps, y.data_ptr()
     )  # fmt: skip
     return y
@@ -236,13 +237,13 @@ def likeliest(logits: Float[Tensor, "*rows vocab"], k: int) -> tuple[Float[Tenso
     vocab = logits.shape[-1]
     log_p = logits.new_empty(*logits.shape[:-1], k)
     ids = torch.empty(log_p.shape, dtype=torch.long)
-    _library().likeliest(logits.data_ptr(), logits.numel() // vocab, vocab, k, log_p.data_ptr(), ids.data_ptr())
+    library().likeliest(logits.data_ptr(), logits.numel() // vocab, vocab, k, log_p.data_ptr(), ids.data_ptr())
     return log_p, ids
 
 
 def block(*given: object) -> None:
     """See `cutaway.model.kernels.step_cpu`."""
-    _library().block(*given)
+    library().block(*given)
 
 
 def _by_token(x: Float[Tensor, "rows head seq d_head"]) -> tuple[Tensor, int]:
@@ -254,12 +255,6 @@ def _by_token(x: Float[Tensor, "rows head seq d_head"]) -> tuple[Tensor, int]:
         if n_rows == 1 or x.stride(0) == each * x.stride(2):
             return x, x.stride(2)
     return x.transpose(1, 2).contiguous(), heads * d_head
-
-
-def _library() -> ctypes.CDLL:
-    kernels = library()
-    assert kernels is not None, "call `fit` first"
-    return kernels
 
 
 def _at(x: Tensor | None) -> int | None:

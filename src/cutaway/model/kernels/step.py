@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cutaway.model.cache import KeysValues, Store
-from cutaway.model.kernels import step_cpu, step_gpu
+from cutaway.model.kernels import gpu_serves, step_cpu
 from cutaway.model.masks import Mask
 from cutaway.model.positions import Rotation
 
@@ -37,7 +37,11 @@ def block_at_once(
 ) -> Stream | None:
     """The residual stream after the block; `pre` says whether it is wired with pre-norm."""
     if x.is_cuda:
-        if store is None or not step_gpu.fits(block, x, mask, store):
+        if store is None or store.lengths is None or not gpu_serves(x):
+            return None
+        from cutaway.model.kernels import step_gpu
+
+        if not step_gpu.fits(block, x, mask, store):
             return None
         return step_gpu.take(block, x, mask, rotation, memory, memory_mask, store, pre=pre)
     if rotation is not None or block.training or (memory is None) != (block.cross is None):

@@ -5,7 +5,7 @@ norm is part of the product that reads its output, an activation and the sum wit
 product before them, and storing keys and values is part of attention. So a block takes five kernels, and each one
 fetches its weights while the one before it still computes.
 
-It is used if `fits` is true: never during a watch or an edit, because there are no taps here.
+It is used if `fits` is true, and never during a watch or an edit, because there are no taps here.
 """
 
 from typing import TYPE_CHECKING
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cutaway.model import kernels
 from cutaway.model.cache import KeysValues, Store
 from cutaway.model.feed_forward import ACTIVATIONS, FeedForward, GatedFeedForward
+from cutaway.model.kernels import gpu
 from cutaway.model.kernels.linear import Linear
 from cutaway.model.masks import Mask
 from cutaway.model.norms import LayerNorm, RMSNorm
@@ -31,11 +31,7 @@ Stream = Float[Tensor, "batch seq d_model"]
 
 
 def fits(block: "Block", x: Stream, mask: Mask, store: Store) -> bool:
-    """Whether `take` can compute this step of this block."""
-    if store.lengths is None or not kernels.gpu_serves(x):
-        return False
-    from cutaway.model.kernels import gpu
-
+    """Whether `take` can compute this step of this block, on a GPU that our kernels serve."""
     attention, across, forward = block.attention, block.cross, block.feed_forward
     linears = [attention.query_key_value, attention.output, forward.down]
     linears += [forward.up if isinstance(forward, FeedForward) else forward.gate_up]
@@ -67,7 +63,6 @@ def take(
     pre: bool,
 ) -> Stream:
     """What `Block.forward` computes; `pre` says whether it is wired with pre-norm."""
-    from cutaway.model.kernels import gpu
 
     def read(norm: nn.Module) -> nn.Module | None:
         return norm if pre else None

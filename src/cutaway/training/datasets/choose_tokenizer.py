@@ -7,10 +7,9 @@ from typing import Any
 from cutaway.data.cache import cached
 from cutaway.errors import ConfigError
 from cutaway.tokens import Tokenizer
-from cutaway.training.datasets.directions import directions_of
 from cutaway.training.datasets.held_out import holds_out, paths_of
 from cutaway.training.datasets.training_data import Note
-from cutaway.training.recipe import Recipe
+from cutaway.training.recipe import Recipe, directions_of
 from cutaway.training.tasks import task_of
 
 WORD_PIECES = ("bpe", "wordpiece", "unigram")  # whose vocabularies have a size to choose

@@ -11,8 +11,16 @@ from cutaway.data.table_examples import Dataset
 from cutaway.errors import InputError
 from cutaway.objectives.translation import Translation
 from cutaway.tokens import Tokenizer
-from cutaway.training.datasets.directions import source_columns
-from cutaway.training.recipe import Recipe
+from cutaway.training.recipe import Recipe, directions_of
+
+
+def source_columns(recipe: Recipe, tokenizer: Tokenizer) -> list[tuple[str, str, int | None]]:
+    """Source and target of each direction, and the tag in front of its sources."""
+    if ways := directions_of(recipe):
+        return [(source, target, tokenizer.tag_id(target)) for source, target in ways]
+    d = recipe.data
+    source, target = d.header[:2] if d.format == "parallel" and d.header else (d.source, d.target)
+    return [(source, target, None)]
 
 
 class PairBatches:

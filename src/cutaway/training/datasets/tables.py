@@ -15,7 +15,6 @@ from cutaway.data.table_files import Rows, read_parallel, read_table, several, t
 from cutaway.errors import ConfigError
 from cutaway.tokens import Tokenizer
 from cutaway.training.datasets.choose_tokenizer import choose_tokenizer, special_ids
-from cutaway.training.datasets.directions import directions_of, source_columns
 from cutaway.training.datasets.held_out import (
     check_classes,
     check_length,
@@ -24,9 +23,9 @@ from cutaway.training.datasets.held_out import (
     paths_of,
     refuse_one_label,
 )
-from cutaway.training.datasets.pair_batches import PairBatches
+from cutaway.training.datasets.pair_batches import PairBatches, source_columns
 from cutaway.training.datasets.training_data import Note, TrainingData
-from cutaway.training.recipe import DataPart, Recipe
+from cutaway.training.recipe import DataPart, Recipe, directions_of
 from cutaway.training.tasks import task_of
 
 

@@ -347,7 +347,7 @@ def test_an_expression_that_can_go_on_in_too_many_ways_is_refused(monkeypatch):
     with pytest.raises(InputError, match="read in too many ways at once"):
         steps.ends(reading, pieces)
     assert steps.n_states == 0
-    monkeypatch.setattr("cutaway.decoding.rules.token_steps.MOST_STATES", 10_000)
+    monkeypatch.setattr("cutaway.decoding.rules.token_steps.MOST_STATES", 20_000)
     assert len(steps.ends(reading, pieces)) > 1
     assert 100 < steps.n_states < 20_000
 

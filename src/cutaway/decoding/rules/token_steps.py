@@ -15,7 +15,7 @@ from cutaway.errors import InputError
 
 NOWHERE, UNKNOWN = -1, -2
 MOST_READINGS = 8192  # a kilobyte each; when there are more, all are found anew
-MOST_STATES = 500_000  # in all readings: the same, and an expression that needs twice as many at once is refused
+MOST_STATES = 50_000  # in all readings: the same, and an expression that needs twice as many at once is refused
 
 
 class TokenSteps:

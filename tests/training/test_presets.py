@@ -89,7 +89,6 @@ def test_the_files_choose_the_recipe(tmp_path: Path) -> None:
         (["train.en-US", "train.de"], ("en-US", "de")),
         (["pt_BR.txt", "en.txt"], ("pt_BR", "en")),
         (["a.zh-Hans.txt.gz", "a.en.txt"], ("zh-Hans", "en")),
-        (["news-EN.txt", "news-DE.txt"], ("EN", "DE")),
     ],
 )
 def test_names_that_differ_in_their_language_are_pairs_of_as_many_lines(

@@ -10,7 +10,7 @@ import torch
 from helpers.tiny_models import tiny
 from helpers.toy_recipes import toy
 
-from cutaway.errors import ConfigError
+from cutaway.errors import CheckpointError, ConfigError
 from cutaway.objectives import NextToken
 from cutaway.training.machine import choose_device, machine_name, settings
 from cutaway.training.speed import Lap, peak_flops, step_flops
@@ -105,3 +105,18 @@ def test_tensorboard_is_told_every_number_of_steps_and_evaluations(
     board({"event": "end", "step": 4, "reason": "done"})
     assert board.writer.told[6:] == ["flushed", "flushed"]
     assert board.writer.folder == str(tmp_path / "run")
+
+
+def test_a_full_disk_is_that_of_tensorboard_and_not_of_stdout(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        def __init__(self, folder: str) -> None: ...
+
+        def flush(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    module = ModuleType("torch.utils.tensorboard")
+    module.SummaryWriter = Full  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    board = TensorBoard(tmp_path / "run")
+    with pytest.raises(CheckpointError, match=r"run cannot be written: .*No space left on device"):
+        board({"event": "end"})

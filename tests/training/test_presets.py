@@ -86,6 +86,9 @@ def test_the_files_choose_the_recipe(tmp_path: Path) -> None:
         (["train.src", "train.tgt"], ("src", "tgt")),
         (["a.mine", "a.theirs"], ("mine", "theirs")),
         (["a.en", "a.de", "b.en", "b.de"], ("en", "de")),
+        (["train.en-US", "train.de"], ("en-US", "de")),
+        (["pt_BR.txt", "en.txt"], ("pt_BR", "en")),
+        (["a.zh-Hans.txt.gz", "a.en.txt"], ("zh-Hans", "en")),
     ],
 )
 def test_names_that_differ_in_their_language_are_pairs_of_as_many_lines(
@@ -106,7 +109,13 @@ def test_names_that_differ_in_their_language_are_pairs_of_as_many_lines(
 
 
 @pytest.mark.parametrize(
-    "names", [["a.en", "a.de", "a.fr"], ["a.en", "b.en", "a.de", "b.de"], ["en.txt", "de.txt", "other.txt"]]
+    "names",
+    [
+        ["a.en", "a.de", "a.fr"],
+        ["a.en-US", "a.de", "a.fr-CA"],
+        ["a.en", "b.en", "a.de", "b.de"],
+        ["en.txt", "de.txt", "other.txt"],
+    ],
 )
 def test_files_that_only_half_look_like_pairs_are_refused(names: list[str], tmp_path: Path) -> None:
     paths = [write(tmp_path / name, "one\ntwo\n") for name in names]
@@ -115,7 +124,15 @@ def test_files_that_only_half_look_like_pairs_are_refused(names: list[str], tmp_
 
 
 @pytest.mark.parametrize(
-    "names", [["one.txt", "two.txt"], ["vol.1", "vol.2", "vol.3"], ["a-en.txt", "b-de.txt"], ["en.txt"], ["it", "xx"]]
+    "names",
+    [
+        ["one.txt", "two.txt"],
+        ["vol.1", "vol.2", "vol.3"],
+        ["a-en.txt", "b-de.txt"],
+        ["en.txt"],
+        ["it", "xx"],
+        ["part-AB.txt", "part-CD.txt"],
+    ],
 )
 def test_texts_by_other_names_are_running_text(names: list[str], tmp_path: Path) -> None:
     paths = [write(tmp_path / name, "one\n" * n) for n, name in enumerate(names, 1)]

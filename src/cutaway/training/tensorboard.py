@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from cutaway.errors import MissingExtra
+from cutaway.files import damage
 
 
 class TensorBoard:
@@ -14,9 +15,15 @@ class TensorBoard:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise MissingExtra("tensorboard", "tensorboard") from None
-        self.writer: Any = SummaryWriter(str(folder))
+        self.folder = folder
+        with damage(folder, "cannot be written"):  # without its name, a full disk would be taken for that of stdout
+            self.writer: Any = SummaryWriter(str(folder))
 
     def __call__(self, event: dict[str, Any]) -> None:
+        with damage(self.folder, "cannot be written"):
+            self._write(event)
+
+    def _write(self, event: dict[str, Any]) -> None:
         kind = event["event"]
         if kind in ("step", "evaluate"):
             for name, value in event.items():

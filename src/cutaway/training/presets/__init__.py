@@ -44,6 +44,9 @@ SIDES = frozenset(
     " source target src tgt trg".split()
 )
 
+# A name's parts; en-US, pt_BR and zh-Hans are one.
+PARTS = r"([/.]|[-_](?!(?<=[/._-]..[-_])(?:[A-Z]{2}|[A-Z][a-z]{3})(?:[/._-]|$)))"
+
 
 def recipe_for(paths: Sequence[Path], changes: Iterable[str] = ()) -> Recipe:
     """The recipe that fits these files, with `a.b=c` changes on top.
@@ -159,13 +162,14 @@ def _sides(a: Path, b: Path, alone: bool) -> tuple[str, str] | None:
 
     If there are only these two files, any suffixes will do.
     """
-    names = [re.split(r"([/._-])", str(path.with_suffix("") if path.suffix in PACKED else path)) for path in (a, b)]
+    names = [re.split(PARTS, f"/{path.with_suffix('') if path.suffix in PACKED else path}") for path in (a, b)]
     different = [pair for pair in zip(*names, strict=False) if pair[0] != pair[1]]
     if len(names[0]) != len(names[1]) or len(different) != 1:
         return None
     ((one, other),) = different
     suffixes = alone and (one, other) == (_suffix(a).lstrip("."), _suffix(b).lstrip("."))
-    return (one, other) if suffixes or {one.lower(), other.lower()} <= SIDES else None
+    languages = {re.split("[-_]", side)[0].lower() for side in (one, other)}
+    return (one, other) if suffixes or languages <= SIDES else None
 
 
 def _table(path: Path, d: DataPart, named: set[str]) -> tuple[str, dict[str, Any]]:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cutaway.errors import ConfigError
-from cutaway.training import toml_files
+from cutaway.training import recipe_file
 from cutaway.training.recipe import Recipe
 from cutaway.training.recipe_checks import SHARES
 from cutaway.training.recipe_file import read_recipe, recipe_from, to_toml
@@ -231,9 +231,9 @@ def test_a_hostile_file_is_refused_in_a_moment(text: str, said: str, tmp_path: P
 @pytest.mark.parametrize("text", ['"' + r"\"" * 20, '"' + r"\"x" * 20, '"\\'])
 def test_a_text_without_its_end_is_looked_at_once(text: str) -> None:
     """Else a quote behind each backslash begins another: a recipe of a megabyte took hours."""
-    assert toml_files._TEXT.findall(f"name = {text}") in ([text], [text[:-1]])
+    assert recipe_file._TEXT.findall(f"name = {text}") in ([text], [text[:-1]])
     with pytest.raises(ConfigError, match="is not valid TOML"):
-        toml_files.parse_toml(f"name = {text}", "a recipe")
+        recipe_file.parse_toml(f"name = {text}", "a recipe")
 
 
 def test_dots_in_texts_and_remarks_are_no_parts_of_a_key(tmp_path: Path) -> None:

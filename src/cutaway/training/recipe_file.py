@@ -25,7 +25,8 @@ MOST_NESTED = 8  # tables and lists
 MOST_BYTES = 4 * MEGABYTE
 MOST_PARTS = 8  # of a dotted key: the time to read one grows with the square of its parts
 
-_TEXT = re.compile(r'"""(?s:.*?)"""|\'\'\'(?s:.*?)\'\'\'|"(?:[^"\\\n]|\\.)*+"|\'[^\'\n]*+\'|#[^\n]*+')
+# A text without its end is one, too: to look for others in it would take the square of its length.
+_TEXT = re.compile(r'"""(?s:.*?)"""|\'\'\'(?s:.*?)\'\'\'|"(?:[^"\\\n]|\\.)*+"?|\'[^\'\n]*+\'|#[^\n]*+')
 _LONG_KEY = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{MOST_PARTS}}}")
 
 T = TypeVar("T")

@@ -137,13 +137,13 @@ def when_done(ticket: Ticket, call: Callable[[], None]) -> None:
     ticket.future.add_done_callback(tell)
 
 
-def _service_of(request: Request) -> Service:
+async def _service_of(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
 
 
-def _ready_service_of(request: Request) -> Service:
-    service = _service_of(request)
+async def _ready_service_of(request: Request) -> Service:
+    service = await _service_of(request)
     service.check_ready()
     return service
 

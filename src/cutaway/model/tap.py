@@ -149,6 +149,11 @@ class StepWatch(_Watcher):
     def __init__(self, model: nn.Module, patterns: Sequence[str]) -> None:
         super().__init__(model, dict.fromkeys(patterns), _Keeping())
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The taps that match."""
+        return frozenset(self.reads.values())
+
     @contextmanager
     def installed(self) -> Iterator[Seen]:
         self.thread = get_ident()

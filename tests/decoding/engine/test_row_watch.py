@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,9 @@ from torch import Tensor
 
 from cutaway import tap_names, watch
 from cutaway.decoding import Job, Scheduler, Watch, run_jobs
+from cutaway.decoding.engine import row_watch
 from cutaway.decoding.options import SearchOptions
+from cutaway.errors import InputError
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
 from cutaway.model.tap import StepWatch, watching
 
@@ -135,3 +138,44 @@ def test_a_step_watch_sees_its_own_thread_alone() -> None:
             model(torch.tensor([[1, 2]]))
         assert seen["decoder.0.attention.pattern"].shape[-1] == 2
     assert not watching(model)
+
+
+def test_what_is_watched_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, job = model_of("gpt2"), Job(prompt=[1], limit=20)
+    every = Watch(taps=list(tap_names(model)))
+    with Scheduler(threads=1) as scheduler:
+        scheduler.submit(model, job, watch=every).result(LONG)
+        monkeypatch.setattr(row_watch, "MEMORY", 10_000)
+        with pytest.raises(InputError, match="bytes, and at most 10,000 are kept: watch fewer layers"):
+            scheduler.submit(model, job, watch=every)
+        scheduler.submit(model, job, watch=Watch(top=5)).result(LONG)  # which takes next to nothing
+
+
+def test_who_asks_for_scores_alone_leaves_the_model_unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that it goes on in its fast way; and taps are looked for once, not at each step."""
+    model, job = model_of("gpt2"), Job(prompt=[1], limit=9)
+    seen: list[bool] = []
+    made: list[object] = []
+    hidden, begin = type(model).hidden, StepWatch.__init__
+
+    def spied(*given: Any, **more: Any) -> Any:
+        seen.append(watching())
+        return hidden(*given, **more)
+
+    def counted(watch: StepWatch, *given: Any) -> None:
+        made.append(watch)
+        begin(watch, *given)
+
+    monkeypatch.setattr(type(model), "hidden", spied)
+    monkeypatch.setattr(StepWatch, "__init__", counted)
+    with Scheduler(threads=1) as scheduler:
+        scores = scheduler.submit(model, job, watch=Watch(top=2))
+        (best,) = scores.result(LONG)
+        assert len(scores.seen.scores(best.ids)) == 9
+        assert len(seen) >= 9
+        assert not any(seen)
+        made.clear()
+        watch_of = Watch(taps=["decoder.0.attention.pattern", "decoder.*.residual_after"])
+        scheduler.submit(model, job, watch=watch_of).result(LONG)
+        assert any(seen)
+        assert len(made) <= 1 + 1 + len(watch_of.taps)  # to check it, for all of them, and for each

@@ -204,6 +204,48 @@ def test_too_many_are_refused_and_the_others_done() -> None:
         assert all(ticket.result(LONG) for ticket in (running, waiting[1], again))
 
 
+def test_more_than_may_ever_wait_is_no_matter_of_time() -> None:
+    with Scheduler(threads=1, most_waiting=3) as small, pytest.raises(InputError, match="4 texts are more than the 3"):
+        small.submit_all(model_of("gpt2"), jobs_for("gpt2")[:4])
+
+
+def test_what_ends_a_job_comes_first_and_is_never_too_much() -> None:
+    gate, order = Gate(), []
+    with Scheduler(threads=1, rows=1, most_waiting=1) as scheduler:
+        running = scheduler.submit(model_of("gpt2"), Job(prompt=[1], limit=2, hear=gate))
+        assert gate.reached.wait(LONG)
+        later = scheduler.call(lambda: order.append("later"))
+        first = scheduler.call(lambda: order.append("first"), first=True)
+        gate.open.set()
+        assert [ticket.result(LONG) for ticket in (first, later)] == [None, None]
+        assert running.result(LONG)
+    assert order == ["first", "later"]
+
+
+def test_a_cancelled_call_is_not_made() -> None:
+    gate, called = Gate(), []
+    with Scheduler(threads=1) as scheduler:
+        scheduler.submit(model_of("gpt2"), Job(prompt=[1], limit=2, hear=gate))
+        assert gate.reached.wait(LONG)
+        ticket = scheduler.call(lambda: called.append(1))
+        ticket.cancel()
+        gate.open.set()
+        with pytest.raises(Stopped):
+            ticket.result(LONG)
+    assert not called
+
+
+def test_a_thread_that_does_not_end_holds_nobody_up() -> None:
+    ends, started = threading.Event(), threading.Event()
+    scheduler = Scheduler(threads=1)
+    ticket = scheduler.call(lambda: (started.set(), ends.wait(LONG)))
+    assert started.wait(LONG)
+    scheduler.close(0.0)  # returns, though the call goes on
+    with pytest.raises(Stopped, match="the service has stopped"):
+        ticket.result(LONG)
+    ends.set()
+
+
 def test_closing_finishes_what_was_handed_in() -> None:
     model, jobs = model_of("gpt2"), jobs_for("gpt2", SIZES * 2)
     scheduler = Scheduler(threads=2, rows=2)

@@ -26,7 +26,7 @@ def translator(wiring: str = "pre_norm", seed: int = 3, **changes: Any) -> Encod
     """With biases, scales and norms that are nowhere 0 or 1."""
     ids = {"start_id": START, "end_ids": (END,)}
     model = cutaway.build("transformer-tiny", wiring=wiring, seed=seed, **ids | SIZE | changes)
-    draw = torch.Generator().manual_seed(1)
+    draw = torch.Generator().manual_seed(seed)
     for parameter in model.parameters():
         if parameter.ndim == 1:
             parameter.data += 0.3 * torch.randn(parameter.shape, generator=draw)
@@ -131,6 +131,30 @@ def test_weights_that_change_are_read_again(taken: list[int], monkeypatch: pytes
     assert len(taken) == 10
     by_parts(monkeypatch)
     assert torch.equal(model.encode(source), moved)
+
+
+@torch.inference_mode()
+def test_parts_that_are_replaced_are_read_again(taken: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    model, other = translator(), translator(seed=4)
+    source, block, new = torch.tensor([[5, 6, 7, 8]]), model.encoder[0], other.encoder[0]
+    found = [model.encode(source)]
+    for change in (
+        lambda: setattr(block.feed_forward, "up", new.feed_forward.up),
+        lambda: setattr(block.attention, "output", new.attention.output),
+        lambda: setattr(block, "feed_forward_norm", new.feed_forward_norm),
+        lambda: setattr(block.attention_norm, "eps", 0.5),
+        lambda: setattr(block.attention, "scale", 0.9),
+    ):
+        change()
+        found.append(model.encode(source))
+        assert not torch.equal(found[-1], found[-2])
+    assert len(taken) == 2 * len(found)
+    block.feed_forward.activation = torch.tanh  # which the kernel does not have
+    assert not torch.equal(model.encode(source), found[-1])
+    assert len(taken) == 2 * len(found) + 1
+    block.feed_forward.activation = torch.nn.functional.relu
+    by_parts(monkeypatch)
+    assert torch.equal(model.encode(source), found[-1])
 
 
 def test_who_looks_sees_every_part(taken: list[int]) -> None:

@@ -9,7 +9,7 @@ A step computes the values of all rows at once. A job's are taken out between th
 hypotheses still are those that the model has read. Nothing is computed twice, and no other row changes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -19,10 +19,15 @@ from torch import Tensor
 
 from cutaway.decoding.engine.engine import Engine
 from cutaway.decoding.search.beam import BeamSearch, Considered
+from cutaway.decoding.search.search import Job
 from cutaway.decoding.search.topk import top
 from cutaway.errors import InputError
 from cutaway.model.beam_cache import Tree
+from cutaway.model.model import DecoderModel
 from cutaway.model.tap import StepWatch
+
+MEMORY = 1 << 30  # bytes of what is watched of a request's jobs at most
+MOST_KEPT = 256  # sets of taps whose places in the model are remembered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +110,7 @@ class RowWatch:
         if not watch.taps:
             yield
             return
-        with self._watch((watch,)).installed() as values:
+        with self._installed((watch,)) as values:
             yield
         source = self.engine.sources[-1]
         seen.reading = {
@@ -118,7 +123,7 @@ class RowWatch:
         """Inside, the engine takes a step; `watched` are the jobs that somebody watches, by their rows."""
         engine = self.engine
         log_p: dict[int, Tensor] = {}
-        with self._watch([watch for watch, _ in watched.values()]).installed() as values:
+        with self._installed([watch for watch, _ in watched.values()]) as values:
 
             def observe(logits: Tensor) -> None:
                 for row, (watch, seen) in watched.items():
@@ -181,12 +186,26 @@ class RowWatch:
         slots = cache.ancestors[row, hypothesis].nonzero()[:, 0]
         return slots[cache.positions[row, slots].argsort()].cpu()
 
-    def _watch(self, watches: Sequence[Watch]) -> StepWatch:
+    @contextmanager
+    def _installed(self, watches: Sequence[Watch]) -> Iterator[Mapping[str, Tensor]]:
+        """The values of all taps of these watches; without any, the model runs as if nobody watched."""
         patterns = tuple(dict.fromkeys(pattern for watch in watches for pattern in watch.taps))
-        return self._made.setdefault(patterns, StepWatch(self.engine.model, patterns))
+        if not patterns:
+            yield {}
+            return
+        with self._made_for(patterns).installed() as values:
+            yield values
 
-    def _names(self, pattern: str) -> frozenset[str]:
-        return frozenset(self._made.setdefault((pattern,), StepWatch(self.engine.model, (pattern,))).reads.values())
+    def _names(self, pattern: str) -> Collection[str]:
+        """The taps that a pattern matches."""
+        return self._made_for((pattern,)).names
+
+    def _made_for(self, patterns: tuple[str, ...]) -> StepWatch:
+        if patterns not in self._made:
+            if len(self._made) >= MOST_KEPT:
+                self._made.clear()
+            self._made[patterns] = StepWatch(self.engine.model, patterns)
+        return self._made[patterns]
 
 
 def _over_source(name: str) -> bool:
@@ -203,8 +222,19 @@ def _keep_considered(watched: Mapping[int, tuple[Watch, SeenInSteps]], step: Con
             seen.considered.append(Considered(step.group, **own))
 
 
-def check_watch(model: torch.nn.Module, watch: Watch) -> None:
-    """Refuses taps that the model does not have, before anything is generated."""
+def check_watch(model: DecoderModel, watch: Watch, jobs: Sequence[Job] = (), beam: int = 1) -> None:
+    """Refuses taps that the model does not have, and values that would take too much memory."""
     if watch.top < 0:
         raise InputError(f"top={watch.top} must be at least 0")
-    StepWatch(model, watch.taps)
+    names = StepWatch(model, watch.taps).names
+    _, n_heads, d_head = model.cache_shape
+    needed = 0
+    for job in jobs:
+        keys = max(len(job.source), len(job.prompt) + job.limit)
+        each = sum(keys * n_heads if name.endswith(("pattern", "scores")) else n_heads * d_head for name in names)
+        needed += 4 * beam * job.limit * each
+    if needed > MEMORY:
+        raise InputError(
+            f"what is watched would take up to {needed:,} bytes, and at most {MEMORY:,} are kept: watch fewer layers, "
+            "or shorter texts"
+        )

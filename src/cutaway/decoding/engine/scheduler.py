@@ -22,13 +22,14 @@ import torch
 from cutaway.decoding.engine.row_watch import Watch, check_watch
 from cutaway.decoding.engine.run import check_jobs
 from cutaway.decoding.engine.threads import start_threads
-from cutaway.decoding.engine.worker import CANCELLED, Call, Stopped, Ticket, Work, Worker
+from cutaway.decoding.engine.worker import CANCELLED, STOPPED, Call, Stopped, Ticket, Work, Worker
 from cutaway.decoding.options import SearchOptions
 from cutaway.decoding.search.search import Hypothesis, Job
 from cutaway.errors import CutawayError, InputError
 from cutaway.model.model import DecoderModel
 
-MEMORY = 4 * 2**30  # bytes of all caches
+MEMORY, EACH = 4 * 2**30, 2**30  # bytes of all caches by default: at least, and for each thread
+LAST = 1.0  # seconds that a thread has to end when it is told to stop
 ROWS = 64  # of an engine at most
 
 
@@ -55,19 +56,22 @@ class Cancellation(Event):
 
 
 class Scheduler:
-    """Runs on `threads`, by default one for each core of a CPU, and one for a GPU; their caches share `memory` bytes.
+    """Runs on `threads`, by default one for each core of a CPU, and one for a GPU.
+
+    Their caches share `memory` bytes, by default 4 GiB, or 1 GiB for each thread if that is more.
 
     An engine decodes at most `rows` texts at a time, and at most `most_waiting` jobs wait.
     """
 
     def __init__(
-        self, *, threads: int | None = None, memory: int = MEMORY, rows: int = ROWS, most_waiting: int = 1024
+        self, *, threads: int | None = None, memory: int | None = None, rows: int = ROWS, most_waiting: int = 1024
     ) -> None:
         n = threads or (1 if torch.cuda.is_available() else torch.get_num_threads())
         self.most_waiting = most_waiting
         self.changed = Condition()  # held to change what waits, and who takes it
         self.waiting: deque[Work | Call] = deque()
         self.closing = self.stopping = False
+        memory = max(MEMORY, n * EACH) if memory is None else memory
         self.workers = [Worker(self, memory // n, rows) for _ in range(n)]
         self._threads = start_threads([worker.run for worker in self.workers], alone=n == 1)
 
@@ -97,7 +101,7 @@ class Scheduler:
         options = SearchOptions() if options is None else options
         check_jobs(model, jobs, options.beam)
         if watch is not None:
-            check_watch(model, watch)
+            check_watch(model, watch, jobs, options.beam)
         work = [Work.of(Ticket(self._wake), model, job, options, watch) for job in jobs]
         room = self.workers[0].memory
         if work and (needed := max(one.n_bytes for one in work)) > room:
@@ -107,9 +111,12 @@ class Scheduler:
             )
         return self._queue(work)
 
-    def call(self, function: Callable[[], Any]) -> Ticket:
-        """Calls a function on one of the threads, between the steps of its engines."""
-        return self._queue([Call(Ticket(self._wake), function)])[0]
+    def call(self, function: Callable[[], Any], *, first: bool = False) -> Ticket:
+        """Calls a function on one of the threads, between the steps of its engines.
+
+        `first`: before all that waits, and however much that is; for what ends the work of a job that was done.
+        """
+        return self._queue([Call(Ticket(self._wake), function)], first=first)[0]
 
     def run_jobs(
         self,
@@ -141,13 +148,20 @@ class Scheduler:
                 if not ticket.future.done():
                     ticket.cancel()
 
-    def _queue(self, work: Sequence[Work | Call]) -> list[Ticket]:
+    def _queue(self, work: Sequence[Work | Call], *, first: bool = False) -> list[Ticket]:
+        if len(work) > self.most_waiting:
+            raise InputError(
+                f"{len(work):,} texts are more than the {self.most_waiting:,} that may wait: ask for fewer"
+            )
         with self.changed:
             if self.closing:
                 raise Stopped("the service is stopping: try again later")
-            if len(self.waiting) + len(work) > self.most_waiting:
+            if first:
+                self.waiting.extendleft(work)
+            elif len(self.waiting) + len(work) > self.most_waiting:
                 raise Overloaded(f"{len(self.waiting)} jobs wait, and at most {self.most_waiting} may: try again later")
-            self.waiting.extend(work)
+            else:
+                self.waiting.extend(work)
             self.changed.notify_all()
         return [one.ticket for one in work]
 
@@ -159,20 +173,27 @@ class Scheduler:
                 work.ticket.finish(Stopped(CANCELLED))
 
     def close(self, seconds: float | None = None) -> None:
-        """Takes no more work and finishes what there is; what is not done after `seconds` fails with `Stopped`."""
-        end = None if seconds is None else monotonic() + seconds
+        """Takes no more work and finishes what there is; what is not done after `seconds` fails with `Stopped`.
+
+        A thread that computes longer than that is left alone: it ends with the process.
+        """
         with self.changed:
             self.closing = True
             self.changed.notify_all()
-        for thread in self._threads:
-            thread.join(None if end is None else max(0.0, end - monotonic()))
+        self._join(seconds)
         with self.changed:
             self.stopping = True
             self.changed.notify_all()
-        for thread in self._threads:
-            thread.join()
+        self._join(LAST)
+        for worker in self.workers:
+            worker.give_up()
         while self.waiting:
-            self.waiting.popleft().ticket.finish(Stopped("the service has stopped"))
+            self.waiting.popleft().ticket.finish(Stopped(STOPPED))
+
+    def _join(self, seconds: float | None) -> None:
+        end = None if seconds is None else monotonic() + seconds
+        for thread in self._threads:
+            thread.join(None if end is None else max(0.0, end - monotonic()))
 
     def __enter__(self) -> "Scheduler":
         return self

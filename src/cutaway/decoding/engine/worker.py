@@ -5,7 +5,8 @@ next ones, and goes when its memory is wanted for another kind.
 """
 
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from math import ceil
@@ -28,7 +29,7 @@ SIZES = (
     256,
     1024,
 )  # the room of engines for prompts, sources and new tokens; larger ones are multiples of the last
-CANCELLED = "this request was cancelled"
+CANCELLED, STOPPED = "this request was cancelled", "the service has stopped"
 
 
 class Stopped(CutawayError):
@@ -56,11 +57,12 @@ class Ticket:
         self._wake()
 
     def finish(self, result: Any) -> None:
-        """The result, or the error in its place."""
-        if isinstance(error := self.error or result, BaseException):
-            self.future.set_exception(error)
-        else:
-            self.future.set_result(result)
+        """The result, or the error in its place; only the first one counts."""
+        with suppress(InvalidStateError):
+            if isinstance(error := self.error or result, BaseException):
+                self.future.set_exception(error)
+            else:
+                self.future.set_result(result)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,8 +206,8 @@ class Worker:
     def run(self) -> None:
         while self._has_work():
             while self.calls:
-                self._call(self.calls[-1])
-                self.calls.pop()
+                self._call(self.calls[0])
+                self.calls.pop(0)
             for lane in [lane for lane in self.lanes if lane.work]:
                 try:
                     lane.step()
@@ -225,10 +227,20 @@ class Worker:
                     return False
                 scheduler.changed.wait()
         for lane in self.lanes:
-            lane.fail(Stopped("the service has stopped"))
+            lane.fail(Stopped(STOPPED))
         return False
 
+    def give_up(self) -> None:
+        """Whoever waits for this thread waits no longer."""
+        for lane in self.lanes:
+            for work in list(lane.work.values()):
+                work.ticket.finish(Stopped(STOPPED))
+        for call in list(self.calls):
+            call.ticket.finish(Stopped(STOPPED))
+
     def _call(self, call: Call) -> None:
+        if call.ticket.cancelled:
+            return call.ticket.finish(Stopped(CANCELLED))
         try:
             call.ticket.finish(call.function())
         except BaseException as error:

@@ -64,33 +64,48 @@ class Plan:
     """A block as the kernel reads it."""
 
     def __init__(self, block: "Block", *, pre: bool) -> None:
-        forward: Any = block.feed_forward
-        attentions: list[Any] = [block.attention, *([] if block.cross is None else [block.cross])]
-        self.linears: list[Any] = [block.attention.query_key_value, forward.up, forward.down]
-        self.linears += [one.output for one in attentions] + ([] if block.cross is None else [block.cross.query])
-        self.norms: list[Any] = [block.attention_norm, block.feed_forward_norm]
-        self.norms += [] if block.cross is None else [block.cross_norm]
-        self.parts = [*self.linears, *self.norms, *attentions, forward]
+        self.parts, self.settings = _parts(block), _settings(block, pre)
+        self.linears = [part for part in self.parts if isinstance(part, Int8Linear)]
         self.panels = [linear._as_panels() for linear in self.linears]
-        self.places = self._places()
+        self.places = _places(self.parts)
         cross = _Attending()
         if block.cross is not None:
             cross = _attending(block.cross_norm, block.cross.query, block.cross)
         own = _attending(block.attention_norm, block.attention.query_key_value, block.attention)
+        forward: Any = block.feed_forward
         self.block = _Block(
             own, cross, _norm(block.feed_forward_norm), _product(forward.up), _product(forward.down), pre
         )
 
-    def _places(self) -> list[int]:
-        return [place for norm in self.norms for place in (norm.weight.data_ptr(), norm.bias.data_ptr())]
-
-    def holds(self) -> bool:
-        """Whether the block still has these weights, and nobody has a hook in it."""
+    def holds(self, block: "Block", *, pre: bool) -> bool:
+        """Whether the block still has these parts and weights, and nobody has a hook in it."""
+        parts = _parts(block)
         return (
-            all(one._panels is panels for one, panels in zip(self.linears, self.panels, strict=True))
-            and self._places() == self.places
-            and not any(part._forward_hooks or part._forward_pre_hooks for part in self.parts)
+            len(parts) == len(self.parts)
+            and all(one is other for one, other in zip(parts, self.parts, strict=True))
+            and _settings(block, pre) == self.settings
+            and all(one._panels is panels for one, panels in zip(self.linears, self.panels, strict=True))
+            and _places(parts) == self.places
+            and not any(part._forward_hooks or part._forward_pre_hooks for part in parts)
         )
+
+
+def _parts(block: "Block") -> list[Any]:
+    attention, forward, cross = block.attention, block.feed_forward, block.cross
+    parts: list[Any] = [attention, forward, attention.query_key_value, attention.output, block.attention_norm]
+    parts += [getattr(forward, "up", None), forward.down, block.feed_forward_norm]
+    return parts if cross is None else [*parts, cross, cross.query, cross.output, block.cross_norm]
+
+
+def _settings(block: "Block", pre: bool) -> tuple[Any, ...]:
+    norms: list[Any] = [block.attention_norm, block.feed_forward_norm, block.cross_norm]
+    scales = (block.attention.scale, None if block.cross is None else block.cross.scale)
+    return (pre, block.feed_forward.activation, *scales, *(getattr(norm, "eps", None) for norm in norms))
+
+
+def _places(parts: list[Any]) -> list[int]:
+    norms = [part for part in parts if type(part) is LayerNorm]
+    return [place for norm in norms for place in (norm.weight.data_ptr(), norm.bias.data_ptr())]
 
 
 _plans: "WeakKeyDictionary[Block, Plan]" = WeakKeyDictionary()  # not in the block, which is copied and saved
@@ -99,34 +114,38 @@ _plans: "WeakKeyDictionary[Block, Plan]" = WeakKeyDictionary()  # not in the blo
 def plan_of(block: "Block", *, pre: bool) -> Plan | None:
     """The block's plan, made at its first use; None if it has a part that the kernel does not have."""
     plan = _plans.get(block)
-    if plan is None or not plan.holds():
+    if plan is None or not plan.holds(block, pre=pre):
         if not _can_plan(block):
             return None
         plan = _plans[block] = Plan(block, pre=pre)
-    return plan if plan.holds() else None
+    return plan if plan.holds(block, pre=pre) else None
 
 
 def _can_plan(block: "Block") -> bool:
     attention, forward = block.attention, block.feed_forward
     if type(attention.query_key_value) is not Int8Linear or not isinstance(forward, FeedForward):  # type: ignore[comparison-overlap]
         return False
-    across = [] if block.cross is None else [block.cross]
-    linears: list[Any] = [attention.query_key_value, attention.output, forward.up, forward.down]
-    linears += [linear for one in across for linear in (one.query, one.output)]
-    norms: list[Any] = [block.attention_norm, block.feed_forward_norm, *(block.cross_norm for _ in across)]
+    parts = _parts(block)
+    n = 2 if block.cross is None else 3  # attention and feed-forward have a norm each
+    linears = [part for part in parts if type(part) is Int8Linear and part.levels == 127]
+    norms = [part for part in parts if type(part) is LayerNorm]
     return (
         forward.activation is F.relu
         and attention.n_kv_heads == attention.n_heads
-        and all(one.d_head in cpu.WIDTHS for one in (attention, *across))
-        and all(type(one) is Int8Linear and one.levels == 127 for one in linears)
+        and all(one.d_head in cpu.WIDTHS for one in (attention, block.cross) if one is not None)
+        and len(linears) == 2 * n
         and all(one.weight.shape[1] % cpu.QUAD == 0 for one in linears)
-        and all(type(norm) is LayerNorm and len(norm.weight) % cpu.LANES == 0 for norm in norms)
+        and len(norms) == n
+        and all(len(norm.weight) % cpu.LANES == 0 and cpu.fit(norm.weight, norm.bias) for norm in norms)
+        and all(norm.weight.is_contiguous() and norm.bias.is_contiguous() for norm in norms)
     )
 
 
 def fits(x: Stream, mask: Mask, memory_mask: Mask, store: Store | None, memory: KeysValues | None) -> bool:
     """Whether `take` can compute this pass of a block: as few tokens as our kernel for attention is used for."""
-    if not cpu.fit(x) or watching():  # first: of a symbolic length, a comparison would be a condition
+    stored = () if store is None else (store.keys, store.values)
+    # first: of a symbolic length, a comparison would be a condition
+    if not cpu.fit(x, *stored, *(memory or ())) or watching():
         return False
     each, packed = x.shape[1], store is not None and store.packing is not None
     if store is None:  # an encoder
@@ -154,7 +173,7 @@ def take(
         packing = store.packing
         alike = store.slots  # the same in every row, or each row's own
         rows = torch.arange(alike.start, alike.stop).repeat(n_rows) if isinstance(alike, slice) else alike
-        slots = rows.contiguous()
+        slots = rows.to(torch.long).contiguous()
         _place(own, store.keys, store.values)
     seen = None
     if memory is not None:

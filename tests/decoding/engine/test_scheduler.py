@@ -223,15 +223,23 @@ def test_what_ends_a_job_comes_first_and_is_never_too_much() -> None:
 
 
 def test_a_cancelled_call_is_not_made() -> None:
-    gate, called = Gate(), []
+    """Neither while it waits nor when its thread has taken it already, behind another call."""
+    gate, called, started, ends = Gate(), [], threading.Event(), threading.Event()
     with Scheduler(threads=1) as scheduler:
         scheduler.submit(model_of("gpt2"), Job(prompt=[1], limit=2, hear=gate))
         assert gate.reached.wait(LONG)
-        ticket = scheduler.call(lambda: called.append(1))
-        ticket.cancel()
+        waiting = scheduler.call(lambda: called.append("waiting"))
+        waiting.cancel()
+        scheduler.call(lambda: (started.set(), ends.wait(LONG)))
+        taken = scheduler.call(lambda: called.append("taken"))
         gate.open.set()
-        with pytest.raises(Stopped):
-            ticket.result(LONG)
+        assert started.wait(LONG)
+        assert scheduler.n_waiting == 0
+        taken.cancel()
+        ends.set()
+        for ticket in (waiting, taken):
+            with pytest.raises(Stopped, match="this request was cancelled"):
+                ticket.result(LONG)
     assert not called
 
 

@@ -250,7 +250,7 @@ def test_a_thread_that_does_not_end_holds_nobody_up() -> None:
     assert started.wait(LONG)
     scheduler.close(0.0)  # returns, though the call goes on
     with pytest.raises(Stopped, match="the service has stopped"):
-        ticket.result(LONG)
+        ticket.result(30.0)
     ends.set()
 
 

@@ -107,6 +107,24 @@ def test_alternatives_alignments_and_terms(client, translators):
     assert client.post("/translate", data=form).json() == {"translatedText": expected}
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("terms", "[" * 200_000, "is not a mapping"),
+        ("terms", '{"a":' * 200_000, "is not a mapping"),
+        ("terms", '{"a": "b", "a": "c"}', "is not a mapping"),
+        ("length_penalty", "NaN", "is not a number"),
+        ("length_penalty", "1" * 400, "is not a number"),
+        ("beam", '2, "alternatives": 3', "is not a whole number"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_a_form_is_read_as_strictly_as_json(client, field, value, message):
+    answer = client.post("/translate", data={"q": "Hi", "source": "en", "target": "de", field: value})
+    assert answer.status_code == 400
+    assert message in answer.json()["error"]
+
+
 def test_a_page(client, translators):
     page = "<p class='a>b'>Hi</p>\n<script>if (a<b) {}</script>The fox!<br>"
     one, two = cutaway.translate(*translators["en-de"], ["Hi", "The fox!"])

@@ -186,7 +186,14 @@ async def start(
     model, tokenizer = served.model, served.text_tokenizer()
     if not isinstance(model, DecoderModel) or isinstance(model, EncoderDecoderModel):
         raise InputError(f"model={served.name!r} is for task={served.task!r}: only a language model continues a text")
-    plan = await service.in_thread(lambda: GenerationPlan(model, tokenizer, prompts, options, streaming=stream))
+
+    def make() -> GenerationPlan:
+        try:
+            return GenerationPlan(model, tokenizer, prompts, options, streaming=stream)
+        except RecursionError:
+            raise InputError("allow: this expression is too deeply nested: use fewer brackets") from None
+
+    plan = await service.in_thread(make)
     texts = Texts(service, served, plan, watch(model, options.search))
     texts.submit(stream)
     return texts

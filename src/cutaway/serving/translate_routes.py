@@ -3,7 +3,6 @@
 Fields come as JSON or as a form. Beside theirs are our own: `beam`, `terms`, `prefix`, `align`, `watch`, `model`.
 """
 
-import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, replace
@@ -118,9 +117,10 @@ def _typed(kind: type[Options], name: str, values: Sequence[Any]) -> Any:
     if name not in kind.__dataclass_fields__ or fits(value, kind.__dataclass_fields__[name].type):
         return value
     try:
-        return json.loads(value)
-    except ValueError:
+        (read,) = json_object(f'{{"value": {value}}}'.encode()).values()
+    except (InputError, ValueError):
         return value
+    return read
 
 
 # --- translations -----------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from cutaway.tokens import Tokenizer
 
 TOP = 20  # of each list at most
 HEADS = 16  # of a request at most
-HEAD = re.compile(r"((?:encoder|decoder)\.\d+\.(?:attention|cross))\.(\d+)")
+HEAD = re.compile(r"((?:encoder|decoder)\.[0-9]{1,4}\.(?:attention|cross))\.([0-9]{1,4})")
 STREAM = ("decoder.0.residual_before", "decoder.*.residual_after")
 
 

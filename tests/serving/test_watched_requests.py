@@ -121,7 +121,7 @@ def test_the_beam_is_shown(client):
         ({"heads": [f"decoder.{5000 * '1'}.attention.0"]}, "is not a head"),
         ([1], "watch=[1] is not a mapping"),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:50],
 )
 def test_what_cannot_be_shown_is_refused(client, watch, words):
     answer = client.post(PATH, json={**QUESTION, "watch": watch})

@@ -183,7 +183,7 @@ async def _html(service: Service, asked: TranslationRequest, pair: Pair, pages: 
 
 async def _plain(service: Service, asked: TranslationRequest, pair: Pair, texts: Sequence[str]) -> list[dict[str, Any]]:
     model, tokenizer, options = _translator(pair), pair.served.text_tokenizer(), asked.options(pair)
-    wished = read_options(WatchRequest, asked.watch or {})
+    wished = WatchRequest.read(asked.watch)
     if asked.align:
         wished = replace(wished, alignment=True)
     watch = None if wished == WatchRequest() else wished.watch(model, options.search)

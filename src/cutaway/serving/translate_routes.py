@@ -9,17 +9,19 @@ from dataclasses import MISSING, dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Literal
 
+import torch
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from cutaway.arguments import Options, fits, option, same_option
-from cutaway.decoding.alignment import identical
+from cutaway.decoding.alignment import Alignment, identical, word_spans
 from cutaway.decoding.engine.scheduler import Cancellation
 from cutaway.decoding.engine.worker import Ticket
 from cutaway.decoding.options import TranslationOptions
 from cutaway.decoding.search.search import Hypothesis, Job
 from cutaway.decoding.translate import Translation, TranslationPlan, translations
+from cutaway.decoding.translate_sentences import Candidate
 from cutaway.errors import CutawayError, InputError
 from cutaway.model.model import EncoderDecoderModel
 from cutaway.serving.detection import detect
@@ -157,12 +159,12 @@ async def _answers(service: Service, asked: TranslationRequest) -> list[dict[str
         rows.setdefault(find_pair(service, source, asked.target, asked.model), []).append(row)
     for pair, its in rows.items():
         texts = [asked.texts[row] for row in its]
-        found = [{"translatedText": text} for text in texts]
-        if pair is not None:
-            translating = (
-                _html(service, asked, pair, texts) if asked.format == "html" else _plain(service, asked, pair, texts)
-            )
-            found = await translating
+        if pair is None:
+            found = await service.in_thread(partial(_unchanged, asked, texts))
+        elif asked.format == "html":
+            found = await _html(service, asked, pair, texts)
+        else:
+            found = await _plain(service, asked, pair, texts)
         for row, one in zip(its, found, strict=True):
             answers[row] = one | answers[row]
     return answers
@@ -245,6 +247,23 @@ def _joined(
                 {"source": its.source, "text": its.candidates[0].text} | next(views) for its in translation.sentences
             ]
     return answers
+
+
+def _unchanged(asked: TranslationRequest, texts: Sequence[str]) -> list[dict[str, Any]]:
+    """The answers to texts that are in the target language already: they have the same keys as translations."""
+    aligned = asked.align or WatchRequest.read(asked.watch).alignment
+    answers = []
+    for text in texts:
+        alignment = _word_for_word(text) if aligned else None
+        answer = _answer(asked, Translation(text, 0.0, [Candidate(text, 0.0)], [], alignment))
+        answers.append(answer | ({"watch": []} if asked.watch else {}))
+    return answers
+
+
+def _word_for_word(text: str) -> Alignment:
+    """The alignment of a text with itself. Each word is a block, as a matrix of a long text's words would be huge."""
+    words = word_spans(text)
+    return Alignment(text, text, words, words, [torch.ones(1, 1)] * len(words))
 
 
 def _answer(asked: TranslationRequest, found: Translation) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """A server under way: clients that leave, too many of them, signals, and its end."""
 
+import asyncio
 import gc
 import json
 import os
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -18,10 +19,13 @@ import httpx
 import pytest
 from helpers.served import GUARD, ask_all, chunks_of, client_of, running, served_model, service_of
 from helpers.text_generators import byte_level_once, speaker
+from starlette.requests import Request
+from starlette.types import Message
 
 from cutaway.serving.limits import Limits
 from cutaway.serving.self_check import check_models
 from cutaway.serving.service import ServedModel, Service
+from cutaway.serving.streams import EventStream
 
 PATH = "/v1/completions"
 QUESTION: dict[str, Any] = {"model": "speaker", "prompt": "The", "temperature": 0.0}
@@ -60,6 +64,30 @@ def test_fault_27_the_work_of_a_client_that_leaves_is_stopped(stream, n):
             if stream:
                 assert b"200 OK" in connection.recv(1000)
         wait_until(lambda: is_idle(service))
+
+
+def test_fault_27_a_client_that_leaves_before_its_stream_begins():
+    """Nothing is sent, and nothing asked of the chunks: still what they come from is cancelled."""
+    begun: list[bool] = []
+    cancelled: list[bool] = []
+
+    async def chunks() -> AsyncIterator[dict[str, Any] | None]:
+        begun.append(True)
+        yield {}
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        await asyncio.sleep(0.01)
+
+    async def answer() -> None:
+        scope = {"type": "http"}
+        await EventStream(Request(scope), chunks(), lambda: cancelled.append(True))(scope, receive, send)
+
+    asyncio.run(answer())
+    assert not begun
+    assert cancelled
 
 
 def test_neighbours_of_clients_that_leave_say_what_they_say_alone():

@@ -3,7 +3,7 @@
     texts = await start(service, served, prompts, options, stream=True)
     async for piece in texts.pieces(): ...       # or: whole = await texts.whole()
 
-Both ways are the same work: a stream is what is said on the way. Whoever stops listening cancels it.
+Both ways are the same work: a stream is what is said on the way. Whoever stops listening to it calls `cancel`.
 """
 
 import asyncio
@@ -96,26 +96,23 @@ class Texts:
         n_sent, n_scored = [0] * len(self.tickets), [0] * len(self.tickets)
         latest: list[float | None] = [None] * len(self.tickets)
         wholes: list[Whole] = []
-        try:
-            while len(wholes) < len(self.tickets):
-                event = await self._next_event()
-                if event is None:
-                    yield None
-                    continue
-                number, whole, said, ids = event.number, None, event.said, event.ids
-                if event.done:
-                    whole = (await self.service.in_thread(partial(self._texts, number)))[0]
-                    wholes.append(whole)
-                    said, ids = whole.generated.text, whole.generated.ids
-                else:
-                    latest[number] = self._time(latest[number])
-                piece = Piece(number, said[n_sent[number] :], self._scores(number, ids, n_scored[number]), whole)
-                n_sent[number], n_scored[number] = len(said), len(ids)
-                if piece.text or piece.scores or piece.whole:
-                    yield piece
-            self._count(wholes)
-        finally:
-            self.cancel()
+        while len(wholes) < len(self.tickets):
+            event = await self._next_event()
+            if event is None:
+                yield None
+                continue
+            number, whole, said, ids = event.number, None, event.said, event.ids
+            if event.done:
+                whole = (await self.service.in_thread(partial(self._texts, number)))[0]
+                wholes.append(whole)
+                said, ids = whole.generated.text, whole.generated.ids
+            else:
+                latest[number] = self._time(latest[number])
+            piece = Piece(number, said[n_sent[number] :], self._scores(number, ids, n_scored[number]), whole)
+            n_sent[number], n_scored[number] = len(said), len(ids)
+            if piece.text or piece.scores or piece.whole:
+                yield piece
+        self._count(wholes)
 
     def _heard(self, number: int) -> Job:
         """The job of a stream: after each step, on the engine's thread, it tells what is said so far."""

@@ -99,7 +99,7 @@ class TextAnswer:
             texts.cancel()
             raise
         if asked.stream:
-            return EventStream(self.request, self.chunks(texts))
+            return EventStream(self.request, self.chunks(texts), texts.cancel)
         found = await texts.whole()
         run = self.service.compute if asked.watch else self.service.in_thread  # a lens reads the model's head
         choices = await run(lambda: self.choices(texts, found))

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -22,8 +23,10 @@ from helpers.text_generators import byte_level_once, speaker
 from starlette.requests import Request
 from starlette.types import Message
 
+from cutaway.serving.app import create_app
 from cutaway.serving.limits import Limits
 from cutaway.serving.self_check import check_models
+from cutaway.serving.server import Server, listen
 from cutaway.serving.service import ServedModel, Service
 from cutaway.serving.streams import EventStream
 
@@ -267,6 +270,33 @@ def test_what_takes_longer_is_cut_off_and_told():
         server.drain()
         last = [line for line in lines if line][-1]
     assert json.loads(last.removeprefix("data: "))["error"]["code"] == "stopped"
+
+
+@pytest.mark.parametrize("n_signals", [1, 2])
+def test_a_step_that_does_not_end_holds_no_server_up(n_signals):
+    service = service_of(endless(), limits=Limits(drain_seconds=0.0 if n_signals == 1 else GUARD))
+    block, blocked = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        blocked.set()
+        block.wait(GUARD)
+
+    server = Server(create_app(service), listen("127.0.0.1", 0))
+    thread = threading.Thread(target=server.serve_until_told, daemon=True)
+    thread.start()
+    try:
+        with client_of(server) as client, ThreadPoolExecutor() as pool:
+            service.scheduler.call(wait)
+            blocked.wait(GUARD)
+            asked = pool.submit(client.post, PATH, json=QUESTION)
+            wait_until(lambda: service.scheduler.n_waiting == 1)
+            for _ in range(n_signals):
+                server.handle_exit(signal.SIGTERM, None)
+            thread.join(GUARD / 4)
+            assert not thread.is_alive()
+            assert asked.exception(GUARD) is not None or asked.result().status_code >= 500
+    finally:
+        block.set()
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import json
 import logging
 import socket
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from helpers.text_generators import byte_level_once, speaker
 
 from cutaway.decoding.engine.scheduler import Scheduler
 from cutaway.errors import CheckpointError, InputError
-from cutaway.serving import openai_routes
+from cutaway.serving import openai_routes, schemas, translate_routes
 from cutaway.serving.app import ROUTERS
 from cutaway.serving.limits import Limits
 from cutaway.serving.logs import JsonLines
@@ -121,6 +122,26 @@ def test_fault_30_errors_tell_no_paths(monkeypatch):
                 assert answer.status_code == status, answer.text
                 for secret in (str(folder), folder.parent.name, __file__, "shadow", "SECRETTEXT", "Traceback"):
                     assert secret not in answer.text
+
+
+@pytest.mark.parametrize(("module", "path"), [(schemas, "/fill"), (translate_routes, "/translate")])
+def test_large_bodies_are_read_beside_the_others(monkeypatch, module, path):
+    """In threads; and not at all where the header has a wrong key."""
+    threads = []
+
+    def noted(data: bytes) -> dict[str, Any]:
+        threads.append(threading.get_ident())
+        return {"x": len(data)}
+
+    monkeypatch.setattr(module, "json_object", noted)
+    service = service_of(served_model("speaker", speaker(), byte_level_once()), key=KEY)
+    with running(service) as server, client_of(server) as client:
+        headers = {"authorization": f"Bearer {KEY}"}
+        for length in (10, 100_000, 20):
+            assert client.post(path, content=b"x" * length, headers=headers).status_code == 400
+        assert client.post(path, content=b"x", headers={"authorization": "Bearer wrong"}).status_code == 401
+    loop, thread, again = threads
+    assert loop == again != thread
 
 
 def test_only_whole_places_of_models_are_redacted(tmp_path, monkeypatch):

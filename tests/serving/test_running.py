@@ -192,6 +192,31 @@ def test_an_answer_that_takes_too_long():
         wait_until(lambda: is_idle(service))
 
 
+@pytest.mark.parametrize(
+    ("path", "question"),
+    [
+        ("/v1/embeddings", {"model": "encoder", "input": "the cat"}),
+        ("/fill", {"model": "encoder", "text": "the [MASK]"}),
+        ("/v1/completions", {**QUESTION, "max_tokens": 1, "echo": True, "logprobs": 1}),
+    ],
+)
+def test_an_answer_without_a_text_takes_too_long_as_well(path, question):
+    service = service_of(limits=Limits(max_seconds=0.3))
+    block, blocked = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        blocked.set()
+        block.wait(GUARD)
+
+    with running(service) as server, client_of(server) as client:
+        service.scheduler.call(wait)
+        blocked.wait(GUARD)
+        try:
+            assert client.post(path, json=question).status_code == 504
+        finally:
+            block.set()
+
+
 def test_a_stream_says_that_it_is_alive():
     service = service_of(endless(), limits=Limits(ping_seconds=0.02))
     block, blocked = threading.Event(), threading.Event()

@@ -113,7 +113,8 @@ class Service:
 
     async def compute(self, function: Callable[[], R]) -> R:
         """Calls what needs a model, on one of the scheduler's threads."""
-        result: R = await finished(self.scheduler.call(function))
+        async with self.in_time():
+            result: R = await finished(self.scheduler.call(function))
         return result
 
 

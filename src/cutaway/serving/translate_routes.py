@@ -28,7 +28,7 @@ from cutaway.serving.detection import detect
 from cutaway.serving.gates import check_key
 from cutaway.serving.html import translate_html
 from cutaway.serving.languages import AUTO, Pair, all_pairs, find_pair, language_name
-from cutaway.serving.schemas import OptionsRoute, json_object, read_options
+from cutaway.serving.schemas import OptionsRoute, aside, json_object, read_options
 from cutaway.serving.service import ReadyService, Service, finished
 from cutaway.serving.streams import unless_gone
 from cutaway.serving.watching import Shown, WatchRequest
@@ -86,29 +86,35 @@ def fields_of(kind: type[Options]) -> Callable[[Request], Awaitable[Any]]:
     """A dependency that reads the fields of a request, JSON or a form; without a key that fits it refuses them."""
 
     async def read(request: Request) -> Any:
-        return read_options(kind, await _with_key(kind, request))
+        size, values = await _with_key(kind, request)
+        return await aside(request, size, lambda: read_options(kind, values))
 
     read.reads = kind  # type: ignore[attr-defined]  # for `OptionsRoute`
     return read
 
 
-async def _with_key(kind: type[Options], request: Request) -> Mapping[str, Any]:
+async def _with_key(kind: type[Options], request: Request) -> tuple[int, Mapping[str, Any]]:
+    """The size of a body, and its fields. A key in the header is checked before they are read."""
     service: Service = request.app.state.service
+    if request.state.key:
+        check_key(service, request.state.key)
     try:
-        values = await _fields(kind, request, service.limits.max_body)
+        size, values = await _fields(kind, request, service.limits.max_body)
     except (CutawayError, HTTPException):
         check_key(service, request.state.key)  # whoever has no key is told nothing else
         raise
     check_key(service, request.state.key, str(values.get("api_key", "")))
-    return values
+    return size, values
 
 
-async def _fields(kind: type[Options], request: Request, most: int) -> Mapping[str, Any]:
+async def _fields(kind: type[Options], request: Request, most: int) -> tuple[int, Mapping[str, Any]]:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() in FORMS:
         async with request.form(max_files=0, max_part_size=most) as form:
-            return {name: _typed(kind, name, form.getlist(name)) for name in form}
+            size = sum(len(name) + len(value) for name, value in form.multi_items() if isinstance(value, str))
+            given = {name: form.getlist(name) for name in form}
+        return size, await aside(request, size, lambda: {name: _typed(kind, name, its) for name, its in given.items()})
     data = await request.body()
-    return json_object(data) if data else {}
+    return len(data), await aside(request, len(data), lambda: json_object(data)) if data else {}
 
 
 def _typed(kind: type[Options], name: str, values: Sequence[Any]) -> Any:

@@ -23,7 +23,10 @@ from helpers.text_generators import byte_level_once, speaker
 from starlette.requests import Request
 from starlette.types import Message
 
+import cutaway
+from cutaway.decoding.options import GenerationOptions
 from cutaway.serving.app import create_app
+from cutaway.serving.generation import start
 from cutaway.serving.limits import Limits
 from cutaway.serving.self_check import check_models
 from cutaway.serving.server import Server, listen
@@ -123,6 +126,31 @@ def test_a_client_that_reads_slowly_holds_nobody_up():
                 assert slow.recv(1)
                 assert client.post(PATH, json={**QUESTION, "max_tokens": 5}).status_code == 200
         wait_until(lambda: is_idle(service))
+
+
+def test_of_a_stream_that_is_read_slowly_the_latest_is_kept():
+    """Not each step's whole text; and the pieces make the text all the same."""
+    service = service_of(endless())
+    served = service.models["speaker"]
+
+    async def read() -> tuple[int, str, str]:
+        options = GenerationOptions(max_tokens=300)
+        texts = await start(service, served, ["The"], options, stream=True)
+        said, most, whole = "", 0, ""
+        async for piece in texts.pieces():
+            assert piece is not None
+            said += piece.text
+            whole = piece.whole.generated.text if piece.whole else ""
+            if not most:
+                await asyncio.to_thread(texts.tickets[0].result, GUARD)
+                await asyncio.sleep(0)
+                most = len(texts.events)
+        return most, said, whole
+
+    most, said, whole = asyncio.run(read())
+    service.scheduler.close()
+    assert most == 1
+    assert said == whole == cutaway.generate(served.model, served.tokenizer, "The", max_tokens=300)
 
 
 def test_fault_29_requests_and_aborts_leave_nothing():

@@ -58,7 +58,9 @@ class Texts:
     def __init__(self, service: Service, served: ServedModel, plan: GenerationPlan, watch: Watch | None) -> None:
         self.service, self.served, self.plan, self.watch = service, served, plan, watch
         self.loop, self.start = asyncio.get_running_loop(), time.monotonic()
-        self.events: asyncio.Queue[Event] = asyncio.Queue()
+        self.events: dict[int, Event] = {}  # the latest of each text that has not been told yet
+        self.news = asyncio.Event()
+        self.times: list[float | None] = [None] * len(plan.jobs)  # of the latest token of each text
         self.tickets: list[Ticket] = []
 
     @property
@@ -92,9 +94,8 @@ class Texts:
     async def pieces(self) -> AsyncIterator[Piece | None]:
         """What is new, as it comes; None where nothing has come for a while."""
         for number, ticket in enumerate(self.tickets):
-            when_done(ticket, partial(self.events.put_nowait, Event(number, done=True)))
+            when_done(ticket, partial(self._note, Event(number, done=True)))
         n_sent, n_scored = [0] * len(self.tickets), [0] * len(self.tickets)
-        latest: list[float | None] = [None] * len(self.tickets)
         wholes: list[Whole] = []
         while len(wholes) < len(self.tickets):
             event = await self._next_event()
@@ -106,8 +107,6 @@ class Texts:
                 whole = (await self.service.in_thread(partial(self._texts, number)))[0]
                 wholes.append(whole)
                 said, ids = whole.generated.text, whole.generated.ids
-            else:
-                latest[number] = self._time(latest[number])
             piece = Piece(number, said[n_sent[number] :], self._scores(number, ids, n_scored[number]), whole)
             n_sent[number], n_scored[number] = len(said), len(ids)
             if piece.text or piece.scores or piece.whole:
@@ -124,22 +123,40 @@ class Texts:
         def tell(ids: list[int]) -> bool:
             stops = hear(ids)
             with suppress(RuntimeError):  # the loop is closed: the server has stopped
-                self.loop.call_soon_threadsafe(self.events.put_nowait, Event(number, speller.said, ids))
+                self.loop.call_soon_threadsafe(self._note, Event(number, speller.said, ids))
             return stops
 
         return replace(job, hear=tell)
 
+    def _note(self, event: Event) -> None:
+        """The newest of a text stands for those before it: however slowly a client reads, no more is kept."""
+        if not event.done:
+            self.times[event.number] = self._time(self.times[event.number])
+        self.events[event.number] = event
+        self.news.set()
+
     async def _next_event(self) -> Event | None:
+        if (not self.events or self._left <= 0) and not await self._some_news():
+            return None
+        return self.events.pop(next(iter(self.events)))
+
+    @property
+    def _left(self) -> float:
+        """The seconds that are left for the answer."""
+        return self.service.limits.max_seconds - (time.monotonic() - self.start)
+
+    async def _some_news(self) -> bool:
+        """Waits for events; False if there are none for a while."""
+        self.news.clear()
         ping = self.service.limits.ping_seconds
-        left = self.service.limits.max_seconds - (time.monotonic() - self.start)
-        if left <= ping:
-            async with self.service.in_time(left):
-                return await self.events.get()
+        if self._left <= ping:
+            async with self.service.in_time(self._left):
+                return await self.news.wait()
         try:
             async with asyncio.timeout(ping):
-                return await self.events.get()
+                return await self.news.wait()
         except TimeoutError:
-            return None
+            return False
 
     def _texts(self, number: int) -> list[Whole]:
         """The texts of a job that is done; its error, if it failed."""

@@ -20,6 +20,7 @@ from cutaway.decoding.generate import Generated, GenerationPlan
 from cutaway.decoding.options import GenerationOptions, SearchOptions
 from cutaway.errors import InputError
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
+from cutaway.serving.metrics import Tally
 from cutaway.serving.service import ServedModel, Service, finished, when_done
 
 
@@ -55,8 +56,10 @@ class Event:
 class Texts:
     """The texts of one request. A job writes one, or with a beam the best few."""
 
-    def __init__(self, service: Service, served: ServedModel, plan: GenerationPlan, watch: Watch | None) -> None:
-        self.service, self.served, self.plan, self.watch = service, served, plan, watch
+    def __init__(
+        self, service: Service, served: ServedModel, plan: GenerationPlan, n_prompts: int, watch: Watch | None
+    ) -> None:
+        self.service, self.served, self.plan, self.n_prompts, self.watch = service, served, plan, n_prompts, watch
         self.loop, self.start = asyncio.get_running_loop(), time.monotonic()
         self.events: dict[int, Event] = {}  # the latest of each text that has not been told yet
         self.news = asyncio.Event()
@@ -64,9 +67,14 @@ class Texts:
         self.tickets: list[Ticket] = []
 
     @property
+    def jobs_per_prompt(self) -> int:
+        """They follow each other."""
+        return len(self.plan.jobs) // self.n_prompts
+
+    @property
     def prompts(self) -> list[Sequence[int]]:
-        """The tokens of each job's prompt; the jobs of one prompt follow each other."""
-        return [job.prompt for job in self.plan.jobs]
+        """The tokens of each prompt."""
+        return [job.prompt for job in self.plan.jobs[:: self.jobs_per_prompt]]
 
     def submit(self, stream: bool) -> None:
         """Hands the jobs to the scheduler: all of them, or none."""
@@ -176,15 +184,9 @@ class Texts:
         return now
 
     def _count(self, wholes: Sequence[Whole]) -> None:
-        metrics, name = self.service.metrics, self.served.name
-        metrics.whole_request.labels(name).observe(time.monotonic() - self.start)
-        metrics.prompt_tokens.labels(name).inc(sum(map(len, self.prompts)))
-        for ticket in self.tickets:
-            if ticket.started is not None:
-                metrics.queue.labels(name).observe(max(0.0, ticket.started - self.start))
-        for one in wholes:
-            metrics.generation_tokens.labels(name).inc(len(one.generated.ids))
-            metrics.request_success.labels(name, one.generated.ended).inc()
+        texts: list[tuple[int, str]] = [(len(one.generated.ids), one.generated.ended) for one in wholes]
+        started = [ticket.started for ticket in self.tickets]
+        self.service.metrics.count(self.served.name, Tally(self.start, [*map(len, self.prompts)], texts, started))
 
 
 async def start(
@@ -208,6 +210,6 @@ async def start(
             raise InputError("allow: this expression is too deeply nested: use fewer brackets") from None
 
     plan = await service.in_thread(make)
-    texts = Texts(service, served, plan, watch(model, options.search))
+    texts = Texts(service, served, plan, len(prompts), watch(model, options.search))
     texts.submit(stream)
     return texts

@@ -3,7 +3,6 @@
 Fields come as JSON or as a form. Beside theirs are our own: `beam`, `terms`, `prefix`, `align`, `watch`, `model`.
 """
 
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, replace
 from functools import partial
@@ -19,8 +18,8 @@ from cutaway.decoding.alignment import Alignment, identical, word_spans
 from cutaway.decoding.engine.scheduler import Cancellation
 from cutaway.decoding.engine.worker import Ticket
 from cutaway.decoding.options import TranslationOptions
-from cutaway.decoding.search.search import Hypothesis, Job
-from cutaway.decoding.translate import Translation, TranslationPlan, translations
+from cutaway.decoding.search.search import Hypothesis
+from cutaway.decoding.translate import Translation, TranslationPlan
 from cutaway.decoding.translate_sentences import Candidate
 from cutaway.errors import CutawayError, InputError
 from cutaway.model.model import EncoderDecoderModel
@@ -28,6 +27,7 @@ from cutaway.serving.detection import detect
 from cutaway.serving.gates import check_key
 from cutaway.serving.html import translate_html
 from cutaway.serving.languages import AUTO, Pair, all_pairs, find_pair, language_name
+from cutaway.serving.metrics import Tally
 from cutaway.serving.schemas import OptionsRoute, aside, json_object, read_options
 from cutaway.serving.service import ReadyService, Service, finished
 from cutaway.serving.streams import unless_gone
@@ -178,15 +178,18 @@ async def _answers(service: Service, asked: TranslationRequest) -> list[dict[str
 
 async def _html(service: Service, asked: TranslationRequest, pair: Pair, pages: Sequence[str]) -> list[dict[str, Any]]:
     model, tokenizer, options = _translator(pair), pair.served.text_tokenizer(), asked.options(pair)
+    tally = Tally()
 
     def work(cancellation: Cancellation) -> list[str]:
         def translated(texts: list[str]) -> list[str]:
-            run = partial(service.scheduler.run_jobs, cancellation=cancellation)
-            return [one.text for one in translations(model, tokenizer, texts, run=run, options=options)]
+            plan = TranslationPlan(model, tokenizer, texts, options)
+            return [one.text for one in _translations(service, plan, tally, cancellation)]
 
         return [translate_html(page, translated) for page in pages]
 
-    return [{"translatedText": page} for page in await service.blocking(work)]
+    found = await service.blocking(work)
+    service.metrics.count(pair.served.name, tally)
+    return [{"translatedText": page} for page in found]
 
 
 async def _plain(service: Service, asked: TranslationRequest, pair: Pair, texts: Sequence[str]) -> list[dict[str, Any]]:
@@ -195,30 +198,46 @@ async def _plain(service: Service, asked: TranslationRequest, pair: Pair, texts:
     if asked.align:
         wished = replace(wished, alignment=True)
     watch = None if wished == WatchRequest() else wished.watch(model, options.search)
+    tally = Tally()
     plan = await service.in_thread(lambda: TranslationPlan(model, tokenizer, texts, options))
     if any(plan.sentences.terms):
         if asked.watch:
             raise InputError("watch: a translation with terms is searched for twice; leave out one of the two")
-        return await service.blocking(partial(_with_terms, service, asked, plan))
+        done = await service.blocking(partial(_translations, service, plan, tally))
+        service.metrics.count(pair.served.name, tally)
+        return [_answer(asked, one) for one in done]
     tickets = service.scheduler.submit_all(model, plan.sentences.jobs, options.search, watch=watch)
-    start = time.monotonic()
     try:
         async with service.in_time():
             found = [await finished(ticket) for ticket in tickets]
     finally:
         for ticket in tickets:
             ticket.cancel()
-    _count(service, pair.served.name, plan.sentences.jobs, found, start)
+    _tally(tally, plan, tickets, found)
+    service.metrics.count(pair.served.name, tally)
     join = partial(_joined, asked, wished, plan, tickets, found)
     return await (service.in_thread(join) if watch is None else service.compute(join))
 
 
-def _with_terms(
-    service: Service, asked: TranslationRequest, plan: TranslationPlan, cancellation: Cancellation
-) -> list[dict[str, Any]]:
-    run = partial(service.scheduler.run_jobs, cancellation=cancellation)
-    found = plan.sentences.candidates(plan.sentences.run(run))
-    return [_answer(asked, one) for one in plan.translations(found)]
+def _translations(
+    service: Service, plan: TranslationPlan, tally: Tally, cancellation: Cancellation
+) -> list[Translation]:
+    """The translations of a plan, for a thread that waits for them."""
+    tickets: list[Ticket] = []
+    run = partial(service.scheduler.run_jobs, cancellation=cancellation, on_submit=tickets.extend)
+    found = dict(plan.sentences.run(run))
+    _tally(tally, plan, tickets, [found[number] for number in range(len(found))])
+    return plan.translations(plan.sentences.candidates(iter(found.items())))
+
+
+def _tally(
+    tally: Tally, plan: TranslationPlan, tickets: Sequence[Ticket], found: Sequence[Sequence[Hypothesis]]
+) -> None:
+    ends = plan.model.config.end_ids or ()
+    tally.prompts += [len(job.source) for job in plan.sentences.jobs]
+    best = [one for its in found for one in its[:1]]
+    tally.texts += [(len(one.ids), "end" if {*one.ids[-1:]} & {*ends} else "limit") for one in best]
+    tally.started += [ticket.started for ticket in tickets]
 
 
 def _joined(
@@ -284,14 +303,6 @@ def _answer(asked: TranslationRequest, found: Translation) -> dict[str, Any]:
 def _translator(pair: Pair) -> EncoderDecoderModel:
     assert isinstance(pair.served.model, EncoderDecoderModel)
     return pair.served.model
-
-
-def _count(service: Service, name: str, jobs: Sequence[Job], found: Sequence[list[Hypothesis]], start: float) -> None:
-    metrics = service.metrics
-    metrics.whole_request.labels(name).observe(time.monotonic() - start)
-    metrics.prompt_tokens.labels(name).inc(sum(len(job.source) for job in jobs))
-    metrics.generation_tokens.labels(name).inc(sum(len(its[0].ids) for its in found))
-    metrics.request_success.labels(name, "end").inc(len(jobs))
 
 
 # --- languages --------------------------------------------------------------------------------------------------------

@@ -24,7 +24,9 @@ from starlette.requests import Request
 from starlette.types import Message
 
 import cutaway
+from cutaway.cli.serve import serve
 from cutaway.decoding.options import GenerationOptions
+from cutaway.errors import InputError
 from cutaway.serving.app import create_app
 from cutaway.serving.generation import start
 from cutaway.serving.limits import Limits
@@ -401,13 +403,22 @@ def test_fault_28_a_signal_lets_what_runs_end(sign, code):
 
 def test_the_key_comes_from_the_environment():
     with (
-        command(CUTAWAY_API_KEY="secret") as (_, lines),
+        command(CUTAWAY_API_KEY=" secret\n") as (_, lines),
         httpx.Client(base_url=url_of(lines), timeout=GUARD, trust_env=False) as client,
     ):
         assert client.get("/v1/models").status_code == 401
         own = {"authorization": "Bearer secret"}
         wait_until(lambda: client.get("/ready", headers=own).status_code == 200)
         assert [model["id"] for model in client.get("/v1/models", headers=own).json()["data"]] == ["books"]
+
+
+@pytest.mark.parametrize(
+    ("key", "said"), [(" ", "is empty"), ("schlüssel", "no header can hold"), ("a\nb", "no header")]
+)
+def test_a_key_that_no_client_could_send_is_refused(monkeypatch, key, said):
+    monkeypatch.setenv("CUTAWAY_API_KEY", key)
+    with pytest.raises(InputError, match=f"CUTAWAY_API_KEY .*{said}"):
+        serve(["books"], limits=Limits())
 
 
 def test_two_servers_cannot_have_one_port():

@@ -236,7 +236,7 @@ def test_an_answer_without_a_text_takes_too_long_as_well(path, question):
 
     def wait() -> None:
         blocked.set()
-        block.wait(GUARD)
+        block.wait(GUARD / 8)
 
     with running(service) as server, client_of(server) as client:
         service.scheduler.call(wait)

@@ -263,6 +263,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"logit_bias": {"3": 101}}, "logit_bias", "must be from -100 to 100"),
     ({"logit_bias": {"4000": 1}}, None, "outside the vocabulary 0 … 399"),
     ({"allow": "(a"}, "allow", "is no regular expression"),
+    ({"allow": "(" * 200 + "a" + ")" * 200}, "allow", "too deeply nested"),
     ({"suffix": "end"}, "suffix", "no model here"),
     ({"stream_options": {"include_usage": True}}, "stream_options", "this is no stream"),
     ({"stream": True, "n": 2, "best_of": 3}, "best_of", "a stream cannot choose"),

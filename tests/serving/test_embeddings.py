@@ -164,6 +164,16 @@ def test_every_route_with_a_body_describes_it(client):
 # --- counters ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_prompt_is_counted_once_for_its_texts():
+    service = service_of()
+    question = {"model": "speaker", "prompt": ["The", "A b"], "max_tokens": 5, "temperature": 1.0, "n": 4}
+    with running(service) as server, client_of(server) as client:
+        usage = client.post("/v1/completions", json=question).json()["usage"]
+        chunks_of(client.post("/v1/completions", json={**question, "stream": True}).text)
+        lines = client.get("/metrics").text.splitlines()
+    assert f'cutaway:prompt_tokens_total{{model_name="speaker"}} {2.0 * usage["prompt_tokens"]}' in lines
+
+
 def test_requests_are_counted():
     service = service_of()
     question = {"model": "speaker", "prompt": ["The", "A b"], "max_tokens": 5, "temperature": 0.0}

@@ -3,7 +3,10 @@
 import json
 import logging
 import socket
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,11 +14,13 @@ import pytest
 from helpers.served import client_of, running, served_model, service_of
 from helpers.text_generators import byte_level_once, speaker
 
+from cutaway.decoding.engine.scheduler import Scheduler
 from cutaway.errors import CheckpointError, InputError
-from cutaway.serving import openai_routes
+from cutaway.serving import openai_routes, schemas, translate_routes
 from cutaway.serving.app import ROUTERS
 from cutaway.serving.limits import Limits
 from cutaway.serving.logs import JsonLines
+from cutaway.serving.service import Service
 
 KEY = "a secret"
 QUESTION = {"model": "speaker", "prompt": "SECRETTEXT", "max_tokens": 2, "temperature": 0.0}
@@ -117,6 +122,43 @@ def test_fault_30_errors_tell_no_paths(monkeypatch):
                 assert answer.status_code == status, answer.text
                 for secret in (str(folder), folder.parent.name, __file__, "shadow", "SECRETTEXT", "Traceback"):
                     assert secret not in answer.text
+
+
+@pytest.mark.parametrize(("module", "path"), [(schemas, "/fill"), (translate_routes, "/translate")])
+def test_large_bodies_are_read_beside_the_others(monkeypatch, module, path):
+    """In threads; and not at all where the header has a wrong key."""
+    threads = []
+
+    def noted(data: bytes) -> dict[str, Any]:
+        threads.append(threading.get_ident())
+        return {"x": len(data)}
+
+    monkeypatch.setattr(module, "json_object", noted)
+    service = service_of(served_model("speaker", speaker(), byte_level_once()), key=KEY)
+    with running(service) as server, client_of(server) as client:
+        headers = {"authorization": f"Bearer {KEY}"}
+        for length in (10, 100_000, 20):
+            assert client.post(path, content=b"x" * length, headers=headers).status_code == 400
+        assert client.post(path, content=b"x", headers={"authorization": "Bearer wrong"}).status_code == 401
+    loop, thread, again = threads
+    assert loop == again != thread
+
+
+def test_only_whole_places_of_models_are_redacted(tmp_path, monkeypatch):
+    """`cutaway serve .` serves the folder that it is started in, whose name as given is in every message."""
+    monkeypatch.chdir(tmp_path)
+    inner, link = tmp_path / "inner", tmp_path / "link"
+    inner.mkdir()
+    link.symlink_to(inner)
+    service = Service(Scheduler(threads=1))
+    before = service.models
+    for name, folder in (("here", Path()), ("linked", Path("link"))):
+        service.add(replace(served_model(name, speaker(), None), folder=folder))
+    assert service.redact("top_p=1.5: at most 1. Link it.") == "top_p=1.5: at most 1. Link it."
+    assert service.redact(f"{link}/a, {inner}/b: {tmp_path}/c.") == "linked/a, linked/b: here/c."
+    assert before == {}  # whoever goes through them meanwhile is not disturbed
+    assert list(service.models) == ["here", "linked"]
+    service.scheduler.close()
 
 
 # --- fault 25 ---------------------------------------------------------------------------------------------------------

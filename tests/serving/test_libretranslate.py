@@ -7,7 +7,7 @@ import pytest
 from helpers.client_packages import run_client
 from helpers.served import client_of, running, served_model, service_of
 from helpers.text_generators import byte_level_once, speaker
-from helpers.translators import quick
+from helpers.translators import quick, translator
 
 import cutaway
 from cutaway.decoding.translate import translations
@@ -105,6 +105,50 @@ def test_alternatives_alignments_and_terms(client, translators):
         assert "abc" in found
     form = {"q": "The fox.", "source": "en", "target": "de", "terms": '{"fox": "abc"}', "align": "false"}
     assert client.post("/translate", data=form).json() == {"translatedText": expected}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("terms", "[" * 200_000, "is not a mapping"),
+        ("terms", '{"a":' * 200_000, "is not a mapping"),
+        ("terms", '{"a": "b", "a": "c"}', "is not a mapping"),
+        ("length_penalty", "NaN", "is not a number"),
+        ("length_penalty", "1" * 400, "is not a number"),
+        ("beam", '2, "alternatives": 3', "is not a whole number"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_a_form_is_read_as_strictly_as_json(client, field, value, message):
+    answer = client.post("/translate", data={"q": "Hi", "source": "en", "target": "de", field: value})
+    assert answer.status_code == 400
+    assert message in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("more", "n_jobs"),
+    [({}, 1), ({"beam": 1}, 1), ({"format": "html"}, 1), ({"terms": {"fox": "abc"}}, None)],
+    ids=str,
+)
+@pytest.mark.parametrize("ended", ["end", "limit"])
+def test_translations_are_counted(ended, more, n_jobs):
+    """Whatever way they go; and those that stop at the limit as such."""
+    tokenizer = byte_level_once()
+    model = translator() if ended == "limit" else translator(end_ids=(2, *range(100, 400)))
+    service = service_of(served_model("en-de", model, tokenizer))
+    with running(service) as server, client_of(server) as client:
+        post(client, q="The fox.", source="en", target="de", **more)
+        lines = dict(
+            line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines() if not line.startswith("#")
+        )
+    counted = {name.partition(":")[2]: float(value) for name, value in lines.items()}
+    assert counted[f'request_success_total{{finished_reason="{ended}",model_name="en-de"}}'] == 1
+    n_prompt = len(tokenizer.encode("The fox.", special=False)) + 1
+    assert counted['prompt_tokens_total{model_name="en-de"}'] == n_prompt
+    assert counted['generation_tokens_total{model_name="en-de"}'] > 0
+    assert counted['e2e_request_latency_seconds_count{model_name="en-de"}'] == 1
+    n_started = counted['request_queue_time_seconds_count{model_name="en-de"}']
+    assert n_started == n_jobs if n_jobs else n_started >= 1
 
 
 def test_a_page(client, translators):

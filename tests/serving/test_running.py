@@ -1,5 +1,6 @@
 """A server under way: clients that leave, too many of them, signals, and its end."""
 
+import asyncio
 import gc
 import json
 import os
@@ -10,7 +11,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -18,10 +20,20 @@ import httpx
 import pytest
 from helpers.served import GUARD, ask_all, chunks_of, client_of, running, served_model, service_of
 from helpers.text_generators import byte_level_once, speaker
+from starlette.requests import Request
+from starlette.types import Message
 
+import cutaway
+from cutaway.cli.serve import serve
+from cutaway.decoding.options import GenerationOptions
+from cutaway.errors import InputError
+from cutaway.serving.app import create_app
+from cutaway.serving.generation import start
 from cutaway.serving.limits import Limits
 from cutaway.serving.self_check import check_models
+from cutaway.serving.server import Server, listen
 from cutaway.serving.service import ServedModel, Service
+from cutaway.serving.streams import EventStream
 
 PATH = "/v1/completions"
 QUESTION: dict[str, Any] = {"model": "speaker", "prompt": "The", "temperature": 0.0}
@@ -62,6 +74,30 @@ def test_fault_27_the_work_of_a_client_that_leaves_is_stopped(stream, n):
         wait_until(lambda: is_idle(service))
 
 
+def test_fault_27_a_client_that_leaves_before_its_stream_begins():
+    """Nothing is sent, and nothing asked of the chunks: still what they come from is cancelled."""
+    begun: list[bool] = []
+    cancelled: list[bool] = []
+
+    async def chunks() -> AsyncIterator[dict[str, Any] | None]:
+        begun.append(True)
+        yield {}
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        await asyncio.sleep(0.01)
+
+    async def answer() -> None:
+        scope = {"type": "http"}
+        await EventStream(Request(scope), chunks(), lambda: cancelled.append(True))(scope, receive, send)
+
+    asyncio.run(answer())
+    assert not begun
+    assert cancelled
+
+
 def test_neighbours_of_clients_that_leave_say_what_they_say_alone():
     service = service_of(endless(), limits=Limits(max_tokens=90_000))
     short = {**QUESTION, "max_tokens": 60}
@@ -92,6 +128,31 @@ def test_a_client_that_reads_slowly_holds_nobody_up():
                 assert slow.recv(1)
                 assert client.post(PATH, json={**QUESTION, "max_tokens": 5}).status_code == 200
         wait_until(lambda: is_idle(service))
+
+
+def test_of_a_stream_that_is_read_slowly_the_latest_is_kept():
+    """Not each step's whole text; and the pieces make the text all the same."""
+    service = service_of(endless())
+    served = service.models["speaker"]
+
+    async def read() -> tuple[int, str, str]:
+        options = GenerationOptions(max_tokens=300)
+        texts = await start(service, served, ["The"], options, stream=True)
+        said, most, whole = "", 0, ""
+        async for piece in texts.pieces():
+            assert piece is not None
+            said += piece.text
+            whole = piece.whole.generated.text if piece.whole else ""
+            if not most:
+                await asyncio.to_thread(texts.tickets[0].result, GUARD)
+                await asyncio.sleep(0)
+                most = len(texts.events)
+        return most, said, whole
+
+    most, said, whole = asyncio.run(read())
+    service.scheduler.close()
+    assert most == 1
+    assert said == whole == cutaway.generate(served.model, served.tokenizer, "The", max_tokens=300)
 
 
 def test_fault_29_requests_and_aborts_leave_nothing():
@@ -159,6 +220,31 @@ def test_an_answer_that_takes_too_long():
         assert error == answer.json()["error"]
         assert "[DONE]" not in stream.text
         wait_until(lambda: is_idle(service))
+
+
+@pytest.mark.parametrize(
+    ("path", "question"),
+    [
+        ("/v1/embeddings", {"model": "encoder", "input": "the cat"}),
+        ("/fill", {"model": "encoder", "text": "the [MASK]"}),
+        ("/v1/completions", {**QUESTION, "max_tokens": 1, "echo": True, "logprobs": 1}),
+    ],
+)
+def test_an_answer_without_a_text_takes_too_long_as_well(path, question):
+    service = service_of(limits=Limits(max_seconds=0.3))
+    block, blocked = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        blocked.set()
+        block.wait(GUARD / 8)
+
+    with running(service) as server, client_of(server) as client:
+        service.scheduler.call(wait)
+        blocked.wait(GUARD)
+        try:
+            assert client.post(path, json=question).status_code == 504
+        finally:
+            block.set()
 
 
 def test_a_stream_says_that_it_is_alive():
@@ -241,6 +327,33 @@ def test_what_takes_longer_is_cut_off_and_told():
     assert json.loads(last.removeprefix("data: "))["error"]["code"] == "stopped"
 
 
+@pytest.mark.parametrize("n_signals", [1, 2])
+def test_a_step_that_does_not_end_holds_no_server_up(n_signals):
+    service = service_of(endless(), limits=Limits(drain_seconds=0.0 if n_signals == 1 else GUARD))
+    block, blocked = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        blocked.set()
+        block.wait(GUARD)
+
+    server = Server(create_app(service), listen("127.0.0.1", 0))
+    thread = threading.Thread(target=server.serve_until_told, daemon=True)
+    thread.start()
+    try:
+        with client_of(server) as client, ThreadPoolExecutor() as pool:
+            service.scheduler.call(wait)
+            blocked.wait(GUARD)
+            asked = pool.submit(client.post, PATH, json=QUESTION)
+            wait_until(lambda: service.scheduler.n_waiting == 1)
+            for _ in range(n_signals):
+                server.handle_exit(signal.SIGTERM, None)
+            thread.join(GUARD / 4)
+            assert not thread.is_alive()
+            assert asked.exception(GUARD) is not None or asked.result().status_code >= 500
+    finally:
+        block.set()
+
+
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
@@ -290,13 +403,22 @@ def test_fault_28_a_signal_lets_what_runs_end(sign, code):
 
 def test_the_key_comes_from_the_environment():
     with (
-        command(CUTAWAY_API_KEY="secret") as (_, lines),
+        command(CUTAWAY_API_KEY=" secret\n") as (_, lines),
         httpx.Client(base_url=url_of(lines), timeout=GUARD, trust_env=False) as client,
     ):
         assert client.get("/v1/models").status_code == 401
         own = {"authorization": "Bearer secret"}
         wait_until(lambda: client.get("/ready", headers=own).status_code == 200)
         assert [model["id"] for model in client.get("/v1/models", headers=own).json()["data"]] == ["books"]
+
+
+@pytest.mark.parametrize(
+    ("key", "said"), [(" ", "is empty"), ("schlüssel", "no header can hold"), ("a\nb", "no header")]
+)
+def test_a_key_that_no_client_could_send_is_refused(monkeypatch, key, said):
+    monkeypatch.setenv("CUTAWAY_API_KEY", key)
+    with pytest.raises(InputError, match=f"CUTAWAY_API_KEY .*{said}"):
+        serve(["books"], limits=Limits())
 
 
 def test_two_servers_cannot_have_one_port():

@@ -112,6 +112,25 @@ def test_the_language_is_guessed(client, both):
     assert post(client, q="Guten Morgen!", source="de") == {"translatedText": "Guten Morgen!"}
 
 
+@pytest.mark.parametrize(
+    "more", [{"alternatives": 2}, {"align": True}, {"watch": {"lens": 1}}, {"watch": {"alignment": True}}], ids=str
+)
+def test_what_is_left_as_it_is_has_the_keys_of_translations(client, more):
+    texts = ["Where is the station?", "Wo ist der Bahnhof?"]
+    alone = post(client, q=texts[0], **more)
+    for mixed in (texts, texts[::-1]):
+        found = post(client, q=mixed, source="auto", **more)
+        assert {*found} == {*alone, "detectedLanguage"}
+        english, german = mixed.index(texts[0]), mixed.index(texts[1])
+        assert {key: found[key][english] for key in alone} == alone
+        left = {key: found[key][german] for key in alone}
+        unchanged = {"translatedText": texts[1], "alternatives": [], "watch": [], "alignment": "0-0 1-1 2-2 3-3 4-4"}
+        words = [[0, 2], [3, 6], [7, 10], [11, 18], [18, 19]]
+        unchanged["links"] = [{"source": word, "target": word, "weight": 1.0} for word in words]
+        assert left == {key: unchanged[key] for key in alone}
+        assert post(client, q=texts[1], source="de", **more) == left
+
+
 def test_pages_keep_their_tags(client, both):
     page = '<div id="a"><p>Where is the station?</p><pre>x  =  1</pre><!-- no --></div>'
     said = cutaway.translate(*both, "Where is the station?", to="de")
@@ -142,8 +161,10 @@ def test_what_languages_there_are(client):
         ({"q": "Hi", "format": "pdf"}, "format='pdf' is not one of 'text', 'html'"),
         ({"q": ["Hi"] * 41}, "41 texts are more than the 40 of a request"),
         ({"q": "Hi", "model": "../en-de"}, "model '../en-de' is not served"),
-        ({"q": "Hi", "watch": {"heads": ["decoder.99.cross.0"]}}, "no tap matches"),
-        ({"q": "Hi", "watch": {"lenses": 3}}, "did you mean lens?"),
+        ({"q": "Hi", "watch": {"heads": ["decoder.99.cross.0"]}}, "watch: no tap matches"),
+        ({"q": "Hi", "watch": {"lenses": 3}}, "watch: this request has no argument 'lenses': did you mean lens?"),
+        ({"q": "Hi", "watch": {"lens": 21}}, "watch: lens=21 must be at least 0"),
+        ({"q": "Hi", "watch": {"heads": ["encoder.0.attention.99"]}}, "watch: heads: 'encoder.0.attention.99': "),
         ({"q": "The dog.", "watch": {"lens": 1}, "terms": {"dog": "Rüde"}}, "watch: a translation with terms"),
         ({"q": "a\udc80"}, "half of a character"),
     ],

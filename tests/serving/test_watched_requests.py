@@ -117,9 +117,11 @@ def test_the_beam_is_shown(client):
         ({"beam": True}, "watch: beam: this request has no beam"),
         ({"heads": ["decoder.0.attention.9"]}, "have heads 0 … 3"),
         ({"heads": ["decoder.9.attention.0"]}, "watch: "),
+        ({"heads": ["decoder.0.attention." + 5000 * "1"]}, "is not a head"),
+        ({"heads": [f"decoder.{5000 * '1'}.attention.0"]}, "is not a head"),
         ([1], "watch=[1] is not a mapping"),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:50],
 )
 def test_what_cannot_be_shown_is_refused(client, watch, words):
     answer = client.post(PATH, json={**QUESTION, "watch": watch})

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from helpers.tiny_models import tiny
 
 import cutaway
 from cutaway.decoding import Job, Scheduler, trace_beam
@@ -126,6 +127,17 @@ def test_a_generated_text_is_shown_too(scheduler) -> None:
     assert len(found["heads"]["decoder.3.attention.2"]["keys"]) == prompt + 5
     assert all(sum(row) == pytest.approx(1.0, abs=1e-4) for row in found["heads"]["decoder.3.attention.2"]["pattern"])
     assert [len(found["lens"][tap]) for tap in found["lens"]] == [6] * (1 + len(model.decoder))
+
+
+def test_heads_are_those_of_their_own_layers(translator) -> None:
+    """An encoder may have other heads than the decoder."""
+    model = tiny("transformer", n_heads=2)
+    for block in model.encoder:
+        block.attention.n_heads = 4
+    WatchRequest(heads=["encoder.0.attention.3"]).watch(model, SearchOptions())
+    for head in ("encoder.0.attention.4", "decoder.0.cross.2", "decoder.0.attention.2"):
+        with pytest.raises(InputError, match=r"watch: heads: .* have heads 0 …"):
+            WatchRequest(heads=[head]).watch(model, SearchOptions())
 
 
 def test_what_cannot_be_shown_is_refused(translator) -> None:

@@ -1,16 +1,19 @@
 """What is in deploy/ fits the code: the commands, the options, the files, the extras."""
 
 import json
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
 from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
 import typer
+from helpers.served import running, service_of
 
 from cutaway.cli import app
 from cutaway.serving.limits import Limits
@@ -48,6 +51,17 @@ def test_the_image_starts_the_server_for_all_addresses():
     assert instructions("EXPOSE") == [str(values["port"])]
     (health,) = map(json.loads, instructions("HEALTHCHECK CMD"))
     assert f":{values['port']}/health" in health[-1]
+
+
+@pytest.mark.parametrize("key", [None, "secret"])
+def test_the_image_knows_its_health_with_a_key_and_without(key):
+    (health,) = map(json.loads, instructions("HEALTHCHECK CMD"))
+    environment = {name: value for name, value in os.environ.items() if name != "CUTAWAY_API_KEY"}
+    with running(service_of(key=key)) as server:
+        words = [sys.executable, *(word.replace("http://127.0.0.1:8321", server.url) for word in health[1:])]
+        ran = [subprocess.run(words, env=environment | more, capture_output=True).returncode
+               for more in ({}, {"CUTAWAY_API_KEY": f" {key}\n"})]  # fmt: skip
+    assert ran == [int(key is not None), 0]
 
 
 def test_the_image_copies_and_installs_what_there_is():

@@ -62,9 +62,7 @@ def serve(
     Logs are lines of JSON on stderr; they hold nobody's text.
     """
     folders = _folders(models or [])
-    key = os.environ.get(KEY)
-    if key is not None and not key.strip():
-        raise InputError(f"{KEY} is empty: unset it, or set it to a key")
+    key = _key()
     try:
         import fastapi  # noqa: F401
         import prometheus_client  # noqa: F401
@@ -94,6 +92,19 @@ def serve(
         _check(server, service, folders, precision, as_json)
     else:
         _serve(server, service, folders, precision, as_json)
+
+
+def _key() -> str | None:
+    """The key of the environment, as a client sends it in a header."""
+    key = os.environ.get(KEY)
+    if key is None:
+        return None
+    key = key.strip()
+    if not key:
+        raise InputError(f"{KEY} is empty: unset it, or set it to a key")
+    if not (key.isascii() and key.isprintable()):
+        raise InputError(f"{KEY} has characters that no header can hold: use letters, digits and marks of ASCII")
+    return key
 
 
 def _folders(models: list[str]) -> dict[str, Path]:

@@ -3,7 +3,7 @@
     texts = await start(service, served, prompts, options, stream=True)
     async for piece in texts.pieces(): ...       # or: whole = await texts.whole()
 
-Both ways are the same work: a stream is what is said on the way. Whoever stops listening cancels it.
+Both ways are the same work: a stream is what is said on the way. Whoever stops listening to it calls `cancel`.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from cutaway.decoding.generate import Generated, GenerationPlan
 from cutaway.decoding.options import GenerationOptions, SearchOptions
 from cutaway.errors import InputError
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
+from cutaway.serving.metrics import Tally
 from cutaway.serving.service import ServedModel, Service, finished, when_done
 
 
@@ -55,16 +56,25 @@ class Event:
 class Texts:
     """The texts of one request. A job writes one, or with a beam the best few."""
 
-    def __init__(self, service: Service, served: ServedModel, plan: GenerationPlan, watch: Watch | None) -> None:
-        self.service, self.served, self.plan, self.watch = service, served, plan, watch
+    def __init__(
+        self, service: Service, served: ServedModel, plan: GenerationPlan, n_prompts: int, watch: Watch | None
+    ) -> None:
+        self.service, self.served, self.plan, self.n_prompts, self.watch = service, served, plan, n_prompts, watch
         self.loop, self.start = asyncio.get_running_loop(), time.monotonic()
-        self.events: asyncio.Queue[Event] = asyncio.Queue()
+        self.events: dict[int, Event] = {}  # the latest of each text that has not been told yet
+        self.news = asyncio.Event()
+        self.times: list[float | None] = [None] * len(plan.jobs)  # of the latest token of each text
         self.tickets: list[Ticket] = []
 
     @property
+    def jobs_per_prompt(self) -> int:
+        """They follow each other."""
+        return len(self.plan.jobs) // self.n_prompts
+
+    @property
     def prompts(self) -> list[Sequence[int]]:
-        """The tokens of each job's prompt; the jobs of one prompt follow each other."""
-        return [job.prompt for job in self.plan.jobs]
+        """The tokens of each prompt."""
+        return [job.prompt for job in self.plan.jobs[:: self.jobs_per_prompt]]
 
     def submit(self, stream: bool) -> None:
         """Hands the jobs to the scheduler: all of them, or none."""
@@ -92,30 +102,24 @@ class Texts:
     async def pieces(self) -> AsyncIterator[Piece | None]:
         """What is new, as it comes; None where nothing has come for a while."""
         for number, ticket in enumerate(self.tickets):
-            when_done(ticket, partial(self.events.put_nowait, Event(number, done=True)))
+            when_done(ticket, partial(self._note, Event(number, done=True)))
         n_sent, n_scored = [0] * len(self.tickets), [0] * len(self.tickets)
-        latest: list[float | None] = [None] * len(self.tickets)
         wholes: list[Whole] = []
-        try:
-            while len(wholes) < len(self.tickets):
-                event = await self._next_event()
-                if event is None:
-                    yield None
-                    continue
-                number, whole, said, ids = event.number, None, event.said, event.ids
-                if event.done:
-                    whole = (await self.service.in_thread(partial(self._texts, number)))[0]
-                    wholes.append(whole)
-                    said, ids = whole.generated.text, whole.generated.ids
-                else:
-                    latest[number] = self._time(latest[number])
-                piece = Piece(number, said[n_sent[number] :], self._scores(number, ids, n_scored[number]), whole)
-                n_sent[number], n_scored[number] = len(said), len(ids)
-                if piece.text or piece.scores or piece.whole:
-                    yield piece
-            self._count(wholes)
-        finally:
-            self.cancel()
+        while len(wholes) < len(self.tickets):
+            event = await self._next_event()
+            if event is None:
+                yield None
+                continue
+            number, whole, said, ids = event.number, None, event.said, event.ids
+            if event.done:
+                whole = (await self.service.in_thread(partial(self._texts, number)))[0]
+                wholes.append(whole)
+                said, ids = whole.generated.text, whole.generated.ids
+            piece = Piece(number, said[n_sent[number] :], self._scores(number, ids, n_scored[number]), whole)
+            n_sent[number], n_scored[number] = len(said), len(ids)
+            if piece.text or piece.scores or piece.whole:
+                yield piece
+        self._count(wholes)
 
     def _heard(self, number: int) -> Job:
         """The job of a stream: after each step, on the engine's thread, it tells what is said so far."""
@@ -127,22 +131,40 @@ class Texts:
         def tell(ids: list[int]) -> bool:
             stops = hear(ids)
             with suppress(RuntimeError):  # the loop is closed: the server has stopped
-                self.loop.call_soon_threadsafe(self.events.put_nowait, Event(number, speller.said, ids))
+                self.loop.call_soon_threadsafe(self._note, Event(number, speller.said, ids))
             return stops
 
         return replace(job, hear=tell)
 
+    def _note(self, event: Event) -> None:
+        """The newest of a text stands for those before it: however slowly a client reads, no more is kept."""
+        if not event.done:
+            self.times[event.number] = self._time(self.times[event.number])
+        self.events[event.number] = event
+        self.news.set()
+
     async def _next_event(self) -> Event | None:
+        if (not self.events or self._left <= 0) and not await self._some_news():
+            return None
+        return self.events.pop(next(iter(self.events)))
+
+    @property
+    def _left(self) -> float:
+        """The seconds that are left for the answer."""
+        return self.service.limits.max_seconds - (time.monotonic() - self.start)
+
+    async def _some_news(self) -> bool:
+        """Waits for events; False if there are none for a while."""
+        self.news.clear()
         ping = self.service.limits.ping_seconds
-        left = self.service.limits.max_seconds - (time.monotonic() - self.start)
-        if left <= ping:
-            async with self.service.in_time(left):
-                return await self.events.get()
+        if self._left <= ping:
+            async with self.service.in_time(self._left):
+                return await self.news.wait()
         try:
             async with asyncio.timeout(ping):
-                return await self.events.get()
+                return await self.news.wait()
         except TimeoutError:
-            return None
+            return False
 
     def _texts(self, number: int) -> list[Whole]:
         """The texts of a job that is done; its error, if it failed."""
@@ -162,15 +184,9 @@ class Texts:
         return now
 
     def _count(self, wholes: Sequence[Whole]) -> None:
-        metrics, name = self.service.metrics, self.served.name
-        metrics.whole_request.labels(name).observe(time.monotonic() - self.start)
-        metrics.prompt_tokens.labels(name).inc(sum(map(len, self.prompts)))
-        for ticket in self.tickets:
-            if ticket.started is not None:
-                metrics.queue.labels(name).observe(max(0.0, ticket.started - self.start))
-        for one in wholes:
-            metrics.generation_tokens.labels(name).inc(len(one.generated.ids))
-            metrics.request_success.labels(name, one.generated.ended).inc()
+        texts: list[tuple[int, str]] = [(len(one.generated.ids), one.generated.ended) for one in wholes]
+        started = [ticket.started for ticket in self.tickets]
+        self.service.metrics.count(self.served.name, Tally(self.start, [*map(len, self.prompts)], texts, started))
 
 
 async def start(
@@ -186,7 +202,14 @@ async def start(
     model, tokenizer = served.model, served.text_tokenizer()
     if not isinstance(model, DecoderModel) or isinstance(model, EncoderDecoderModel):
         raise InputError(f"model={served.name!r} is for task={served.task!r}: only a language model continues a text")
-    plan = await service.in_thread(lambda: GenerationPlan(model, tokenizer, prompts, options, streaming=stream))
-    texts = Texts(service, served, plan, watch(model, options.search))
+
+    def make() -> GenerationPlan:
+        try:
+            return GenerationPlan(model, tokenizer, prompts, options, streaming=stream)
+        except RecursionError:
+            raise InputError("allow: this expression is too deeply nested: use fewer brackets") from None
+
+    plan = await service.in_thread(make)
+    texts = Texts(service, served, plan, len(prompts), watch(model, options.search))
     texts.submit(stream)
     return texts

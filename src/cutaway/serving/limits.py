@@ -21,4 +21,4 @@ class Limits(Options):
     ping_seconds: float = option(15.0, "Seconds without a token after which a stream says that it is alive.", above=0)
     threads: int | None = option(None, "Number of threads that compute; by default one for each core.", least=1)
     memory: int | None = option(None, "Maximum number of bytes of all KV caches; by default 4 GiB.", least=1)
-    preparing: int = option(16, "Number of requests that are read, or written, at the same time.", least=1, type=None)
+    preparing: int = option(16, "Number of threads that tokenize requests and write answers.", least=1, type=None)

@@ -1,10 +1,23 @@
 """Counters and histograms in Prometheus' form, with vLLM's names under our prefix."""
 
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0)
+
+
+@dataclass
+class Tally:
+    """What a model does for one request: the tokens of each prompt, of each text its tokens and how it ended, and when
+    each job left the queue. Times are those of `time.monotonic`."""
+
+    start: float = field(default_factory=time.monotonic)
+    prompts: list[int] = field(default_factory=list)
+    texts: list[tuple[int, str]] = field(default_factory=list)
+    started: list[float | None] = field(default_factory=list)
 
 
 class Metrics:
@@ -24,6 +37,17 @@ class Metrics:
         self.next_token = self._seconds("inter_token_latency", "From one token to the next (of streams).")
         self.whole_request = self._seconds("e2e_request_latency", "From a request to the end of its answer.")
         self.queue = self._seconds("request_queue_time", "From a request to the start of each of its texts.")
+
+    def count(self, name: str, tally: Tally) -> None:
+        """Counts what a model has done for a request that is answered now."""
+        self.whole_request.labels(name).observe(time.monotonic() - tally.start)
+        self.prompt_tokens.labels(name).inc(sum(tally.prompts))
+        for started in tally.started:
+            if started is not None:
+                self.queue.labels(name).observe(max(0.0, started - tally.start))
+        for n_tokens, ended in tally.texts:
+            self.generation_tokens.labels(name).inc(n_tokens)
+            self.request_success.labels(name, ended).inc()
 
     def text(self) -> bytes:
         return generate_latest(self.registry)

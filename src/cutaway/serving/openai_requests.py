@@ -6,13 +6,12 @@ from dataclasses import MISSING, dataclass, replace
 from typing import Any, Literal
 
 from cutaway.arguments import Options, option, same_option
-from cutaway.decoding.engine.row_watch import Watch, check_watch
+from cutaway.decoding.engine.row_watch import Watch
 from cutaway.decoding.options import GenerationOptions, SearchOptions
 from cutaway.decoding.rules.json_schema import any_object, pattern_of
 from cutaway.errors import InputError
 from cutaway.model.model import DecoderModel
 from cutaway.serving.limits import Limits
-from cutaway.serving.schemas import read_options
 from cutaway.serving.watching import WatchRequest
 
 TOP = 20  # likeliest tokens that are shown at most
@@ -70,20 +69,13 @@ class TextRequest(Options):
     @property
     def wished(self) -> WatchRequest:
         """What to show of the inside."""
-        try:
-            return read_options(WatchRequest, self.watch or {})
-        except InputError as error:
-            raise InputError(f"watch: {error}") from None
+        return WatchRequest.read(self.watch)
 
     def engine_watch(self, model: DecoderModel, search: SearchOptions) -> Watch | None:
         """What the engine keeps of the texts while it generates them, if anything."""
         if self.top_scores is None and not self.watch:
             return None
-        try:
-            kept = self.wished.watch(model, search)
-            check_watch(model, kept)
-        except InputError as error:
-            raise InputError(f"watch: {error}") from None
+        kept = self.wished.watch(model, search)
         return kept if self.top_scores is None else replace(kept, top=max(kept.top, self.top_scores, 1))
 
     @property

@@ -92,14 +92,14 @@ class TextAnswer:
         """Submits the jobs, so that what is wrong with them is a status; then sends what they write."""
         asked = self.asked
         texts = await start(self.service, self.served, prompts, options, stream=asked.stream, watch=asked.engine_watch)
-        self.each = len(texts.tickets) // len(prompts)  # jobs of a prompt
+        self.each = texts.jobs_per_prompt
         try:
             await self.prepare(prompts, texts)
         except BaseException:
             texts.cancel()
             raise
         if asked.stream:
-            return EventStream(self.request, self.chunks(texts))
+            return EventStream(self.request, self.chunks(texts), texts.cancel)
         found = await texts.whole()
         run = self.service.compute if asked.watch else self.service.in_thread  # a lens reads the model's head
         choices = await run(lambda: self.choices(texts, found))
@@ -164,7 +164,7 @@ class TextAnswer:
         raise NotImplementedError
 
     def usage(self, texts: Texts, wholes: Sequence[Whole]) -> dict[str, int]:
-        prompt = sum(map(len, texts.prompts[:: self.each]))
+        prompt = sum(map(len, texts.prompts))
         completion = sum(len(one.generated.ids) for one in wholes)
         self.request.state.facts.update(model=self.served.name, prompt_tokens=prompt, generated_tokens=completion)
         return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
@@ -185,7 +185,7 @@ class CompletionAnswer(TextAnswer):
         decode = self.served.text_tokenizer().decode
         self.echoed = [one if isinstance(one, str) else decode(one) for one in prompts]
         if (k := self.asked.top_scores) is not None:
-            rows = texts.prompts[:: self.each]
+            rows = texts.prompts
             found = await self.service.compute(lambda: prompt_scores(texts.plan.model, rows, max(1, k)))
             self.scored = [[(row[0], None), *of_tokens(scores)] for row, scores in zip(rows, found, strict=True)]
 

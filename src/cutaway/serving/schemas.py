@@ -25,8 +25,11 @@ from fastapi.routing import APIRoute
 from cutaway.arguments import Options, check_known, checked_value
 from cutaway.errors import CheckpointError, InputError
 from cutaway.files import parse_json
+from cutaway.serving.service import Service
 
 R = TypeVar("R", bound=Options)
+T = TypeVar("T")
+LARGE = 64 << 10  # bytes of a body that are read in a thread
 UNIONS = (Union, UnionType)
 IGNORED = {  # about billing, storing, caching and speed, as clients of OpenAI send them
     "metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier",
@@ -39,10 +42,19 @@ def body(kind: type[R]) -> Callable[[Request], Awaitable[R]]:
     """A dependency that reads the body of a request, which is JSON, as options of this kind."""
 
     async def read(request: Request) -> R:
-        return read_options(kind, json_object(await request.body()))
+        data = await request.body()
+        return await aside(request, len(data), lambda: read_options(kind, json_object(data)))
 
     read.reads = kind  # type: ignore[attr-defined]  # for `OptionsRoute`
     return read
+
+
+async def aside(request: Request, size: int, read: Callable[[], T]) -> T:
+    """What is read of so many bytes: if they are many, without holding up the other requests."""
+    if size <= LARGE:
+        return read()
+    service: Service = request.app.state.service
+    return await service.in_thread(read)
 
 
 def json_object(data: bytes) -> dict[str, Any]:

@@ -4,7 +4,6 @@ SIGTERM and Ctrl-C drain: what runs may end, for at most `drain_seconds`; new re
 `/health` still answers. A second signal stops at once.
 """
 
-import asyncio
 import os
 import signal
 import socket
@@ -19,7 +18,7 @@ from cutaway.errors import InputError
 from cutaway.serving.logs import log_event
 from cutaway.serving.service import Service
 
-SECONDS_TO_CLOSE = 1  # for connections whose clients do not read what they are sent
+SECONDS_TO_CLOSE = 1  # for connections whose clients do not read what they are sent, and for steps that have begun
 
 
 class Server(uvicorn.Server):
@@ -38,6 +37,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self.service: Service = app.state.service
         self.listener, self.deadline, self.interrupted = listener, float("inf"), False
+        self.closing: Thread | None = None
 
     @property
     def url(self) -> str:
@@ -50,7 +50,8 @@ class Server(uvicorn.Server):
         try:
             self.run(sockets=[self.listener])
         finally:
-            self.service.scheduler.close(0.0)
+            if not self.force_exit:
+                self._close_scheduler().join(SECONDS_TO_CLOSE)
             self.listener.close()
         log_event("stopped")
         if self.interrupted:
@@ -60,6 +61,13 @@ class Server(uvicorn.Server):
         """Lets running requests end, and takes no more."""
         self.deadline = time.monotonic() + self.service.limits.drain_seconds
         self.service.draining = True
+
+    def _close_scheduler(self) -> Thread:
+        """In a thread of its own, as a step of an engine that has begun may last longer than anybody waits for it."""
+        if self.closing is None:
+            self.closing = Thread(target=self.service.scheduler.close, args=(0.0,), daemon=True)
+            self.closing.start()
+        return self.closing
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.service.draining:
@@ -73,7 +81,7 @@ class Server(uvicorn.Server):
             late = time.monotonic() > self.deadline
             if late:
                 log_event("cut off", requests=self.service.n_open)
-                await asyncio.to_thread(self.service.scheduler.close, 0.0)  # their clients are told
+                self._close_scheduler()  # their clients are told
             self.should_exit = late or not self.service.n_open
         return await super().on_tick(counter)
 

@@ -51,7 +51,7 @@ class Service:
     scheduler: Scheduler
     limits: Limits = field(default_factory=Limits)
     key: str | None = None
-    models: dict[str, ServedModel] = field(default_factory=dict)
+    models: dict[str, ServedModel] = field(default_factory=dict, init=False)
     loading: bool = False
     draining: bool = False
     n_open: int = 0  # requests that are being answered
@@ -60,9 +60,13 @@ class Service:
         self.metrics = Metrics(lambda: self.scheduler.n_running, lambda: self.scheduler.n_waiting)
         self._threads = anyio.CapacityLimiter(self.limits.preparing)
         self._waiting_threads = anyio.CapacityLimiter(self.limits.max_waiting)
+        self._places: list[tuple[str, str]] = []  # of the models on this machine, with their names, the longest first
 
     def add(self, served: ServedModel) -> None:
-        self.models[served.name] = served
+        """Models may be added while requests are answered: these read what was there before, or what is there now."""
+        places = {(str(folder), served.name) for folder in (served.folder.absolute(), served.folder.resolve())}
+        self._places = sorted({*self._places, *places}, key=lambda place: -len(place[0]))
+        self.models = {**self.models, served.name: served}
 
     def model(self, name: str) -> ServedModel:
         """The model of that name. A name is a key here, never a path."""
@@ -79,9 +83,8 @@ class Service:
 
     def redact(self, message: str) -> str:
         """A message without the places where this machine keeps its models."""
-        for served in self.models.values():
-            for folder in {served.folder, served.folder.absolute(), served.folder.resolve()}:
-                message = message.replace(str(folder), served.name)
+        for folder, name in self._places:
+            message = message.replace(folder, name)
         return message
 
     async def in_thread(self, function: Callable[[], R]) -> R:
@@ -110,7 +113,8 @@ class Service:
 
     async def compute(self, function: Callable[[], R]) -> R:
         """Calls what needs a model, on one of the scheduler's threads."""
-        result: R = await finished(self.scheduler.call(function))
+        async with self.in_time():
+            result: R = await finished(self.scheduler.call(function))
         return result
 
 

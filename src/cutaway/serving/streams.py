@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any, TypeVar
 
 from fastapi import Request
 from fastapi.responses import StreamingResponse
-from starlette.types import Send
+from starlette.types import Receive, Scope, Send
 
 from cutaway.serving.errors import ClientGone, ErrorAnswer
 from cutaway.serving.logs import log_exception
@@ -38,18 +38,27 @@ async def _gone(request: Request) -> None:
 
 
 class EventStream(StreamingResponse):
-    """Chunks as events. What goes wrong on the way is an event, too, since the status has been sent by then."""
+    """Chunks as events. What goes wrong on the way is an event, too, since the status has been sent by then.
 
-    def __init__(self, request: Request, chunks: AsyncIterator[dict[str, Any] | None]) -> None:
+    `cancel` is called in any case: of a client that has left already nothing is sent, so that the chunks never begin.
+    """
+
+    def __init__(
+        self, request: Request, chunks: AsyncIterator[dict[str, Any] | None], cancel: Callable[[], None]
+    ) -> None:
         super().__init__(
             _events(request, chunks),
             media_type="text/event-stream",
             headers={"cache-control": "no-cache", "x-accel-buffering": "no"},
         )
+        self.cancel = cancel
 
-    async def stream_response(self, send: Send) -> None:
-        async with aclosing(self.body_iterator):  # type: ignore[type-var]  # so that what is left is cancelled at once
-            await super().stream_response(send)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            async with aclosing(self.body_iterator):  # type: ignore[type-var]
+                await super().__call__(scope, receive, send)
+        finally:
+            self.cancel()
 
 
 async def _events(request: Request, chunks: AsyncIterator[dict[str, Any] | None]) -> AsyncIterator[str]:

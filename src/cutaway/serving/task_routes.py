@@ -1,7 +1,7 @@
 """What models do besides writing: fill blanks, classify, and turn texts into tokens and back.
 
-Texts come as JSON. Pictures come as base64, `{"image": "iVBORw0…"}` or a data URL, or as files of a form; no address is
-ever fetched. The routes of tokens have the form of vLLM's, which lm-eval asks.
+Texts come as JSON. Pictures come as base64, `{"image": "iVBORw0…"}` or a data URL, or as files of a form; URLs are never
+fetched. The routes of tokens have the form of vLLM's, which lm-eval asks.
 """
 
 import base64
@@ -9,6 +9,7 @@ import binascii
 from collections.abc import Sequence
 from dataclasses import MISSING, asdict, dataclass
 from functools import partial
+from itertools import count
 from typing import Annotated, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from cutaway.decoding.fill import fill
 from cutaway.decoding.options import ClassificationOptions
 from cutaway.errors import InputError
 from cutaway.serving.openai_requests import MODEL
-from cutaway.serving.schemas import OptionsRoute, body, read_options
+from cutaway.serving.schemas import OptionsRoute, aside, body, read_options
 from cutaway.serving.service import ReadyService, ServedModel, Service
 from cutaway.serving.streams import unless_gone
 from cutaway.tokens import Tokenizer
@@ -84,7 +85,7 @@ async def _classify_fields(request: Request) -> tuple[ClassifyRequest, list[byte
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
         asked = await body(ClassifyRequest)(request)
         images = [asked.image] if isinstance(asked.image, str) else asked.image or ()
-        return asked, [_from_base64(number, one) for number, one in enumerate(images, 1)]
+        return asked, await aside(request, sum(map(len, images)), lambda: list(map(_from_base64, count(1), images)))
     service: Service = request.app.state.service
     async with request.form(max_files=service.limits.max_texts, max_fields=8) as form:
         files = [one for one in form.getlist("image") if isinstance(one, UploadFile)]

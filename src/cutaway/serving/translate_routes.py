@@ -3,31 +3,32 @@
 Fields come as JSON or as a form. Beside theirs are our own: `beam`, `terms`, `prefix`, `align`, `watch`, `model`.
 """
 
-import json
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Literal
 
+import torch
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from cutaway.arguments import Options, fits, option, same_option
-from cutaway.decoding.alignment import identical
+from cutaway.decoding.alignment import Alignment, identical, word_spans
 from cutaway.decoding.engine.scheduler import Cancellation
 from cutaway.decoding.engine.worker import Ticket
 from cutaway.decoding.options import TranslationOptions
-from cutaway.decoding.search.search import Hypothesis, Job
-from cutaway.decoding.translate import Translation, TranslationPlan, translations
+from cutaway.decoding.search.search import Hypothesis
+from cutaway.decoding.translate import Translation, TranslationPlan
+from cutaway.decoding.translate_sentences import Candidate
 from cutaway.errors import CutawayError, InputError
 from cutaway.model.model import EncoderDecoderModel
 from cutaway.serving.detection import detect
 from cutaway.serving.gates import check_key
 from cutaway.serving.html import translate_html
 from cutaway.serving.languages import AUTO, Pair, all_pairs, find_pair, language_name
-from cutaway.serving.schemas import OptionsRoute, json_object, read_options
+from cutaway.serving.metrics import Tally
+from cutaway.serving.schemas import OptionsRoute, aside, json_object, read_options
 from cutaway.serving.service import ReadyService, Service, finished
 from cutaway.serving.streams import unless_gone
 from cutaway.serving.watching import Shown, WatchRequest
@@ -85,29 +86,35 @@ def fields_of(kind: type[Options]) -> Callable[[Request], Awaitable[Any]]:
     """A dependency that reads the fields of a request, JSON or a form; without a key that fits it refuses them."""
 
     async def read(request: Request) -> Any:
-        return read_options(kind, await _with_key(kind, request))
+        size, values = await _with_key(kind, request)
+        return await aside(request, size, lambda: read_options(kind, values))
 
     read.reads = kind  # type: ignore[attr-defined]  # for `OptionsRoute`
     return read
 
 
-async def _with_key(kind: type[Options], request: Request) -> Mapping[str, Any]:
+async def _with_key(kind: type[Options], request: Request) -> tuple[int, Mapping[str, Any]]:
+    """The size of a body, and its fields. A key in the header is checked before they are read."""
     service: Service = request.app.state.service
+    if request.state.key:
+        check_key(service, request.state.key)
     try:
-        values = await _fields(kind, request, service.limits.max_body)
+        size, values = await _fields(kind, request, service.limits.max_body)
     except (CutawayError, HTTPException):
         check_key(service, request.state.key)  # whoever has no key is told nothing else
         raise
     check_key(service, request.state.key, str(values.get("api_key", "")))
-    return values
+    return size, values
 
 
-async def _fields(kind: type[Options], request: Request, most: int) -> Mapping[str, Any]:
+async def _fields(kind: type[Options], request: Request, most: int) -> tuple[int, Mapping[str, Any]]:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() in FORMS:
         async with request.form(max_files=0, max_part_size=most) as form:
-            return {name: _typed(kind, name, form.getlist(name)) for name in form}
+            size = sum(len(name) + len(value) for name, value in form.multi_items() if isinstance(value, str))
+            given = {name: form.getlist(name) for name in form}
+        return size, await aside(request, size, lambda: {name: _typed(kind, name, its) for name, its in given.items()})
     data = await request.body()
-    return json_object(data) if data else {}
+    return len(data), await aside(request, len(data), lambda: json_object(data)) if data else {}
 
 
 def _typed(kind: type[Options], name: str, values: Sequence[Any]) -> Any:
@@ -118,9 +125,10 @@ def _typed(kind: type[Options], name: str, values: Sequence[Any]) -> Any:
     if name not in kind.__dataclass_fields__ or fits(value, kind.__dataclass_fields__[name].type):
         return value
     try:
-        return json.loads(value)
-    except ValueError:
+        (read,) = json_object(f'{{"value": {value}}}'.encode()).values()
+    except (InputError, ValueError):
         return value
+    return read
 
 
 # --- translations -----------------------------------------------------------------------------------------------------
@@ -157,12 +165,12 @@ async def _answers(service: Service, asked: TranslationRequest) -> list[dict[str
         rows.setdefault(find_pair(service, source, asked.target, asked.model), []).append(row)
     for pair, its in rows.items():
         texts = [asked.texts[row] for row in its]
-        found = [{"translatedText": text} for text in texts]
-        if pair is not None:
-            translating = (
-                _html(service, asked, pair, texts) if asked.format == "html" else _plain(service, asked, pair, texts)
-            )
-            found = await translating
+        if pair is None:
+            found = await service.in_thread(partial(_unchanged, asked, texts))
+        elif asked.format == "html":
+            found = await _html(service, asked, pair, texts)
+        else:
+            found = await _plain(service, asked, pair, texts)
         for row, one in zip(its, found, strict=True):
             answers[row] = one | answers[row]
     return answers
@@ -170,47 +178,66 @@ async def _answers(service: Service, asked: TranslationRequest) -> list[dict[str
 
 async def _html(service: Service, asked: TranslationRequest, pair: Pair, pages: Sequence[str]) -> list[dict[str, Any]]:
     model, tokenizer, options = _translator(pair), pair.served.text_tokenizer(), asked.options(pair)
+    tally = Tally()
 
     def work(cancellation: Cancellation) -> list[str]:
         def translated(texts: list[str]) -> list[str]:
-            run = partial(service.scheduler.run_jobs, cancellation=cancellation)
-            return [one.text for one in translations(model, tokenizer, texts, run=run, options=options)]
+            plan = TranslationPlan(model, tokenizer, texts, options)
+            return [one.text for one in _translations(service, plan, tally, cancellation)]
 
         return [translate_html(page, translated) for page in pages]
 
-    return [{"translatedText": page} for page in await service.blocking(work)]
+    found = await service.blocking(work)
+    service.metrics.count(pair.served.name, tally)
+    return [{"translatedText": page} for page in found]
 
 
 async def _plain(service: Service, asked: TranslationRequest, pair: Pair, texts: Sequence[str]) -> list[dict[str, Any]]:
     model, tokenizer, options = _translator(pair), pair.served.text_tokenizer(), asked.options(pair)
-    wished = read_options(WatchRequest, asked.watch or {})
+    wished = WatchRequest.read(asked.watch)
     if asked.align:
         wished = replace(wished, alignment=True)
     watch = None if wished == WatchRequest() else wished.watch(model, options.search)
+    tally = Tally()
     plan = await service.in_thread(lambda: TranslationPlan(model, tokenizer, texts, options))
     if any(plan.sentences.terms):
         if asked.watch:
             raise InputError("watch: a translation with terms is searched for twice; leave out one of the two")
-        return await service.blocking(partial(_with_terms, service, asked, plan))
+        done = await service.blocking(partial(_translations, service, plan, tally))
+        service.metrics.count(pair.served.name, tally)
+        return [_answer(asked, one) for one in done]
     tickets = service.scheduler.submit_all(model, plan.sentences.jobs, options.search, watch=watch)
-    start = time.monotonic()
     try:
         async with service.in_time():
             found = [await finished(ticket) for ticket in tickets]
     finally:
         for ticket in tickets:
             ticket.cancel()
-    _count(service, pair.served.name, plan.sentences.jobs, found, start)
+    _tally(tally, plan, tickets, found)
+    service.metrics.count(pair.served.name, tally)
     join = partial(_joined, asked, wished, plan, tickets, found)
     return await (service.in_thread(join) if watch is None else service.compute(join))
 
 
-def _with_terms(
-    service: Service, asked: TranslationRequest, plan: TranslationPlan, cancellation: Cancellation
-) -> list[dict[str, Any]]:
-    run = partial(service.scheduler.run_jobs, cancellation=cancellation)
-    found = plan.sentences.candidates(plan.sentences.run(run))
-    return [_answer(asked, one) for one in plan.translations(found)]
+def _translations(
+    service: Service, plan: TranslationPlan, tally: Tally, cancellation: Cancellation
+) -> list[Translation]:
+    """The translations of a plan, for a thread that waits for them."""
+    tickets: list[Ticket] = []
+    run = partial(service.scheduler.run_jobs, cancellation=cancellation, on_submit=tickets.extend)
+    found = dict(plan.sentences.run(run))
+    _tally(tally, plan, tickets, [found[number] for number in range(len(found))])
+    return plan.translations(plan.sentences.candidates(iter(found.items())))
+
+
+def _tally(
+    tally: Tally, plan: TranslationPlan, tickets: Sequence[Ticket], found: Sequence[Sequence[Hypothesis]]
+) -> None:
+    ends = plan.model.config.end_ids or ()
+    tally.prompts += [len(job.source) for job in plan.sentences.jobs]
+    best = [one for its in found for one in its[:1]]
+    tally.texts += [(len(one.ids), "end" if {*one.ids[-1:]} & {*ends} else "limit") for one in best]
+    tally.started += [ticket.started for ticket in tickets]
 
 
 def _joined(
@@ -247,6 +274,23 @@ def _joined(
     return answers
 
 
+def _unchanged(asked: TranslationRequest, texts: Sequence[str]) -> list[dict[str, Any]]:
+    """The answers to texts that are in the target language already: they have the same keys as translations."""
+    aligned = asked.align or WatchRequest.read(asked.watch).alignment
+    answers = []
+    for text in texts:
+        alignment = _word_for_word(text) if aligned else None
+        answer = _answer(asked, Translation(text, 0.0, [Candidate(text, 0.0)], [], alignment))
+        answers.append(answer | ({"watch": []} if asked.watch else {}))
+    return answers
+
+
+def _word_for_word(text: str) -> Alignment:
+    """The alignment of a text with itself. Each word is a block, as a matrix of a long text's words would be huge."""
+    words = word_spans(text)
+    return Alignment(text, text, words, words, [torch.ones(1, 1)] * len(words))
+
+
 def _answer(asked: TranslationRequest, found: Translation) -> dict[str, Any]:
     answer: dict[str, Any] = {"translatedText": found.text}
     if asked.alternatives:
@@ -259,14 +303,6 @@ def _answer(asked: TranslationRequest, found: Translation) -> dict[str, Any]:
 def _translator(pair: Pair) -> EncoderDecoderModel:
     assert isinstance(pair.served.model, EncoderDecoderModel)
     return pair.served.model
-
-
-def _count(service: Service, name: str, jobs: Sequence[Job], found: Sequence[list[Hypothesis]], start: float) -> None:
-    metrics = service.metrics
-    metrics.whole_request.labels(name).observe(time.monotonic() - start)
-    metrics.prompt_tokens.labels(name).inc(sum(len(job.source) for job in jobs))
-    metrics.generation_tokens.labels(name).inc(sum(len(its[0].ids) for its in found))
-    metrics.request_success.labels(name, "end").inc(len(jobs))
 
 
 # --- languages --------------------------------------------------------------------------------------------------------

@@ -7,16 +7,17 @@ Every number comes from the very steps that wrote the answer (`cutaway.decoding.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from cutaway.arguments import Options, option
 from cutaway.decoding.alignment import Alignment, Span, words_alignment
-from cutaway.decoding.engine.row_watch import SeenInSteps, TokenScore, Watch
+from cutaway.decoding.engine.row_watch import SeenInSteps, TokenScore, Watch, check_watch
 from cutaway.decoding.engine.worker import Ticket
 from cutaway.decoding.options import SearchOptions
 from cutaway.decoding.search.beam_trace import BeamTrace
@@ -24,13 +25,15 @@ from cutaway.decoding.search.search import Hypothesis, Job
 from cutaway.errors import InputError
 from cutaway.inside.residual.logit_lens import lens_of_states
 from cutaway.model.model import DecoderModel, EncoderDecoderModel
+from cutaway.serving.schemas import read_options
 from cutaway.serving.token_names import TokenNames
 from cutaway.tokens import Tokenizer
 
 TOP = 20  # of each list at most
 HEADS = 16  # of a request at most
-HEAD = re.compile(r"((?:encoder|decoder)\.\d+\.(?:attention|cross))\.(\d+)")
+HEAD = re.compile(r"((?:encoder|decoder)\.[0-9]{1,4}\.(?:attention|cross))\.([0-9]{1,4})")
 STREAM = ("decoder.0.residual_before", "decoder.*.residual_after")
+RESIDUALS = tuple(tap.rpartition(".")[2] for tap in STREAM)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,27 +54,46 @@ class WatchRequest(Options):
             if not HEAD.fullmatch(head):
                 raise InputError(f"heads: {head!r} is not a head, such as decoder.2.cross.3")
 
+    @classmethod
+    def read(cls, values: Mapping[str, Any] | None) -> Self:
+        """From the field `watch` of a request."""
+        with _named():
+            return read_options(cls, values or {})
+
     def watch(self, model: DecoderModel, search: SearchOptions) -> Watch:
         """What the engine has to keep."""
-        if self.alignment and not isinstance(model, EncoderDecoderModel):
-            raise InputError("alignment: this model is no translator; leave it out")
-        if self.beam and search.beam == 1:
-            raise InputError("beam: this request has no beam; set its size to 2 or more")
-        n_heads = model.decoder[0].attention.n_heads if self.heads else 0
-        taps = [*STREAM] if self.norms or self.lens else []
-        for head in self.heads:
-            tap, number = self._parts(head)
-            if number >= n_heads:
-                raise InputError(f"heads: {head!r}: the layers of this model have heads 0 … {n_heads - 1}")
-            taps.append(tap)
-        if self.alignment:
-            taps.append(alignment_tap(model))
-        return Watch(taps=list(dict.fromkeys(taps)), top=self.alternatives, beam=self.beam)
+        with _named():
+            if self.alignment and not isinstance(model, EncoderDecoderModel):
+                raise InputError("alignment: this model is no translator; leave it out")
+            if self.beam and search.beam == 1:
+                raise InputError("beam: this request has no beam; set its size to 2 or more")
+            taps = [*STREAM] if self.norms or self.lens else []
+            taps += [self._parts(head)[0] for head in self.heads]
+            if self.alignment:
+                taps.append(alignment_tap(model))
+            watch = Watch(taps=list(dict.fromkeys(taps)), top=self.alternatives, beam=self.beam)
+            check_watch(model, watch)
+            for head in self.heads:
+                tap, number = self._parts(head)
+                part = model.get_submodule(tap.rpartition(".")[0])
+                n_heads: Any = getattr(part, "n_heads", 1)
+                if number >= n_heads:
+                    raise InputError(f"heads: {head!r}: the layers of this kind have heads 0 … {n_heads - 1}")
+        return watch
 
     def _parts(self, head: str) -> tuple[str, int]:
         found = HEAD.fullmatch(head)
         assert found is not None
         return f"{found[1]}.pattern", int(found[2])
+
+
+@contextmanager
+def _named() -> Iterator[None]:
+    """Inside, what is wrong is told of the field `watch`."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"watch: {error}") from None
 
 
 def alignment_tap(model: DecoderModel) -> str:
@@ -159,9 +181,6 @@ class Shown:
         front = len(self.job.source) - len(read.ids) - 1  # the tag of the target language
         spans = token_spans(self.tokenizer, [written[number] for number in kept], target)
         return words_alignment(source, target, read.offsets, spans, pattern[:, front : front + len(read.ids)])
-
-
-RESIDUALS = ("residual_before", "residual_after")
 
 
 def token_spans(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> list[Span]:

@@ -1,7 +1,7 @@
 """What models do besides writing: fill blanks, classify, and turn texts into tokens and back.
 
-Texts come as JSON. Pictures come as base64, `{"image": "iVBORw0…"}` or a data URL, or as files of a form; URLs are never
-fetched. The routes of tokens have the form of vLLM's, which lm-eval asks.
+Texts come as JSON. Pictures come as base64, `{"image": "iVBORw0…"}` or a data URL, or as files of a form; URLs are
+never fetched. The routes of tokens have the form of vLLM's, which lm-eval asks.
 """
 
 import base64

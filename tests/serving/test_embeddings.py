@@ -8,6 +8,7 @@ import httpx
 import numpy as np
 import pytest
 from helpers.served import chunks_of, client_of, running, service_of, tiny_models
+from helpers.text_generators import byte_level_once
 
 import cutaway
 from cutaway.decoding.options import GenerationOptions
@@ -171,7 +172,9 @@ def test_a_prompt_is_counted_once_for_its_texts():
         usage = client.post("/v1/completions", json=question).json()["usage"]
         chunks_of(client.post("/v1/completions", json={**question, "stream": True}).text)
         lines = client.get("/metrics").text.splitlines()
-    assert f'cutaway:prompt_tokens_total{{model_name="speaker"}} {2.0 * usage["prompt_tokens"]}' in lines
+    n = sum(1 + len(byte_level_once().encode(prompt, special=False)) for prompt in question["prompt"])
+    assert usage["prompt_tokens"] == n
+    assert f'cutaway:prompt_tokens_total{{model_name="speaker"}} {2.0 * n}' in lines
 
 
 def test_requests_are_counted():

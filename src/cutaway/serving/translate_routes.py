@@ -126,7 +126,7 @@ def _typed(kind: type[Options], name: str, values: Sequence[Any]) -> Any:
         return value
     try:
         (read,) = json_object(f'{{"value": {value}}}'.encode()).values()
-    except (InputError, ValueError):
+    except ValueError:  # an InputError is one
         return value
     return read
 

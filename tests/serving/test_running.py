@@ -293,6 +293,14 @@ def test_what_answers_while_models_are_loaded():
         assert client.post(PATH, json=QUESTION).status_code == 200
 
 
+def test_answers_are_sent_without_delay():
+    """Nagle's algorithm would hold back the body of each answer until the client has acknowledged its headers."""
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def text_of(stream: str) -> str:
     """What a stream says; how many tokens stand in a piece depends on when they are read."""
     return "".join(chunk["choices"][0]["text"] for chunk in chunks_of(stream))

@@ -1,4 +1,4 @@
-"""The inside of one request, shown beside its answer, while the others of its batch run as fast as ever.
+"""The inside of one request, shown beside its answer. What the others of its batch write does not change.
 
     {"model": "en-de", "q": "I ate an apple.", "target": "de",
      "watch": {"alignment": true, "heads": ["decoder.2.cross.3"], "lens": 3}}
